@@ -11,11 +11,11 @@ from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
 from sparkpipeline.backfill.plan import Request
 from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.driver.access import find_access
 from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.sink.cluster import access_of as access_of_sink
 from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.source.cluster import access_of as access_of_source
+from sparkpipeline.source.cluster import access_of
 from sparkpipeline.source.options import SourceOptions, read_options
 
 Storage = Literal["zookeeper", "kafka", "dual"]
@@ -44,8 +44,8 @@ class Clusters:
         return Clusters(
             source_options,
             target_options,
-            access_of_source(source_options),
-            access_of_sink(target_options),
+            access_of(source_options),
+            find_access(target_options, target_options.request_timeout_ms),
         )
 
     @property

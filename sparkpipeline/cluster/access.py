@@ -16,6 +16,7 @@ from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker
 from sparkpipeline.errors import OptionRefused, Unreachable
 
+RETRIES, RETRY_INTERVAL_MS = 3, 1000
 MAX_WAIT_S = 10.0  # between two tries
 
 
@@ -31,8 +32,8 @@ class ClusterAccess:
     release: str = "0.8.2"
     client_id: str = "sparkpipeline"
     socket_timeout_ms: int = 30000
-    retries: int = 3  # of a fetch, or of a question that a broker does not answer: fetchOffset.numRetries
-    retry_interval_ms: int = 1000
+    retries: int = RETRIES  # of a fetch, or of a question that a broker does not answer: fetchOffset.numRetries
+    retry_interval_ms: int = RETRY_INTERVAL_MS
     brokers: tuple[Broker, ...] = ()
     election_ms: int = 30000  # a partition without a leader is asked for again so long: a broker's session takes 6 s
 

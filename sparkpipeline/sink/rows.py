@@ -1,6 +1,13 @@
-"""Record batches to rows by partition: which columns say what, which partition a row goes to.
+"""Rows of a DataFrame to messages by partition: which columns count, which partition a row goes to.
 
-Rows keep their order within a partition.  A row is called by its number within its task, from 0.
+key        string or binary, optional          value  string or binary, required
+topic      string; needed without the option topic, and of no effect with it
+partition  int, optional; null: the partitioner chooses
+timestamp  timestamp, only looked at with includeTimestamps
+headers    ignored, as in Spark without includeHeaders.  Other columns are ignored too.
+
+Columns and refusals are those of Spark's own kafka format.  Rows keep their order within a partition.  A row is called
+by its number within its task, from 0.
 """
 
 from __future__ import annotations
@@ -16,8 +23,54 @@ from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition
 from producer.partitioners import Sticky, byte_array_partitioner, default_of, murmur2_partitioner
 from producer.rows import Row, size_of
-from sparkpipeline.errors import NotDelivered
-from sparkpipeline.sink.schema import Columns
+from sparkpipeline.errors import NotDelivered, OptionRefused
+from sparkpipeline.sink.options import SinkOptions
+
+TAKEN = {  # column -> types it may have
+    "value": ("string", "binary"),
+    "key": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which of the columns there are that count.  names: as the DataFrame spells them."""
+
+    value: str
+    key: str | None
+    topic: str | None
+    partition: str | None
+    timestamp: str | None
+
+
+def columns_of(schema: Any, options: SinkOptions) -> Columns:
+    """schema: a StructType.  Raises OptionRefused naming the column."""
+    found: dict[str, str | None] = dict.fromkeys(TAKEN)
+    for column in schema.fields:
+        name, kind = column.name.lower(), column.dataType.simpleString()
+        counts = name in TAKEN and not (name == "timestamp" and not options.include_timestamps)
+        counts = counts and not (name == "topic" and options.topic is not None)
+        if not counts:
+            continue
+        if kind.split("(")[0].split(" ")[0] not in TAKEN[name]:
+            raise OptionRefused(f"must be {' or '.join(TAKEN[name])}, and is {kind}: cast it", column=column.name)
+        found[name] = column.name
+    return _checked(found, options)
+
+
+def _checked(found: dict[str, str | None], options: SinkOptions) -> Columns:
+    value = found["value"]
+    if value is None:
+        raise OptionRefused("the DataFrame has no column value; it must have one, string or binary", column="value")
+    if found["topic"] is None and options.topic is None:
+        raise OptionRefused("the option topic is needed when the DataFrame has no column topic", option="topic")
+    if found["timestamp"] is None and options.include_timestamps:
+        raise OptionRefused("includeTimestamps needs a column timestamp", column="timestamp")
+    return Columns(value, found["key"], found["topic"], found["partition"], found["timestamp"])
+
 
 KEYS_KEPT = 1 << 16  # hashes of keys: the old ones are slow in Python, and keys come again
 BUCKET_BYTES = 256 << 10  # of a partition, then it is sent

@@ -8,6 +8,8 @@ At least once: a batch whose outcome nobody knows is sent again.  In order: per 
 about each answer is decided by producer.outcomes, as in the mirror; this is only its thread: none.  Requests go out
 when enough has gathered, one to a broker at a time, and their answers are taken in before the next ones go: so the
 caller's own work and the brokers' overlap, and at most queue.buffering.max.bytes and one part more are in memory.
+
+Metadata is asked for all topics: the brokers never hear the name of one that does not exist, and so create none.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from groundwork.failpoints import failpoint
+from kafkawire.cluster.retry import Backoff, RefreshPace
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
@@ -30,19 +33,21 @@ from kafkawire.net.links import Links
 from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch, Batches
 from producer.config import ProducerConfig
+from producer.errors import TooLarge
 from producer.outcomes import Outcomes
 from producer.rows import Row, limit_of, parts
 from producer.verdicts import UNANSWERED, Verdict, judge
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.errors import NotDelivered, OptionRefused
-from sparkpipeline.sink.leaders import Leaders
-from sparkpipeline.sink.tickets import Sent
+from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.errors import NotDelivered, OptionRefused, PipelineError, UnknownPartition, Unreachable
 
 log = logging.getLogger(__name__)
 
 ROUND_BYTES = 1 << 20  # so much is worth a round of requests
 LEAST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0  # while nothing can be done
 FOR_EVER = 1 << 30
+MAX_REFRESH_WAIT_S = 1.0  # between two refreshes of leaders: an election takes a few of them
+QUIET_S = 3.0  # after so long without a refresh, the next one is made at once again
 
 
 class Watch(Protocol):
@@ -95,7 +100,7 @@ class TaskSender:
         self._outcomes = Outcomes(
             self._batches, config.patience, self._dialect.messages, lambda level, sentence: self._event(sentence)
         )
-        self._leaders = Leaders(access, config, self._outcomes, self._event, now, sleep)
+        self._leaders = Leaders(access, config, self._outcomes, tell=self._event, now=now, sleep=sleep)
         self._flights: dict[int, _Flight] = {}  # by broker id
         self._connect_at: dict[int, float] = {}
         self._last_event = ""
@@ -164,7 +169,7 @@ class TaskSender:
         self._check()
         self._too_old()
         self._check()
-        self._leaders.look_if_due()
+        self._leaders.refresh_if_due()
         self._check()
         sent = self._send_due()
         if wait and not sent and not self._flights and self._batches:
@@ -185,7 +190,7 @@ class TaskSender:
             if unknown(answer.error, answer.base_offset):
                 self.may_repeat += batch.count
             if self._outcomes.answered(batch, answer.error, answer.base_offset, broker, self._now()):
-                self._leaders.ask()
+                self._leaders.request_refresh()
 
     def _send_due(self) -> bool:
         """One request to each broker that has something due and none under way."""
@@ -227,7 +232,7 @@ class TaskSender:
                 self._watch.lost(batch, lost)
             self.may_repeat += batch.count
             self._outcomes.lost(batch, lost, self._now())
-        self._leaders.ask()
+        self._leaders.request_refresh()
 
     def _open(self, broker: Broker) -> Link | None:
         """The connection to a broker; None: not now."""
@@ -239,7 +244,7 @@ class TaskSender:
         except LinkLost as lost:
             self._connect_at[broker.id] = self._now() + self._config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
             self._event(f"{lost}; tried again until it answers or others lead its partitions")
-            self._leaders.ask()
+            self._leaders.request_refresh()
             return None
         return link
 
@@ -249,7 +254,7 @@ class TaskSender:
         """How long nothing can be done."""
         now = self._now()
         times = [self._batches.next_due(lambda tp: True), *self._connect_at.values()]
-        times.append(self._leaders.next_at)
+        times.append(self._leaders.refresh_at)
         soonest = min((at for at in times if at is not None and at > now), default=now)
         return min(LONGEST_PAUSE_S, max(LEAST_PAUSE_S, soonest - now))
 
@@ -297,3 +302,124 @@ def _leads(view: ClusterView, broker_id: int) -> Callable[[TopicPartition], bool
         return partition is not None and partition.leader == broker_id
 
     return leads
+
+
+# ---- tickets ---------------------------------------------------------------------------------------------------------
+
+
+class Sent:
+    """The ticket of a part.  numbers: of its rows; None: its entries carry source offsets."""
+
+    __slots__ = ("_numbers", "_part", "_sender", "begun")
+
+    def __init__(self, sender: TaskSender, part: Part, numbers: Sequence[int] | None) -> None:
+        self._sender, self._part, self._numbers = sender, part, numbers
+        self.begun = False  # it was there when a turn began
+
+    def may_send(self) -> bool:
+        return self._sender.failure is None
+
+    def reached(self, resume_at: int) -> None:
+        """Only the end of a part counts."""
+
+    def done(self) -> None:
+        self._sender.acknowledged(self._part.tp, self._part.count)
+
+    def failed(self, reason: Exception, resume_at: int | None) -> None:
+        tp = self._part.tp
+        self._sender.failed(
+            NotDelivered(_sentence(reason), topic=tp.topic, partition=tp.partition, **self._which(reason, resume_at))
+        )
+
+    def _which(self, reason: Exception, resume_at: int | None) -> dict[str, Any]:
+        """The rows, or the source offset, of what was not delivered."""
+        if self._numbers is None:
+            return {"source_offset": resume_at}
+        left = self._numbers[resume_at or 0 :]
+        if isinstance(reason, TooLarge) or len(left) < 2:
+            return {self._sender.called: left[0] if left else None}
+        return {self._sender.called: left[0], f"last_{self._sender.called}": left[-1]}
+
+
+def _sentence(reason: Exception) -> str:
+    if isinstance(reason, TooLarge):
+        return (
+            f"a message of {reason.size} bytes is larger than {reason.broker} takes: raise message.max.bytes there, or "
+            "max.message.bytes of the topic"
+        )
+    return reason.sentence if isinstance(reason, PipelineError) else str(reason)
+
+
+# ---- leaders ---------------------------------------------------------------------------------------------------------
+
+
+class Leaders:
+    """Leaders at the target, as a task that writes refreshes them.
+
+    view  as of the newest refresh; None: no broker has responded yet
+    tell  gets why none does
+    """
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        config: ProducerConfig,
+        outcomes: Outcomes,
+        *,
+        tell: Callable[[str], object],
+        now: Callable[[], float],
+        sleep: Callable[[float], object],
+    ) -> None:
+        self.view: ClusterView | None = None
+        self.refresh_at: float | None = None  # when the next refresh is due; None: it was not requested
+        self._brokers = Brokers(replace(access, retries=0, election_ms=0))  # when to try again is decided here
+        self._pace = RefreshPace(Backoff(config.retry_backoff_ms / 1000, MAX_REFRESH_WAIT_S), QUIET_S)
+        self._config, self._outcomes = config, outcomes
+        self._tell, self._now, self._sleep = tell, now, sleep
+        self._failure = ""  # of the newest refresh that failed
+
+    def request_refresh(self) -> None:
+        """Refresh as soon as the last refresh is long enough ago."""
+        if self.refresh_at is None:
+            self.refresh_at = self._now() + self._pace.wait_s(self._now())
+
+    def refresh_if_due(self) -> None:
+        """Refresh where there is no view yet, or a refresh is due; what waits for too long fails by it."""
+        if self.view is None or (self.refresh_at is not None and self._now() >= self.refresh_at):
+            self._refresh()
+
+    def known(self, topic: str) -> ClusterView:
+        """The view once it has the topic.  Raises UnknownPartition, Unreachable after topic.wait.ms."""
+        deadline = self._now() + self._config.topic_wait_ms / 1000
+        refreshed = False
+        while self.view is None or not self.view.partitions(topic):
+            if refreshed and self._now() >= deadline:
+                raise self._unknown(topic)
+            self.request_refresh()
+            self._sleep(max(0.0, (self.refresh_at or 0.0) - self._now()))
+            self._refresh()
+            refreshed = True
+        return self.view
+
+    def close(self) -> None:
+        self._brokers.close()
+
+    def _refresh(self) -> None:
+        self.refresh_at, responded = None, True
+        try:
+            self.view = self._brokers.view(refresh=True)
+        except Unreachable as away:
+            responded, self._failure = False, str(away)
+            self._tell(self._failure)
+        self._pace.made(self._now())
+        if self._outcomes.expire(self.view or ClusterView(), self._now(), responded) or not responded:
+            self.request_refresh()
+
+    def _unknown(self, topic: str) -> PipelineError:
+        if self.view is None:
+            return Unreachable(f"{self._failure}; {topic} is to be written there")
+        return UnknownPartition(
+            f"the target has no such topic after {self._config.topic_wait_ms} ms (topic.wait.ms); nothing here creates "
+            "topics: create it with as many partitions as it is to have",
+            topic=topic,
+        )

@@ -23,11 +23,10 @@ from kafkawire.errors import LibraryMissing
 from producer.config import ProducerConfig
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.driver.access import find_access
 from sparkpipeline.errors import CodecMissing, OptionRefused, PipelineError, UnknownPartition
-from sparkpipeline.sink.cluster import access_of
 from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.sink.rows import RowSender
-from sparkpipeline.sink.schema import Columns, columns_of
+from sparkpipeline.sink.rows import Columns, RowSender, columns_of
 from sparkpipeline.sink.sender import TaskSender
 
 try:
@@ -65,7 +64,7 @@ def prepare(options: Mapping[str, str], schema: Any) -> Job:
     columns = columns_of(schema, given)
     for warning in given.warnings:
         log.warning("%s", warning)
-    access = access_of(given)
+    access = find_access(given, given.request_timeout_ms)
     if given.topic is not None:
         _look_for(given.topic, access)
     return Job(access, given.producer(access.release), columns, given.topic, given.partitioner)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from kafkawire.cluster.leaders import ListedLeaders
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from sparkpipeline.cluster.access import ClusterAccess, resolve_release
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.driver.access import find_access
 from sparkpipeline.errors import Refused
 from sparkpipeline.source.options import SourceOptions
 from sparkpipeline.source.releaserules import AUTO, BROKERS
@@ -27,16 +28,12 @@ Positions = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | N
 def access_of(options: SourceOptions) -> ClusterAccess:
     """How tasks reach the cluster.  Raises Unreachable, OptionRefused, Refused."""
     registry = _registry(options)
-    brokers = options.brokers if registry is None else registry.brokers()
-    bootstrap = options.bootstrap or tuple((one.host, one.port) for one in brokers) or _bootstrap(options)
-    return ClusterAccess(
-        bootstrap,
-        resolve_release(options.protocol, bootstrap, options.client_id, options.socket_timeout_ms),
-        options.client_id,
+    return find_access(
+        options,
         options.socket_timeout_ms,
-        options.retries,
-        options.retry_interval_ms,
-        brokers,
+        brokers=options.brokers if registry is None else registry.brokers(),
+        retries=options.retries,
+        retry_interval_ms=options.retry_interval_ms,
     )
 
 
@@ -99,10 +96,3 @@ def _known(group: str, tp: TopicPartition, at: object) -> int | None:
     if at is NONE:
         return None
     raise Refused(f"where group {group} stands is not known: {at}", topic=tp.topic, partition=tp.partition, group=group)
-
-
-def _bootstrap(options: SourceOptions) -> tuple[tuple[str, int], ...]:
-    from sparkpipeline.driver.zookeeper import bootstrap_of, zookeeper_of
-
-    with zookeeper_of(options) as zk:
-        return bootstrap_of(zk)

@@ -14,7 +14,7 @@ from sparkpipeline.errors import CodecMissing
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.sink.schema import Columns
+from sparkpipeline.sink.rows import Columns
 from sparkpipeline.sink.writer import Job, write_rows
 from tests.fakes.broker import FakeCluster, entry
 

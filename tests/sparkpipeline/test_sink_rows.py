@@ -19,8 +19,7 @@ from producer.rows import Row
 from sparkpipeline.errors import NotDelivered, OptionRefused
 from sparkpipeline.sink import rows as module
 from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.sink.rows import RowSender
-from sparkpipeline.sink.schema import Columns, columns_of
+from sparkpipeline.sink.rows import Columns, RowSender, columns_of
 
 AT = {"kafka.bootstrap.servers": "b1:9092"}
 EVERYTHING = Columns("value", "key", "topic", "partition", None)

@@ -1,0 +1,48 @@
+"""How tasks reach a cluster that options name: by addresses of brokers, from the options or from ZooKeeper.
+
+The driver looks them up.  kazoo is imported where ZooKeeper is asked: who gives kafka.bootstrap.servers needs none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from kafkawire.model import Broker
+from sparkpipeline.cluster.access import RETRIES, RETRY_INTERVAL_MS, ClusterAccess, resolve_release
+
+if TYPE_CHECKING:
+    from sparkpipeline.driver.zookeeper import ZooKeeperFields
+
+    class ClusterFields(ZooKeeperFields, Protocol):
+        """What an option class says of a cluster."""
+
+        @property
+        def bootstrap(self) -> tuple[tuple[str, int], ...]: ...
+        @property
+        def protocol(self) -> str: ...
+        @property
+        def client_id(self) -> str: ...
+
+
+def find_access(
+    options: ClusterFields,
+    timeout_ms: int,
+    *,
+    brokers: tuple[Broker, ...] = (),
+    retries: int = RETRIES,
+    retry_interval_ms: int = RETRY_INTERVAL_MS,
+) -> ClusterAccess:
+    """The access to the cluster, its release resolved.
+
+    brokers: all of them, where they tell nothing of each other (0.7).  Raises Unreachable, OptionRefused, Refused.
+    """
+    bootstrap = options.bootstrap or tuple((one.host, one.port) for one in brokers) or _registered(options)
+    release = resolve_release(options.protocol, bootstrap, options.client_id, timeout_ms)
+    return ClusterAccess(bootstrap, release, options.client_id, timeout_ms, retries, retry_interval_ms, brokers)
+
+
+def _registered(options: ZooKeeperFields) -> tuple[tuple[str, int], ...]:
+    from sparkpipeline.driver.zookeeper import bootstrap_of, zookeeper_of
+
+    with zookeeper_of(options) as zk:
+        return bootstrap_of(zk)
