@@ -20,8 +20,8 @@ from localkafka.load import Load, Mixture
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
-from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.cluster.brokers import Brokers, refined, resolve_release
+from sparkpipeline.cluster.access import ClusterAccess, resolve_release
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.groups import group_owners, read_group, write_group
 from sparkpipeline.driver.zookeeper import bootstrap_of, lock, zookeeper
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition, Unreachable
@@ -88,8 +88,8 @@ def test_a_release_is_found_out_and_times_are_as_exact_as_it_can_tell(
             at = brokers.at_time({tp: times[17]})[tp]
             assert at == (17 if by_message else 0)
             carries = brokers.dialect.magic >= 1
-            assert refined(brokers, tp, at, times[17] - 500, 40) == (17 if carries else 0)
-            assert refined(brokers, tp, 3, later_ms, 40) == (40 if carries else 3)
+            assert brokers.first_since(tp, at, times[17] - 500, 40) == (17 if carries else 0)
+            assert brokers.first_since(tp, 3, later_ms, 40) == (40 if carries else 3)
             assert brokers.at_time({tp: later_ms}) == {tp: None}
             assert brokers.latest([tp]) == {tp: 40}
     if spoken == "0.10.1":
