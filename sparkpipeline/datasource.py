@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
-from sparkpipeline.source.options import PLAN, SourceOptions, without_passwords
+from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.source.options import PLAN, without_passwords
 from sparkpipeline.source.schema import schema_text
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Kafka08DataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of a query that names none.  Raises OptionRefused: so a wrong option is told at load()."""
-        known = SourceOptions.of(self.options, streaming=None)
+        known = checked_options(self.options, streaming=None)
         return schema_text(known.include_headers, known.by_broker)
 
     def reader(self, schema: StructType) -> Kafka08Reader | PlannedReader:

@@ -16,6 +16,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, UnknownPartition
 from sparkpipeline.source.cluster import access_of
+from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions, read_options
 
 BY_BROKER = (
@@ -98,7 +99,7 @@ class Side:
     def of(options: Mapping[str, str]) -> Side:
         """From options of format kafka08.  Raises OptionRefused, Unreachable, Refused."""
         refuse_told_elsewhere(options)
-        known = SourceOptions.of(options, streaming=False)
+        known = checked_options(options, streaming=False)
         refuse_by_broker(known)
         return Side(known, access_of(known))
 
@@ -122,7 +123,7 @@ def must_answer(options: Mapping[str, str]) -> None:
 
     Raises OptionRefused, Unreachable, Refused."""
     refuse_told_elsewhere(options)
-    known = SourceOptions.of({**options, "subscribe": "-"}, streaming=False)  # no topic is asked for by name
+    known = checked_options({**options, "subscribe": "-"}, streaming=False)  # no topic is asked for by name
     refuse_by_broker(known)
     with Brokers(access_of(known)) as brokers:
         brokers.view()

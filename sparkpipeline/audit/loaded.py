@@ -31,6 +31,7 @@ from sparkpipeline.paths import FinalName
 from sparkpipeline.ranges import partition_of
 from sparkpipeline.source.cluster import access_of
 from sparkpipeline.source.exactplan import ExactPlan
+from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions, read_options
 
 COLUMNS = ("topic", "partition", "offset", "key", "value")
@@ -57,7 +58,7 @@ def compare_files(
     refuse_told_elsewhere(source)
     normal = normal_base(base)
     loaded = loaded_by(Ledger(open_files(normal, spark), normal), topics)
-    known = SourceOptions.of({**source, "subscribe": ",".join(sorted({tp.topic for tp in loaded.bounds}))}, False)
+    known = checked_options({**source, "subscribe": ",".join(sorted({tp.topic for tp in loaded.bounds}))}, False)
     refuse_by_broker(known)
     access = access_of(known)
     with Brokers(access) as brokers:

@@ -16,6 +16,7 @@ from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.source.cluster import access_of
+from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions, read_options
 
 Storage = Literal["zookeeper", "kafka", "dual"]
@@ -33,7 +34,7 @@ class Clusters:
     @staticmethod
     def of(request: Request, source_release: str | None = None, target_release: str | None = None) -> Clusters:
         """releases: as planned; None: found out now.  Raises OptionRefused, Unreachable, Refused."""
-        source_options = SourceOptions.of(_fixed(request.source, source_release), streaming=False)
+        source_options = checked_options(_fixed(request.source, source_release), streaming=False)
         if source_options.by_broker:
             raise OptionRefused(
                 "a backfill goes on where offsets of both clusters say, and those of Kafka 0.7 are bytes; mirrormaker"

@@ -18,6 +18,7 @@ from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, needs_bord
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
+from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import Limits, SourceOptions, read_options
 from sparkpipeline.source.planning import AVERAGE_BYTES, LEAST_BYTES, plan
 from sparkpipeline.source.schema import columns_of
@@ -111,7 +112,7 @@ class Kafka08Reader(DataSourceReader):
     @staticmethod
     def of(options: Mapping[str, str], schema: StructType) -> Kafka08Reader:
         """Raises OptionRefused."""
-        known = SourceOptions.of(options, streaming=False)
+        known = checked_options(options, streaming=False)
         ranges_given = known.offset_ranges is not None
         return Kafka08Reader(known, columns_of(schema, known.include_headers, ranges_given, known.by_broker))
 

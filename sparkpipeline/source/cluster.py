@@ -16,8 +16,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.access import find_access
 from sparkpipeline.errors import Refused
-from sparkpipeline.source.options import SourceOptions
-from sparkpipeline.source.releaserules import AUTO, BROKERS
+from sparkpipeline.source.options import AUTO, BROKERS, SourceOptions
 
 if TYPE_CHECKING:
     from sparkpipeline.driver.zookeeper import Registry

@@ -1,75 +1,26 @@
-"""What the options of the source must not say: names that mean something else, and options that contradict each other.
+"""A query's options read and checked: those of ours that strictCompat refuses, options that contradict each other, and
+what a release of brokers lacks.
 
 The refusals are those of Spark's own kafka format, each with what to write instead; ours are marked so.
+Kafka 0.7: brokers tell nothing of each other, partitions belong to brokers, offsets are bytes, groups are in ZooKeeper.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from groundwork.options import OptionError, given, load, warnings_of
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.optionnames import OptionNames
 from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Times, in_order
-from sparkpipeline.source.releaserules import check_release
+from sparkpipeline.source.options import AUTO, BROKERS, NAMES, OF_SPARK, PASSED_OVER, WITHOUT_EFFECT, SourceOptions
 
-if TYPE_CHECKING:
-    from sparkpipeline.source.options import SourceOptions
+log = logging.getLogger(__name__)
 
-logger = logging.getLogger(__name__)
-
+WHERE = "kafka08"
 _MOST_INT = (1 << 31) - 1  # of the numbers of a request
-_BYTES = "keys and values are bytes: decode them in the query"
-REFUSED = {
-    "kafka.auto.offset.reset": "startingOffsets says where a query begins, and each later batch goes on where the one"
-    " before it ended",
-    "kafka.key.deserializer": _BYTES,
-    "kafka.value.deserializer": _BYTES,
-    "kafka.deserializer.class": _BYTES,
-    "kafka.enable.auto.commit": "Spark keeps the offsets; nothing is committed",
-    "kafka.auto.commit.enable": "Spark keeps the offsets; nothing is committed",
-    "kafka.interceptor.classes": "nothing may change messages on the way",
-}
-WITHOUT_EFFECT = {
-    "groupIdPrefix": "no group is joined",
-    "kafkaConsumer.pollTimeoutMs": "kafka.socket.timeout.ms bounds a fetch",
-    "kafka.session.timeout.ms": "no group is joined",
-    "kafka.heartbeat.interval.ms": "no group is joined",
-    "kafka.max.poll.records": "rows travel in batches of about 1 MB",
-    "kafka.max.poll.interval.ms": "no group is joined",
-    "kafka.fetch.max.bytes": "kafka.fetch.message.max.bytes bounds a partition's share of a fetch",
-    "kafka.receive.buffer.bytes": "our links size their own buffers",
-    "kafka.send.buffer.bytes": "our links size their own buffers",
-    "kafka.socket.receive.buffer.bytes": "our links size their own buffers",
-    "kafka.metadata.max.age.ms": "leaders are looked up when a query is planned and when one is lost",
-    "kafka.refresh.leader.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
-    "kafka.retry.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
-    "kafka.reconnect.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
-    "kafka.reconnect.backoff.max.ms": "fetchOffset.retryIntervalMs is the wait",
-    "kafka.default.api.timeout.ms": "kafka.socket.timeout.ms bounds each answer",
-    "kafka.connections.max.idle.ms": "links are closed when a task ends",
-    "kafka.exclude.internal.topics": "a pattern never chooses __consumer_offsets",
-}
-OF_SPARK = {  # what strictCompat lets pass, with everything that begins with "kafka." and means the same to both
-    "kafka.bootstrap.servers", "assign", "subscribe", "subscribePattern", "startingTimestamp",
-    "startingOffsetsByTimestamp", "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
-    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "minPartitions", "maxRecordsPerPartition",
-    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "includeHeaders", "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.client.id", "kafka.fetch.min.bytes", "kafka.check.crcs",
-    "kafka.request.timeout.ms", "kafka.max.partition.fetch.bytes", "kafka.fetch.max.wait.ms", "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
-}  # fmt: skip
-PASSED_OVER = {"strictCompat", "stateDir"}  # ours, and strict all the same: Spark's own ignores them
-_ONLY = {  # options of a consumer that may say just what is so here anyway
-    "kafka.security.protocol": ("PLAINTEXT", "nothing else is spoken here: brokers before 0.9 know nothing else"),
-    "kafka.isolation.level": (
-        "read_uncommitted",
-        "transactions came with 0.11: read such topics with Spark's own kafka",
-    ),
-}
-NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, _ONLY)
 _WITH_RANGES = (
     "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
     "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "minPartitions", "maxRecordsPerPartition",
@@ -77,9 +28,32 @@ _WITH_RANGES = (
 )  # fmt: skip
 _ENDINGS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "stateDir")
+_COUNTED = {  # options that count messages by their offsets, and what does so by bytes
+    "maxOffsetsPerTrigger": "maxBytesPerTrigger",
+    "minOffsetsPerTrigger": "the trigger's own interval",
+    "maxRecordsPerPartition": "maxBytesPerPartition",
+}
 
 
-def strict(values: Mapping[str, str]) -> None:
+def checked_options(options: Mapping[str, str], streaming: bool | None) -> SourceOptions:
+    """The options of a query.  Raises OptionRefused, naming option and value.
+
+    options    names in any case; Spark's dictionary or a plain one
+    streaming  whether they are a stream's; None: not known yet, so what only one of the two refuses passes
+    """
+    values = NAMES.taken(SourceOptions, options)
+    _strict(values)
+    try:
+        found = load(SourceOptions, values, WHERE, jvm=True)
+    except OptionError as exc:
+        raise OptionRefused("; ".join(exc.problems)) from None
+    _check(found, given(found), streaming)
+    if streaming is not None:
+        _warn(warnings_of(found), given(found), streaming)
+    return found
+
+
+def _strict(values: Mapping[str, str]) -> None:
     """Raises OptionRefused for an option of ours where strictCompat is on."""
     if values.get("strictCompat", "").strip().lower() != "true":
         return
@@ -90,14 +64,14 @@ def strict(values: Mapping[str, str]) -> None:
         )
 
 
-def check(options: SourceOptions, given: frozenset[str], streaming: bool | None) -> None:
+def _check(options: SourceOptions, given: frozenset[str], streaming: bool | None) -> None:
     """What is wrong between options that are each right.  Raises OptionRefused."""
     _check_tasks(options, given)
     if options.offset_ranges is not None:
         _check_ranges(given, streaming)
     else:
         _ = options.subscription
-    check_release(options, given)
+    _check_release(options, given)
     if not options.bootstrap and not options.brokers and options.zookeeper_connect is None:
         raise OptionRefused(
             "host:port of some brokers is needed, or zookeeper.connect", option="kafka.bootstrap.servers"
@@ -109,12 +83,12 @@ def check(options: SourceOptions, given: frozenset[str], streaming: bool | None)
         _check_batch(options)
 
 
-def tell(warnings: Iterable[str], given: frozenset[str], streaming: bool) -> None:
+def _warn(warnings: Iterable[str], given: frozenset[str], streaming: bool) -> None:
     """Log what was given and means nothing here, or nothing in a batch."""
     for sentence in warnings:
-        logger.warning("%s", sentence)
+        log.warning("%s", sentence)
     for name in sorted(given & set(_TRIGGER)) if not streaming else ():
-        logger.warning("option %s means nothing in a batch", name)
+        log.warning("option %s means nothing in a batch", name)
 
 
 def _check_ranges(given: frozenset[str], streaming: bool | None) -> None:
@@ -231,3 +205,48 @@ def _check_pairs(
     for tp, first in start.items():
         if 0 <= end[tp] < first:
             raise OptionRefused(f"{tp} begins at {first}, behind its end {end[tp]}", option=starting)
+
+
+# ---- what a release lacks
+
+
+def _check_release(options: SourceOptions, given: frozenset[str]) -> None:
+    """Raises OptionRefused.  Of protocol=auto nothing is known yet: who asks for it has brokers that can be asked."""
+    spoken = None if options.protocol == AUTO else dialect(options.protocol)
+    if spoken is not None and not spoken.describes_itself:
+        _check_brokers(options, spoken)
+    elif options.brokers:
+        raise OptionRefused("is for brokers of Kafka 0.7: say protocol=0.7, or kafka.bootstrap.servers", option=BROKERS)
+    if spoken is None:
+        return
+    if not spoken.offsets.count_messages:
+        for name in sorted(given & _COUNTED.keys()):
+            raise OptionRefused(
+                f"counts messages, and offsets of Kafka {spoken.release} are bytes: use {_COUNTED[name]}", option=name
+            )
+    if not spoken.keeps_offsets and options.group_id is not None and options.zookeeper_connect is None:
+        raise OptionRefused(
+            f"groups of Kafka {spoken.release} keep their offsets in ZooKeeper: give zookeeper.connect",
+            option="kafka.group.id",
+        )
+    if not spoken.keeps_offsets and options.offsets_storage in ("kafka", "dual"):
+        raise OptionRefused(
+            f"brokers of Kafka {spoken.release} keep no offsets: only ZooKeeper has them",
+            option="kafka.offsets.storage",
+        )
+
+
+def _check_brokers(options: SourceOptions, spoken: Dialect) -> None:
+    what = f"brokers of Kafka {spoken.release} tell nothing of each other"
+    if options.bootstrap:
+        raise OptionRefused(f"{what}: zookeeper.connect finds them", option="kafka.bootstrap.servers")
+    if not options.brokers and options.zookeeper_connect is None:
+        raise OptionRefused(f"is needed: {what}", option="zookeeper.connect")
+    if options.brokers and options.zookeeper_connect is not None:
+        raise OptionRefused("goes without zookeeper.connect, which finds the brokers", option=BROKERS)
+    if options.brokers and options.assign is None and options.offset_ranges is None:
+        raise OptionRefused(
+            "says which brokers there are, not which partitions they have: name those in assign or offsetRanges, or"
+            " give zookeeper.connect instead",
+            option=BROKERS,
+        )

@@ -1,33 +1,128 @@
 """The options of format("kafka08"): Spark's own names and rules, the old clients' names, and a few of ours.
 
-One table: a field holds key, default, unit and meaning; reading, checking and docs/spark.md (sparkpipeline.source.
-reference) come from it.  Names are taken in any case, as Spark takes them.  Pure.
+One table: a field holds key, default, unit and meaning; reading, checking and docs/spark.md come from it.  Names are
+taken in any case, as Spark takes them; beside the table stand those that are refused or mean nothing here.  What
+options must not say together is in optionrules.py, whose checked_options() makes a SourceOptions.  Pure.
 
-    options = SourceOptions.of({"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders"}, streaming=False)
     options.bound_of_start(Fixed.EARLIEST)     the first that is given of startingTimestamp,
                                                startingOffsetsByTimestamp and startingOffsets
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self, cast
 
-from groundwork.options import OptionError, given, load, option, specs, warnings_of
-from sparkpipeline.errors import OptionRefused
-from sparkpipeline.ranges import OffsetRange
+from groundwork.options import option, specs
+from groundwork.optionvalues import filled
+from groundwork.zksecurity import ZkSecurityOptions, security_problems
+from kafkawire import optiontypes
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker
+from sparkpipeline.cluster.access import resolve_release
+from sparkpipeline.optionnames import OptionNames
+from sparkpipeline.ranges import OffsetRange, parse_ranges
 from sparkpipeline.reading.options import Fallback, ReadOptions
-from sparkpipeline.source import optionkinds as kinds
-from sparkpipeline.source import optionrules as rules
-from sparkpipeline.source.clusteroptions import ClusterOptions
 from sparkpipeline.source.offsets import Bound, bound_of
 from sparkpipeline.source.planning import PACK_BYTES
 from sparkpipeline.source.subscription import Subscription
 
-WHERE = "kafka08"
+AUTO = "auto"
+BROKERS = "kafka.broker.list"
 PLAN = "sparkpipeline.plan"  # the one option of a plan that a job of this package hands over (exactplan.py)
 Storage = Literal["zookeeper", "kafka", "dual"]
+_BYTES = "keys and values are bytes: decode them in the query"
+REFUSED = {
+    "kafka.auto.offset.reset": "startingOffsets says where a query begins, and each later batch goes on where the one"
+    " before it ended",
+    "kafka.key.deserializer": _BYTES,
+    "kafka.value.deserializer": _BYTES,
+    "kafka.deserializer.class": _BYTES,
+    "kafka.enable.auto.commit": "Spark keeps the offsets; nothing is committed",
+    "kafka.auto.commit.enable": "Spark keeps the offsets; nothing is committed",
+    "kafka.interceptor.classes": "nothing may change messages on the way",
+}
+WITHOUT_EFFECT = {
+    "groupIdPrefix": "no group is joined",
+    "kafkaConsumer.pollTimeoutMs": "kafka.socket.timeout.ms bounds a fetch",
+    "kafka.session.timeout.ms": "no group is joined",
+    "kafka.heartbeat.interval.ms": "no group is joined",
+    "kafka.max.poll.records": "rows travel in batches of about 1 MB",
+    "kafka.max.poll.interval.ms": "no group is joined",
+    "kafka.fetch.max.bytes": "kafka.fetch.message.max.bytes bounds a partition's share of a fetch",
+    "kafka.receive.buffer.bytes": "our links size their own buffers",
+    "kafka.send.buffer.bytes": "our links size their own buffers",
+    "kafka.socket.receive.buffer.bytes": "our links size their own buffers",
+    "kafka.metadata.max.age.ms": "leaders are looked up when a query is planned and when one is lost",
+    "kafka.refresh.leader.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
+    "kafka.retry.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
+    "kafka.reconnect.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
+    "kafka.reconnect.backoff.max.ms": "fetchOffset.retryIntervalMs is the wait",
+    "kafka.default.api.timeout.ms": "kafka.socket.timeout.ms bounds each answer",
+    "kafka.connections.max.idle.ms": "links are closed when a task ends",
+    "kafka.exclude.internal.topics": "a pattern never chooses __consumer_offsets",
+}
+OF_SPARK = {  # what strictCompat lets pass, with everything that begins with "kafka." and means the same to both
+    "kafka.bootstrap.servers", "assign", "subscribe", "subscribePattern", "startingTimestamp",
+    "startingOffsetsByTimestamp", "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
+    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "minPartitions", "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "includeHeaders", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.client.id", "kafka.fetch.min.bytes", "kafka.check.crcs",
+    "kafka.request.timeout.ms", "kafka.max.partition.fetch.bytes", "kafka.fetch.max.wait.ms", "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+}  # fmt: skip
+PASSED_OVER = {"strictCompat", "stateDir"}  # ours, and strict all the same: Spark's own ignores them
+ONLY = {  # options of a consumer that may say just what is so here anyway
+    "kafka.security.protocol": ("PLAINTEXT", "nothing else is spoken here: brokers before 0.9 know nothing else"),
+    "kafka.isolation.level": (
+        "read_uncommitted",
+        "transactions came with 0.11: read such topics with Spark's own kafka",
+    ),
+}
+NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, ONLY)
+
+
+# ---- what values options take
+
+
+_DELAY_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60000, "min": 60000, "h": 3600000, "d": 86400000}
+
+
+def any_text_type(raw: object) -> str:
+    """Also an empty one, about which there is a better sentence later."""
+    return str(raw).strip()
+
+
+def protocol_type(raw: object) -> str:
+    """auto, or the release that is meant.  Raises OptionRefused, which has a sentence of its own."""
+    name = str(raw).strip().lower()
+    return name if name == "auto" else resolve_release(name, ())
+
+
+def ranges_type(raw: object) -> tuple[OffsetRange, ...]:
+    """Raises OptionRefused, which has a sentence of its own."""
+    return tuple(parse_ranges(str(raw)))
+
+
+def counts_type(raw: object) -> tuple[int, ...]:
+    """3,1,5: whole numbers from 1 on."""
+    parts = str(raw).split(",")
+    if not all(re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", part, re.ASCII) for part in parts):
+        raise ValueError("whole numbers from 1 on, such as 3,1,5")
+    return tuple(int(part) for part in parts)
+
+
+def delay_type(raw: object) -> int:
+    """A time as Spark writes it, in ms: 15m, 90s, or a number of ms."""
+    found = re.fullmatch(r"([0-9]{1,12})(us|ms|s|m|min|h|d)?", str(raw).strip().lower())
+    if found is None:
+        raise ValueError("a whole number with us, ms, s, m, min, h or d behind it, such as 15m")
+    return int(int(found[1]) * _DELAY_MS[found[2] or "ms"])
+
+
+# ---- the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,69 +136,123 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(ClusterOptions):
-    """What a query over topics is made from.  Make it with SourceOptions.of."""
+class SourceOptions(ZkSecurityOptions):
+    """What a query over topics is made from.  Make it with checked_options()."""
 
-    JVM_ONLY: ClassVar[Mapping[str, str]] = rules.WITHOUT_EFFECT
+    JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
+
+    # ---- the cluster
+    bootstrap: tuple[tuple[str, int], ...] = option(
+        "kafka.bootstrap.servers",
+        (),
+        "brokers to ask first, host:port,host:port; one that answers is enough",
+        old="kafka.metadata.broker.list",
+        kind=optiontypes.brokers,
+    )
+    zookeeper_connect: str | None = option(
+        "zookeeper.connect",
+        None,
+        "the cluster's ZooKeeper, host:port,host:port/chroot: instead of kafka.bootstrap.servers, and for a group that"
+        " keeps its offsets there; only the driver asks it.  Needed for Kafka 0.7, whose brokers and partitions nobody"
+        " else knows",
+        old="kafka.zookeeper.connect",
+        kind=filled,
+    )
+    zookeeper_timeout_ms: int = option(
+        "zookeeper.session.timeout.ms",
+        10000,
+        "how long ZooKeeper may take to answer",
+        "ms",
+        old="kafka.zookeeper.session.timeout.ms",
+        least=100,
+    )
+    brokers: tuple[Broker, ...] = option(
+        "kafka.broker.list",
+        (),
+        "of Kafka 0.7, where ZooKeeper cannot be reached: the brokers of the partitions that assign or offsetRanges"
+        " names, id:host:port,id:host:port",
+        kind=optiontypes.numbered_brokers,
+    )
+    protocol: str = option(
+        "protocol",
+        "auto",
+        "what the brokers speak: auto asks one; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 say it.  0.7 must be said:"
+        " its brokers do not answer",
+        kind=protocol_type,
+    )
+    client_id: str = option("kafka.client.id", "sparkpipeline", "how the brokers' logs name us", kind=filled)
+    socket_timeout_ms: int = option(
+        "kafka.socket.timeout.ms",
+        30000,
+        "how long a broker may take to answer",
+        "ms",
+        old="kafka.request.timeout.ms",
+        least=100,
+    )
+    retries: int = option(
+        "fetchOffset.numRetries",
+        3,
+        "how often a question about offsets is asked again, and a fetch after a lost leader",
+        least=0,
+    )
+    retry_interval_ms: int = option("fetchOffset.retryIntervalMs", 1000, "wait before that", "ms", least=0)
 
     # ---- what is read
-    assign: str | None = option(
-        "assign", None, 'just these partitions: {"topicA":[0,1],"topicB":[2,4]}', kind=kinds.text
-    )
-    subscribe: str | None = option("subscribe", None, "topics, separated by commas", kind=kinds.any_text)
+    assign: str | None = option("assign", None, 'just these partitions: {"topicA":[0,1],"topicB":[2,4]}', kind=filled)
+    subscribe: str | None = option("subscribe", None, "topics, separated by commas", kind=any_text_type)
     subscribe_pattern: str | None = option(
         "subscribePattern",
         None,
         "topics in whose names a Java regular expression is found, as Spark looks for it; ^ and $ make it all of it",
-        kind=kinds.any_text,
+        kind=any_text_type,
     )
     offset_ranges: tuple[OffsetRange, ...] | None = option(
         "offsetRanges",
         None,
         'an exact plan: [{"topic":"orders","partition":0,"start":17,"until":90}, ..]; a task for each range, and no'
         " other option about where to begin, to end or how to cut",
-        kind=kinds.ranges,
+        kind=ranges_type,
     )
     ranges_per_task: tuple[int, ...] | None = option(
         "rangesPerTask",
         None,
         "with offsetRanges: how many of them, one after the other, each task reads: 3,1,5",
-        kind=kinds.counts,
+        kind=counts_type,
     )
     starting_timestamp: str | None = option(
         "startingTimestamp", None, "begin at this time; goes before the two that follow", "ms since 1970",
-        kind=kinds.any_text,
+        kind=any_text_type,
     )  # fmt: skip
     starting_by_timestamp: str | None = option(
         "startingOffsetsByTimestamp",
         None,
         'begin at a time for each partition: {"topicA":{"0":1700000000000}}',
         "ms since 1970",
-        kind=kinds.any_text,
+        kind=any_text_type,
     )
     starting_offsets: str | None = option(
         "startingOffsets",
         None,
         'earliest, latest (streams), group (where kafka.group.id stands), or {"topicA":{"0":23,"1":-2}}: -2 is the'
         " earliest, -1 the latest; earliest for a batch, latest for a stream when empty",
-        kind=kinds.any_text,
+        kind=any_text_type,
     )
     ending_timestamp: str | None = option(
         "endingTimestamp", None, "batch: end before this time; goes before the two that follow", "ms since 1970",
-        kind=kinds.any_text,
+        kind=any_text_type,
     )  # fmt: skip
     ending_by_timestamp: str | None = option(
         "endingOffsetsByTimestamp",
         None,
         "batch: end before a time for each partition",
         "ms since 1970",
-        kind=kinds.any_text,
+        kind=any_text_type,
     )
     ending_offsets: str | None = option(
         "endingOffsets",
         None,
         'batch: latest, or {"topicA":{"0":50,"1":-1}}, the first offset that is not read; latest when empty',
-        kind=kinds.any_text,
+        kind=any_text_type,
     )
     no_match: str = option(
         "startingOffsetsByTimestampStrategy",
@@ -115,7 +264,7 @@ class SourceOptions(ClusterOptions):
         "kafka.group.id",
         None,
         "the group of startingOffsets=group, whose offsets are read and never written",
-        kind=kinds.text,
+        kind=filled,
     )
     offsets_storage: str | None = option(
         "kafka.offsets.storage",
@@ -196,7 +345,7 @@ class SourceOptions(ClusterOptions):
         "minOffsetsPerTrigger", None, "a micro-batch waits for so many, but not longer than maxTriggerDelay", least=1
     )
     max_trigger_delay_ms: int = option(
-        "maxTriggerDelay", 900000, "how long: a number with ms, s, m, h or d, such as 15m", "ms", kind=kinds.delay
+        "maxTriggerDelay", 900000, "how long: a number with ms, s, m, h or d, such as 15m", "ms", kind=delay_type
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger", None, "most bytes in a micro-batch, by the average size of messages", "bytes", least=1
@@ -206,26 +355,22 @@ class SourceOptions(ClusterOptions):
         None,
         "a folder that every driver of this stream sees: what latest, a time or a group meant at the first start is"
         " kept there; without it such a stream is refused",
-        kind=kinds.text,
+        kind=filled,
     )
 
-    @staticmethod
-    def of(options: Mapping[str, str], streaming: bool | None) -> SourceOptions:
-        """The options of a query.  Raises OptionRefused, naming option and value.
+    def problems(self) -> Iterable[str]:
+        """Of ZooKeeper's options; the rest is told by optionrules, with the option that it is about."""
+        yield from security_problems(self, self.zookeeper_connect)
 
-        options    names in any case; Spark's dictionary or a plain one
-        streaming  whether they are a stream's; None: not known yet, so what only one of the two refuses passes
-        """
-        values = rules.NAMES.taken(SourceOptions, options)
-        rules.strict(values)
-        try:
-            found = load(SourceOptions, values, WHERE, jvm=True)
-        except OptionError as exc:
-            raise OptionRefused("; ".join(exc.problems)) from None
-        rules.check(found, given(found), streaming)
-        if streaming is not None:
-            rules.tell(warnings_of(found), given(found), streaming)
-        return found
+    @property
+    def for_tasks(self) -> Self:
+        """The same without passwords: what is pickled for tasks, which never ask ZooKeeper."""
+        return replace(self, zookeeper_auth=None, zookeeper_ssl_key_password=None)
+
+    @property
+    def by_broker(self) -> bool:
+        """Whether partitions belong to brokers, so that a row has to name both."""
+        return self.protocol != AUTO and dialect(self.protocol).partitions_by_broker
 
     @property
     def subscription(self) -> Subscription:

@@ -6,8 +6,7 @@ import dataclasses
 
 from groundwork.options import specs
 from groundwork.optionvalues import Option
-from sparkpipeline.source.optionrules import OF_SPARK, REFUSED, WITHOUT_EFFECT
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, SourceOptions
 
 HEAD = "| option | default | unit | meaning |\n|---|---|---|---|\n"
 NO_DEFAULT = {"kafka.bootstrap.servers": "required"}

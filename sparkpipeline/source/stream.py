@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.source.batch import RangesPartition, partitions_of, read_partition
 from sparkpipeline.source.offsets import offsets_text, parse_offsets
+from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions
 from sparkpipeline.source.readlimits import (
     ADMISSION,
@@ -40,7 +41,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         """Raises OptionRefused."""
-        self.options = SourceOptions.of(options, streaming=True)
+        self.options = checked_options(options, streaming=True)
         self.columns = columns_of(schema, self.options.include_headers, False, self.options.by_broker)
         self._following: Following | None = None
         if not ADMISSION:

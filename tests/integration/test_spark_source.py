@@ -14,7 +14,7 @@ from sparkpipeline.driver.groups import write_group
 from sparkpipeline.errors import code_in, sentence_in
 from sparkpipeline.ranges import OffsetRange, ranges_text
 from sparkpipeline.source.cluster import access_of
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.optionrules import checked_options
 from tests.integration.sparktopics import produce
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -125,7 +125,7 @@ def test_a_zookeeper_is_enough_to_find_brokers_and_a_group(
     spark: Any, source: ClusterClient, topic: str, unique: Any
 ) -> None:
     zookeeper, group = {"zookeeper.connect": source.zookeeper}, unique.group()
-    known = SourceOptions.of({**zookeeper, "subscribe": topic, "protocol": "auto"}, False)
+    known = checked_options({**zookeeper, "subscribe": topic, "protocol": "auto"}, False)
     access = access_of(known)
     assert {f"{host}:{port}" for host, port in access.bootstrap} == set(source.brokers.split(","))
     assert access.release == "0.8.2"

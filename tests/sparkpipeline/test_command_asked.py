@@ -13,7 +13,7 @@ from sparkpipeline.audit.windows import label
 from sparkpipeline.commands.backfill import _request
 from sparkpipeline.commands.cli import outcome
 from sparkpipeline.errors import OptionRefused, UnknownPartition
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.optionrules import checked_options
 from tests.fakes.broker import FakeCluster
 
 BOTH = ["--source-brokers", "a:1", "--target-brokers", "b:1"]
@@ -70,7 +70,7 @@ def test_an_audit_of_nothing_is_no_equality() -> None:
 def test_a_pattern_of_a_backfill_is_the_whole_name_of_a_topic() -> None:
     request, _ = _request({**NOTHING, "source_brokers": "a:1", "target_brokers": "b:1", "topics_pattern": "a|orders"})
     assert request is not None
-    pattern = SourceOptions.of(request.source, streaming=False).subscription.pattern
+    pattern = checked_options(request.source, streaming=False).subscription.pattern
     assert pattern is not None
     names = ["orders", "a", "old-orders", "orders-2", "aa"]
     assert [name for name in names if pattern.search(name)] == ["orders", "a"]

@@ -18,7 +18,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers, is_unknown
 from sparkpipeline.errors import DataLoss, NoLeader, OptionRefused
 from sparkpipeline.source.following import Following
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.optionrules import checked_options
 
 names = (f"s{n}" for n in itertools.count())
 ZERO, ONE, OTHER = BrokerPartition(0, 0), BrokerPartition(0, 1), BrokerPartition(5, 0)
@@ -77,7 +77,7 @@ def follow(world: World) -> Iterator[Follow]:
             "subscribe": world.topic,
             "startingOffsets": "earliest",
         }
-        known = SourceOptions.of({name: value for name, value in {**given, **options}.items() if value}, True)
+        known = checked_options({name: value for name, value in {**given, **options}.items() if value}, True)
         access = ClusterAccess((), "0.7", retries=1, retry_interval_ms=1, election_ms=0)
         clock = itertools.count(1000, 10)
         brokers = Brokers(access, sleep=lambda _: None, leaders=world)

@@ -9,25 +9,25 @@ from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.source import reference
 from sparkpipeline.source.offsets import Fixed, Offsets, Time
-from sparkpipeline.source.optionrules import OF_SPARK, REFUSED, WITHOUT_EFFECT
-from sparkpipeline.source.options import Limits, SourceOptions
+from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, Limits
 
 WHERE = {"kafka.bootstrap.servers": "b1:9092,b2:9093", "subscribe": "orders"}
 
 
 def read(streaming=False, **options):
-    return SourceOptions.of({**WHERE, **options}, streaming)
+    return checked_options({**WHERE, **options}, streaming)
 
 
 def refused(says, streaming=False, without=(), **options):
     given = {name: value for name, value in {**WHERE, **options}.items() if name not in without}
     with pytest.raises(OptionRefused) as caught:
-        SourceOptions.of(given, streaming)
+        checked_options(given, streaming)
     assert says in str(caught.value), str(caught.value)
 
 
 def test_names_are_taken_in_any_case_as_spark_hands_them_over():
-    options = SourceOptions.of({name.lower(): value for name, value in
+    options = checked_options({name.lower(): value for name, value in
                                 {**WHERE, "startingOffsets": "earliest", "failOnDataLoss": "False",
                                  "kafka.fetch.message.max.bytes": "2000"}.items()}, False)  # fmt: skip
     assert options.bootstrap == (("b1", 9092), ("b2", 9093))
@@ -37,7 +37,7 @@ def test_names_are_taken_in_any_case_as_spark_hands_them_over():
 
 
 def test_the_old_names_of_the_old_clients_are_taken_too():
-    options = SourceOptions.of(
+    options = checked_options(
         {"kafka.metadata.broker.list": "b:1", "subscribe": "t", "kafka.request.timeout.ms": "700"}, False
     )
     assert (options.bootstrap, options.socket_timeout_ms) == ((("b", 1),), 700)
@@ -139,7 +139,7 @@ SEVEN = {"protocol": "0.7", "zookeeper.connect": "zk:2181", "subscribe": "t"}
 def test_what_brokers_of_0_7_cannot_is_refused(more, says):
     given = {name: value for name, value in {**SEVEN, **more}.items() if value is not None}
     with pytest.raises(OptionRefused) as caught:
-        SourceOptions.of(given, False)
+        checked_options(given, False)
     assert says in str(caught.value)
 
 
@@ -147,19 +147,19 @@ def test_what_brokers_of_0_7_cannot_is_refused(more, says):
 def test_a_stream_of_0_7_counts_bytes_and_no_messages(name):
     start = {**SEVEN, "startingOffsets": "earliest"}
     with pytest.raises(OptionRefused, match=rf"option={name}: counts messages, and offsets of Kafka 0.7.2 are bytes"):
-        SourceOptions.of({**start, name: "5"}, True)
-    assert SourceOptions.of({**start, "maxBytesPerTrigger": "5000"}, True).max_bytes_per_trigger == 5000
+        checked_options({**start, name: "5"}, True)
+    assert checked_options({**start, "maxBytesPerTrigger": "5000"}, True).max_bytes_per_trigger == 5000
 
 
 def test_partitions_of_0_7_are_named_by_broker_and_index():
     at = '{"t":{"0-0":-2,"0-1":75,"1-0":-2}}'
-    options = SourceOptions.of({**SEVEN, "startingOffsets": at}, False)
+    options = checked_options({**SEVEN, "startingOffsets": at}, False)
     assert options.by_broker
     bound = options.bound_of_start(Fixed.EARLIEST)
     assert bound == Offsets(
         {TopicPartition("t", BrokerPartition(b, i)): n for b, i, n in ((0, 0, -2), (0, 1, 75), (1, 0, -2))}
     )
-    listed = SourceOptions.of(
+    listed = checked_options(
         {"protocol": "0.7", "kafka.broker.list": "0:b:1,1:c:2", "assign": '{"t":["0-0","1-3"]}'}, False
     )
     assert [str(tp) for tp in listed.subscription.assigned] == ["t/0-0", "t/1-3"]
@@ -176,16 +176,16 @@ def test_a_password_is_never_quoted():
 
 def test_brokers_or_a_zookeeper_are_needed():
     refused("option=kafka.bootstrap.servers: host:port of some brokers is needed", without=("kafka.bootstrap.servers",))
-    options = SourceOptions.of({"zookeeper.connect": "zk:2181/kafka", "subscribe": "t"}, False)
+    options = checked_options({"zookeeper.connect": "zk:2181/kafka", "subscribe": "t"}, False)
     assert options.storage == "zookeeper"
     assert read().storage == "kafka"
 
 
 def test_an_exact_plan_excludes_what_would_make_another():
     text = '[{"topic":"t","partition":0,"start":17,"until":90}]'
-    only = SourceOptions.of({"kafka.bootstrap.servers": "b:1", "offsetRanges": text}, False)
+    only = checked_options({"kafka.bootstrap.servers": "b:1", "offsetRanges": text}, False)
     assert only.limits == Limits(None, None, None, 0)
-    packed = SourceOptions.of({"kafka.bootstrap.servers": "b:1", "offsetRanges": text, "packBytes": "1000"}, False)
+    packed = checked_options({"kafka.bootstrap.servers": "b:1", "offsetRanges": text, "packBytes": "1000"}, False)
     assert packed.limits == Limits(None, None, None, 1000)
     refused("leave out subscribe", offsetRanges=text)
     refused("leave out endingOffsets", without=("subscribe",), offsetRanges=text, endingOffsets="latest")
@@ -225,7 +225,7 @@ def test_strict_compat_lets_nothing_pass_that_kafka_does_not_have():
 
 
 def test_a_load_checks_what_holds_for_batches_and_streams_alike():
-    known = SourceOptions.of({**WHERE, "startingOffsets": "latest", "endingOffsets": "earliest"}, None)
+    known = checked_options({**WHERE, "startingOffsets": "latest", "endingOffsets": "earliest"}, None)
     assert known.subscribe == "orders"
     refused("one of assign, subscribe, subscribePattern", None, without=("subscribe",))
 

@@ -20,7 +20,7 @@ from sparkpipeline.errors import (
 )
 from sparkpipeline.source import timestamps
 from sparkpipeline.source.offsets import LATEST
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.resolving import resolve_batch, resolve_start, subscribed
 from sparkpipeline.source.subscription import Subscription
 from tests.fakes.broker import FakeCluster, entry
@@ -49,7 +49,7 @@ def options(streaming=False, **given):
     given = {"kafka.bootstrap.servers": "b:1", **({"stateDir": "/s"} if streaming else {}), **given}
     if not {"assign", "subscribePattern"} & given.keys():
         given.setdefault("subscribe", "t")
-    return SourceOptions.of(given, streaming)
+    return checked_options(given, streaming)
 
 
 def nobody(tps):

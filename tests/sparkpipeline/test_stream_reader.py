@@ -16,7 +16,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OptionRefused, UnknownPartition
 from sparkpipeline.source.following import Following
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.readlimits import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from sparkpipeline.source.stream import Kafka08StreamReader
 from tests.fakes.broker import FakeCluster, entry
@@ -134,7 +134,7 @@ def test_a_moving_start_is_the_same_however_often_and_by_whom_it_is_asked(
 def test_a_stream_begins_where_a_group_stood_and_the_group_may_go_on(cluster: FakeCluster, tmp_path: Path) -> None:
     given = {"startingOffsets": "group", "kafka.group.id": "g", "stateDir": str(tmp_path)}
     given |= {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
-    options = SourceOptions.of(given, streaming=True)
+    options = checked_options(given, streaming=True)
     for stands in ({TopicPartition("t", 0): 4, TopicPartition("t", 1): None}, {}):
         with Brokers(ClusterAccess(tuple(cluster.bootstrap))) as brokers:
             following = Following(options, brokers, lambda tps, stands=stands: stands)
@@ -398,7 +398,7 @@ def test_an_idle_stream_does_not_keep_the_brokers_busy(cluster: FakeCluster) -> 
         now[0] += seconds
 
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **EARLIEST}
-    options = SourceOptions.of(given, streaming=True)
+    options = checked_options(given, streaming=True)
     with Brokers(ClusterAccess(tuple(cluster.bootstrap))) as brokers:
         following = Following(options, brokers, lambda tps: {}, now=lambda: now[0], sleep=sleep)
         at = following.ends({})
