@@ -24,7 +24,7 @@ from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.ledger import tool_version
 from sparkpipeline.source.cluster import group_positions
-from sparkpipeline.source.resolving import Resolved, resolve_batch
+from sparkpipeline.source.resolver import Resolved, resolve_batch
 
 REPLICATED_S = 30.0  # how long the replicas of a target may be behind when it is planned
 Told = Callable[[Lane, Done], object]

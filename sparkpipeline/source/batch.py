@@ -125,7 +125,7 @@ class Kafka08Reader(DataSourceReader):
         """Spark pickles this object and its partitions, so that nothing found here stays in it."""
         if self.options.offset_ranges is not None:
             return self.options.offset_ranges
-        from sparkpipeline.source.resolving import resolve_batch
+        from sparkpipeline.source.resolver import resolve_batch
 
         found = resolve_batch(self.options, brokers, group_positions(self.options, brokers.access))
         return [OffsetRange(tp.topic, tp.partition, start, until) for tp, start, until in found]

@@ -31,7 +31,7 @@ from sparkpipeline.source.schema import columns_of
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from sparkpipeline.source.following import Following
+    from sparkpipeline.source.microbatches import MicroBatches
 
 Json = dict[str, dict[str, int]]
 
@@ -43,7 +43,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raises OptionRefused."""
         self.options = checked_options(options, streaming=True)
         self.columns = columns_of(schema, self.options.include_headers, False, self.options.by_broker)
-        self._following: Following | None = None
+        self._batches: MicroBatches | None = None
         if not ADMISSION:
             _refuse_limits(self.options)
 
@@ -51,7 +51,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "options": self.options.for_tasks}
 
     def initialOffset(self) -> Json:
-        return _json(self._followed().start())
+        return _json(self._micro_batches().start())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that the progress of a query shows; latestOffset keeps to all limits of the options."""
@@ -66,23 +66,23 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:
         """Where the batch that begins at `start` ends; `start` itself when there is nothing for a batch."""
-        begin = self._followed().start() if start is None else _offsets(start)
+        begin = self._micro_batches().start() if start is None else _offsets(start)
         everything = limit is None or isinstance(limit, ReadAllAvailable)
-        return _json(self._followed().ends(begin, everything))
+        return _json(self._micro_batches().ends(begin, everything))
 
     def reportLatestOffset(self) -> Json | None:
         """The ends of the logs as they were last seen: what a query's progress calls latestOffset."""
-        latest = self._following.latest if self._following is not None else None
+        latest = self._batches.latest if self._batches is not None else None
         return None if latest is None else _json(latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._followed().freeze()
+        self._micro_batches().freeze()
 
     def partitions(self, start: Json, end: Json) -> list[RangesPartition]:
         if start == end:
             return []
-        followed = self._followed()
-        return partitions_of(followed.ranges(_offsets(start), _offsets(end)), self.options, followed.brokers)
+        batches = self._micro_batches()
+        return partitions_of(batches.ranges(_offsets(start), _offsets(end)), self.options, batches.brokers)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self.options, self.columns)
@@ -91,19 +91,19 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: it comes when the next batch is built, and not at all for the last one of AvailableNow."""
 
     def stop(self) -> None:
-        if self._following is not None:
-            self._following.close()
+        if self._batches is not None:
+            self._batches.close()
 
-    def _followed(self) -> Following:
-        if self._following is None:
+    def _micro_batches(self) -> MicroBatches:
+        if self._batches is None:
             from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
-            from sparkpipeline.source.following import Following
+            from sparkpipeline.source.microbatches import MicroBatches
 
             access = access_of(self.options)
-            self._following = Following(
+            self._batches = MicroBatches(
                 self.options, brokers_of(self.options, access), group_positions(self.options, access)
             )
-        return self._following
+        return self._batches
 
 
 def _refuse_limits(options: SourceOptions) -> None:

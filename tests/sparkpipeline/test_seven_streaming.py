@@ -17,7 +17,7 @@ from localkafka.waiting import wait_until
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers, is_unknown
 from sparkpipeline.errors import DataLoss, NoLeader, OptionRefused
-from sparkpipeline.source.following import Following
+from sparkpipeline.source.microbatches import MicroBatches
 from sparkpipeline.source.optionrules import checked_options
 
 names = (f"s{n}" for n in itertools.count())
@@ -63,14 +63,14 @@ def world(broker07: Node07) -> World:
     return made
 
 
-Follow = Callable[..., Following]
+Follow = Callable[..., MicroBatches]
 
 
 @pytest.fixture
 def follow(world: World) -> Iterator[Follow]:
-    made: list[Following] = []
+    made: list[MicroBatches] = []
 
-    def start(**options: str) -> Following:
+    def start(**options: str) -> MicroBatches:
         given = {
             "protocol": "0.7",
             "zookeeper.connect": "zk:1",
@@ -82,7 +82,7 @@ def follow(world: World) -> Iterator[Follow]:
         clock = itertools.count(1000, 10)
         brokers = Brokers(access, sleep=lambda _: None, leaders=world)
         made.append(
-            Following(known, brokers, lambda _: {}, now=lambda: float(next(clock)), sleep=lambda _: None)
+            MicroBatches(known, brokers, lambda _: {}, now=lambda: float(next(clock)), sleep=lambda _: None)
         )  # fmt: skip
         return made[-1]
 

@@ -15,7 +15,7 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OptionRefused, UnknownPartition
-from sparkpipeline.source.following import Following
+from sparkpipeline.source.microbatches import MicroBatches
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.readlimits import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from sparkpipeline.source.stream import Kafka08StreamReader
@@ -66,7 +66,7 @@ def opened(cluster: FakeCluster) -> Iterator[Opened]:
         clock = iter(range(1000, 100_000_000, 10))
         access = ClusterAccess(tuple(cluster.bootstrap), retry_interval_ms=1)
         brokers = Brokers(access, sleep=lambda seconds: None)
-        reader._following = Following(
+        reader._batches = MicroBatches(
             reader.options, brokers, lambda tps: {}, now=lambda: float(next(clock)), sleep=lambda seconds: None
         )
         readers.append(reader)
@@ -137,7 +137,7 @@ def test_a_stream_begins_where_a_group_stood_and_the_group_may_go_on(cluster: Fa
     options = checked_options(given, streaming=True)
     for stands in ({TopicPartition("t", 0): 4, TopicPartition("t", 1): None}, {}):
         with Brokers(ClusterAccess(tuple(cluster.bootstrap))) as brokers:
-            following = Following(options, brokers, lambda tps, stands=stands: stands)
+            following = MicroBatches(options, brokers, lambda tps, stands=stands: stands)
             assert following.start() == {TopicPartition("t", 0): 4, TopicPartition("t", 1): 0}
 
 
@@ -278,7 +278,7 @@ def test_a_topic_that_is_missing_for_a_moment_is_not_deleted(opened: Opened, clu
         with cluster.lock:
             cluster.logs.update(kept)
 
-    reader._following.brokers._sleep = restarted  # type: ignore[union-attr]
+    reader._batches.brokers._sleep = restarted  # type: ignore[union-attr]
     assert reader.latestOffset(at, ALL) == at
     assert looks
 
@@ -400,7 +400,7 @@ def test_an_idle_stream_does_not_keep_the_brokers_busy(cluster: FakeCluster) -> 
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **EARLIEST}
     options = checked_options(given, streaming=True)
     with Brokers(ClusterAccess(tuple(cluster.bootstrap))) as brokers:
-        following = Following(options, brokers, lambda tps: {}, now=lambda: now[0], sleep=sleep)
+        following = MicroBatches(options, brokers, lambda tps: {}, now=lambda: now[0], sleep=sleep)
         at = following.ends({})
         for _ in range(60):
             assert following.ends(at) == at

@@ -10,7 +10,7 @@ import pytest
 from groundwork import failpoints
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused, Refused, StorageFailed
-from sparkpipeline.source.firststart import FILE, first_start
+from sparkpipeline.source.statedir import FILE, first_start
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.source.admission import Patience, shared, shared_bytes
+from sparkpipeline.source.microbatches import Patience, shared, shared_bytes
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 

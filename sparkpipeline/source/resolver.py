@@ -1,7 +1,12 @@
-"""From bounds to numbers: where each partition of a query begins and ends now.
+"""From bounds to offsets: where each partition of a query begins and ends now.
 
-Asks brokers (one question a leader) and decides nothing about tasks.  The rules are those of Spark's kafka format; a
-group's positions and the clamping without failOnDataLoss are ours.
+Asks brokers (one request a leader) and decides nothing about tasks.  The rules are those of Spark's kafka format; a
+group's offsets and the clamping without failOnDataLoss are ours.
+
+A bound may be a time.  How fine the answer is depends on the brokers.  From 0.10.1 on it is exact.  Before, a broker
+only knows when each of its segment files was last written: it answers with the beginning of a file, so that a batch may
+begin (or end) up to one segment early.  0.10.0 keeps a timestamp in each message and cannot look one up: there we read
+on to the first that fits.
 """
 
 from __future__ import annotations
@@ -10,14 +15,14 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from kafkawire.model import TopicPartition
+from kafkawire.protocol import apis
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import DataLoss, OffsetOutOfRange, OptionRefused, Refused
-from sparkpipeline.source import timestamps
+from sparkpipeline.errors import DataLoss, NoTimestamp, OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.source.cluster import Positions
 from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Time, Times, in_order
 from sparkpipeline.source.options import SourceOptions
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Resolved = list[tuple[TopicPartition, int, int]]  # partition, first offset, offset behind the last
 At = Mapping[TopicPartition, int]
@@ -68,14 +73,14 @@ def _begin(
         case Fixed.GROUP:
             return _of_group(options, positions(tps), tps)
         case Times() | Time():
-            return timestamps.starts(brokers, _times(bound, tps, "startingOffsetsByTimestamp"), options.no_match)
+            return starts_at(brokers, _times(bound, tps, "startingOffsetsByTimestamp"), options.no_match)
         case _:
             return _given(bound, tps, "startingOffsets")
 
 
 def _finish(bound: Bound, brokers: Brokers, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     if isinstance(bound, (Times, Time)):
-        return timestamps.ends(brokers, _times(bound, tps, "endingOffsetsByTimestamp"))
+        return ends_at(brokers, _times(bound, tps, "endingOffsetsByTimestamp"))
     return _given(bound, tps, "endingOffsets")
 
 
@@ -123,7 +128,7 @@ def _of_group(
             group=options.group_id,
         )
     for tp in without:
-        logger.warning("group %s has no position of %s: read from the earliest offset on", options.group_id, tp)
+        log.warning("group %s has no position of %s: read from the earliest offset on", options.group_id, tp)
     return {tp: EARLIEST if (offset := at.get(tp)) is None else offset for tp in tps}
 
 
@@ -145,7 +150,7 @@ def _checked(
         raise _gone(tp, begin, first, last) if begin < first else _not_there(tp, max(begin, finish), first, last)
     start = min(max(begin, first), last)
     until = max(min(finish, last), start)
-    logger.warning("%s: [%d, %d) was asked for, [%d, %d) is there and is read", tp, begin, finish, start, until)
+    log.warning("%s: [%d, %d) was asked for, [%d, %d) is there and is read", tp, begin, finish, start, until)
     return tp, start, until
 
 
@@ -171,3 +176,49 @@ def _not_there(tp: TopicPartition, requested: int, first: int, last: int) -> Off
         earliest=first,
         latest=last,
     )
+
+
+# ---- times -----------------------------------------------------------------------------------------------------------
+
+
+def starts_at(brokers: Brokers, times: At, no_match: str) -> dict[TopicPartition, int]:
+    """The first offset of each time (ms since 1970 UTC) or later.
+
+    no_match  "error", or "latest": what a time does that is behind the last message; LATEST then
+    Raises NoTimestamp, and what Brokers raises.
+    """
+    found: dict[TopicPartition, int] = {}
+    for tp, offset in offsets_at(brokers, times).items():
+        if offset is None and no_match == "error":
+            raise NoTimestamp(
+                f"no message is of {times[tp]} (ms since 1970 UTC) or later;"
+                " startingOffsetsByTimestampStrategy=latest begins at the end of the log then",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+        found[tp] = LATEST if offset is None else offset
+    return found
+
+
+def ends_at(brokers: Brokers, times: At) -> dict[TopicPartition, int]:
+    """The offset behind the last message before each time; LATEST where all are before it."""
+    return {tp: LATEST if at is None else at for tp, at in offsets_at(brokers, times).items()}
+
+
+def offsets_at(brokers: Brokers, times: At) -> dict[TopicPartition, int | None]:
+    """The first offset of each time or later, as exactly as these brokers allow; None where there is none."""
+    found = brokers.at_time(times)
+    if not _can_be_refined(brokers):
+        return found
+    behind = brokers.latest([tp for tp, at in found.items() if at is not None])
+    return {tp: None if at is None else _refined(brokers, tp, at, times[tp], behind[tp]) for tp, at in found.items()}
+
+
+def _refined(brokers: Brokers, tp: TopicPartition, at: int, time_ms: int, until: int) -> int | None:
+    offset = brokers.first_since(tp, at, time_ms, until)
+    return None if offset >= until else offset
+
+
+def _can_be_refined(brokers: Brokers) -> bool:
+    """Messages carry timestamps and the brokers do not look them up: 0.10.0.  Elsewhere reading on finds nothing."""
+    return brokers.dialect.magic >= 1 and brokers.dialect.speaks(apis.LIST_OFFSETS.key) < 1

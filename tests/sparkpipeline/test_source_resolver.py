@@ -18,10 +18,9 @@ from sparkpipeline.errors import (
     Refused,
     UnknownPartition,
 )
-from sparkpipeline.source import timestamps
 from sparkpipeline.source.offsets import LATEST
 from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.resolving import resolve_batch, resolve_start, subscribed
+from sparkpipeline.source.resolver import ends_at, offsets_at, resolve_batch, resolve_start, starts_at, subscribed
 from sparkpipeline.source.subscription import Subscription
 from tests.fakes.broker import FakeCluster, entry
 
@@ -160,9 +159,9 @@ def test_a_time_without_a_message_fails_at_the_start_and_means_latest_at_the_end
     answers = Answers(brokers, {T0: 3, T1: None})
     times = {T0: 1000, T1: 1000}
     with pytest.raises(NoTimestamp, match="topic=t partition=1: no message is of 1000"):
-        timestamps.starts(answers, times, "error")
-    assert timestamps.starts(answers, times, "latest") == {T0: 3, T1: LATEST}
-    assert timestamps.ends(answers, times) == {T0: 3, T1: LATEST}
+        starts_at(answers, times, "error")
+    assert starts_at(answers, times, "latest") == {T0: 3, T1: LATEST}
+    assert ends_at(answers, times) == {T0: 3, T1: LATEST}
 
 
 def test_a_stream_begins_at_numbers(brokers):
@@ -186,6 +185,6 @@ def test_only_where_messages_have_times_that_brokers_do_not_look_up_is_read_on(b
     answers = Answers(brokers, {T0: 3, T1: 1})
     answers.dialect = dialect(release)
     answers.first_since = forward
-    found = timestamps.offsets_at(answers, {T0: 1000, T1: 2000})
+    found = offsets_at(answers, {T0: 1000, T1: 2000})
     assert found == ({T0: 5, T1: None} if reads_on else {T0: 3, T1: 1})
     assert asked == ([(T0, 3, 1000, 10), (T1, 1, 2000, 4)] if reads_on else [])

@@ -5,10 +5,11 @@
     ranges(begin, end)    what its tasks read
     freeze()              AvailableNow: from here on there is nothing newer
 
-The rules are those of Spark's kafka source.  Data loss (a partition is gone, its log ends before the position, a new
-one does not begin at 0) is a DataLoss error, unless failOnDataLoss=false: then it is told, a partition that is gone
-keeps its position for the case that it comes back, and where a log ends earlier the stream goes on from that end.  What
-only looks so for a moment (a broker that has just started, a new leader that is behind) is asked again first.
+The rules are those of Spark's kafka source, also for maxOffsetsPerTrigger and minOffsetsPerTrigger; that for bytes is
+ours.  Data loss (a partition is gone, its log ends before the offset, a new one does not begin at 0) is a DataLoss
+error, unless failOnDataLoss=false: then it is logged, a partition that is gone keeps its offset for the case that it
+comes back, and where a log ends earlier the stream goes on from that end.  What only looks so for a moment (a broker
+that has just started, a new leader that is behind) is asked again first.
 
 Spark asks for the end every 10 ms while there is nothing new: the brokers are asked at most each LOOK_S, and for their
 topics each VIEW_S, which is how soon a new partition is seen.
@@ -28,13 +29,12 @@ from sparkpipeline.cluster.boundaries import Borders, ends_at_borders, needs_bor
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, UnknownPartition
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.source.admission import Patience, shared, shared_bytes
 from sparkpipeline.source.cluster import Positions
-from sparkpipeline.source.firststart import first_start
 from sparkpipeline.source.offsets import Bound, Fixed, Offsets, Time, in_order, offsets_text
 from sparkpipeline.source.options import SourceOptions
-from sparkpipeline.source.resolving import resolve_start
+from sparkpipeline.source.resolver import resolve_start
 from sparkpipeline.source.sizes import sampled
+from sparkpipeline.source.statedir import first_start
 from sparkpipeline.source.subscription import Subscription
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ VIEW_S = 5.0
 SIZES_S = 60.0  # how long a sample of messages' sizes is good for
 
 
-class Following:
+class MicroBatches:
     """brokers are its own: close() ends them.  now, sleep: monotonic seconds."""
 
     def __init__(
@@ -298,3 +298,56 @@ def _present(subscription: Subscription, view: ClusterView) -> list[TopicPartiti
 def _names(tps: list[TopicPartition]) -> str:
     more = f" and {len(tps) - 3} more" if len(tps) > 3 else ""
     return ", ".join(map(str, tps[:3])) + more + (" was" if len(tps) == 1 else " were")
+
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+
+
+def shared(begin: At, end: At, most: int) -> dict[TopicPartition, int]:
+    """Ends that are together at most `most` offsets behind their begins, shared out by lag.
+
+    As Spark's kafka source: rounded down, but at least one of each partition that has any, so that the small are not
+    starved (with more such partitions than `most` it is more).
+    """
+    return _shared(begin, end, dict.fromkeys(end, 1.0), most)
+
+
+def shared_bytes(begin: At, end: At, sizes: Mapping[TopicPartition, float], most: int) -> dict[TopicPartition, int]:
+    """The same for at most about `most` bytes; sizes: average bytes of an offset, above 0."""
+    return _shared(begin, end, sizes, most)
+
+
+def _shared(begin: At, end: At, sizes: Mapping[TopicPartition, float], most: float) -> dict[TopicPartition, int]:
+    lags = {tp: at - begin[tp] for tp, at in end.items() if at > begin[tp]}
+    total = float(sum(lag * sizes[tp] for tp, lag in lags.items()))
+    if total <= most:
+        return dict(end)
+    return {tp: begin[tp] + _part(lags[tp], sizes[tp], most, total) if tp in lags else at for tp, at in end.items()}
+
+
+def _part(lag: int, size: float, most: float, total: float) -> int:
+    """Offsets of one partition's share."""
+    share = most * (lag * size / total) / size
+    return min(lag, math.ceil(share) if share < 1 else math.floor(share))
+
+
+class Patience:
+    """minOffsetsPerTrigger: a batch waits for so many offsets, but not longer than delay_s since the last one began.
+
+    The first batch of a run does not wait, as in Spark.
+    """
+
+    def __init__(self, least: int | None, delay_s: float) -> None:
+        self._least = least
+        self._delay_s = delay_s
+        self._last_s = -math.inf
+
+    def waits(self, begin: At, end: At, now_s: float) -> bool:
+        """Whether to wait on; when not, a batch begins now."""
+        if self._least is None:
+            return False
+        new = sum(at - begin.get(tp, 0) for tp, at in end.items())
+        if new < self._least and now_s - self._last_s < self._delay_s:
+            return True
+        self._last_s = now_s
+        return False
