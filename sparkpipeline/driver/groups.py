@@ -102,7 +102,7 @@ def _store(
     with Brokers(access) as brokers:
         kafka = KafkaOffsets(
             _coordinator(brokers),
-            retention_ms,
+            retention_ms=retention_ms,
             creations=lambda topics: {} if zk is None else topic_creations(zk, topics),
         )
         yield kafka if storage == "kafka" else _both(kafka, zk)
@@ -125,8 +125,8 @@ def _both(kafka: OffsetStore, zk: KazooClient) -> DualOffsets:
     return DualOffsets(
         kafka,
         _Nodes(zk),
-        tell=lambda tp, sentence: log.warning("%s", sentence),
-        left=lambda group: left_zookeeper(zk, group),
+        report=lambda tp, sentence: log.warning("%s", sentence),
+        left_zookeeper=lambda group: left_zookeeper(zk, group),
     )
 
 
