@@ -255,7 +255,7 @@ def test_what_a_changed_subscription_leaves_out_is_not_called_deleted_and_not_wa
     chosen = {"subscribe": "", "assign": '{"t":[1]}'}
     looks: list[float] = []
     strict = opened(**EARLIEST, **chosen)
-    strict._following.brokers._sleep = looks.append  # type: ignore[union-attr]
+    strict._batches.brokers._sleep = looks.append  # type: ignore[union-attr]
     with pytest.raises(DataLoss, match=r"partition=0: t/0 was read by this stream until now, and its subscription"):
         strict.latestOffset(at, ALL)
     assert not looks
