@@ -13,7 +13,7 @@ from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring07 import Mirror07, fill, judged
-from tests.integration.test_mirror_07_to_08 import arrived, done, settled, stored, towards
+from tests.integration.test_mirror_07_to_08 import arrived, done, settled, stored, target_section
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 Starter = Callable[..., Cluster07]
@@ -27,7 +27,7 @@ def test_half_a_million_messages_survive_kills_of_the_mirror_and_of_source_broke
     source, topic = cluster07(partitions={0: 1, 1: 2, 2: 3}), unique.topic()
     total = fill(source, topic, EACH, lot=5000)
     options, small = {"offset.commit.interval.ms": 300}, {"fetch.message.max.bytes": 65536}
-    mirror, bound = Mirror07(tmp_path, source, towards(target), unique.group(), topic, options, small), 0
+    mirror, bound = Mirror07(tmp_path, source, target_section(target), unique.group(), topic, options, small), 0
     with mirror:
         for kill in range(KILLS):
             goal = total * (kill + rng.random()) / (KILLS + 1)

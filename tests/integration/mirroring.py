@@ -50,12 +50,12 @@ class Mirror(MirrorProcess):
     ) -> None:
         self.source, self.target, self.group = source, target, group
         super().__init__(folder, group, env)
-        towards = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
-        towards |= dict(target_options or {})  # type: ignore[arg-type]
+        target_section = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
+        target_section |= dict(target_options or {})  # type: ignore[arg-type]
         timing = {"offset.commit.interval.ms": 500, "status.interval.ms": 500, "start.timeout.ms": 10000}
         settings = {
             "sources": [{"name": "dc1", "zookeeper.connect": source.zookeeper, "group.id": group}],
-            "target": {key: value for key, value in towards.items() if value is not None},
+            "target": {key: value for key, value in target_section.items() if value is not None},
             "mirror": {"whitelist": whitelist, **timing, **(mirror or {})},
         }
         self.file.write_text(yaml.safe_dump(settings))

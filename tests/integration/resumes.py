@@ -19,8 +19,8 @@ POINTS = ("before send", "after send before ack", "after ack before commit")
 def resuming(folder: Path, source: ClusterClient, target: ClusterClient, group: str, topic: str) -> Mirror:
     """A mirror that goes on at the target's end; small fetches, so that many requests are sent."""
     options = {**mapped(folder), "resume": "target-end", "parked.retry.ms": 1000}
-    towards = {"request.timeout.ms": STILL_MS, "batch.num.messages": 50}
-    mirror = Mirror(folder, source, target, group, topic, options, towards)
+    target_section = {"request.timeout.ms": STILL_MS, "batch.num.messages": 50}
+    mirror = Mirror(folder, source, target, group, topic, options, target_section)
     small = "  name: dc1\n  fetch.message.max.bytes: 8192\n  zookeeper.session.timeout.ms: 1500"
     mirror.file.write_text(mirror.file.read_text().replace("  name: dc1", small))
     return mirror

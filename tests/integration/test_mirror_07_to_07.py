@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real
 Starter = Callable[..., Cluster07]
 
 
-def towards(target: Cluster07) -> dict[str, object]:
+def target_section(target: Cluster07) -> dict[str, object]:
     return {"target.version": "0.7.2", "target.zookeeper.connect": target.zookeeper, "request.timeout.ms": 3000}
 
 
@@ -35,7 +35,7 @@ def test_entries_arrive_as_they_are_and_each_source_partition_in_one_place(
     source, target = cluster07(partitions={0: 2, 1: 1}), cluster07(partitions={4: 2, 5: 2}, settings=patient)
     topic = unique.topic()
     total = fill(source, topic, 600)
-    mirror = Mirror07(tmp_path, source, towards(target), unique.group(), topic)
+    mirror = Mirror07(tmp_path, source, target_section(target), unique.group(), topic)
     code, told = mirror.checked()
     assert (code, "missing, its brokers make it" in told, "pass-through: same format" in told) == (0, True, True), told
     assert "acknowledges nothing" in told
@@ -59,7 +59,7 @@ def test_kills_of_the_mirror_and_of_a_target_broker_lose_nothing(
     topic = unique.topic()
     total = fill(source, topic, 3000)
     options, small = {"offset.commit.interval.ms": 200}, {"fetch.message.max.bytes": 8192}
-    with Mirror07(tmp_path, source, towards(target), unique.group(), topic, options, small) as mirror:
+    with Mirror07(tmp_path, source, target_section(target), unique.group(), topic, options, small) as mirror:
         mirror.wait_for(lambda: arrived(target, topic) > total // 6, "a sixth")
         mirror.kill()
         mirror.start()
@@ -82,7 +82,7 @@ def test_what_a_target_of_0_7_would_drop_without_a_word_parks_its_partition(
     source.produce(topic, 0, 0, [b"small", b"x" * 1_500_000, b"after"])
     source.produce(topic, 0, 1, [b"y" * 700_000, b"z" * 700_000], codec="gzip")
     big = {"fetch.message.max.bytes": 2_000_000}
-    with Mirror07(tmp_path, source, towards(target), unique.group(), topic, more=big) as mirror:
+    with Mirror07(tmp_path, source, target_section(target), unique.group(), topic, more=big) as mirror:
         mirror.wait_said("parked 1")
         mirror.wait_for(lambda: arrived(target, topic) == 3, "three")
         assert mirror.stop()[0] == 0
@@ -100,7 +100,7 @@ def test_a_damaged_wrapper_parks_its_partition_and_the_others_flow(
     source.produce(topic, 0, 1, [b"neighbour"])
     damaged(source, topic, BrokerPartition(0, 0), 16 + 30)
     options = {"parked.retry.ms": 0}
-    with Mirror07(tmp_path, source, towards(target), unique.group(), topic, options) as mirror:
+    with Mirror07(tmp_path, source, target_section(target), unique.group(), topic, options) as mirror:
         mirror.wait_said("parked 1", 60)
         mirror.wait_for(lambda: arrived(target, topic) >= 2, "two")
         assert mirror.stop()[0] == 0
@@ -117,7 +117,7 @@ def test_the_originals_mirror_and_ours_copy_the_same_side_by_side_and_in_one_gro
     topic, group = unique.topic(), unique.group()
     total = fill(source, topic, 300)
     with tools.mirror_maker([source], theirs, topic, f"{group}-theirs") as original:
-        with Mirror07(tmp_path, source, towards(ours), f"{group}-ours", topic) as mirror:
+        with Mirror07(tmp_path, source, target_section(ours), f"{group}-ours", topic) as mirror:
             mirror.wait_all_committed(timeout_s=60)
             wait_until(lambda: arrived(theirs, topic) >= total, 60, original.log_end)
             assert mirror.stop()[0] == 0
@@ -129,7 +129,7 @@ def test_the_originals_mirror_and_ours_copy_the_same_side_by_side_and_in_one_gro
     shared = cluster07()
     with (
         tools.mirror_maker([source], shared, topic, group) as original,
-        Mirror07(tmp_path, source, towards(shared), group, topic) as mirror,
+        Mirror07(tmp_path, source, target_section(shared), group, topic) as mirror,
     ):
         mirror.wait_for(lambda: len(set(owned(source, group, topic))) == 2, "two owners", 60)
         total += fill(source, topic, 300, first=300)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.real
 Starter = Callable[..., Cluster07]
 
 
-def towards(target: ClusterClient) -> dict[str, object]:
+def target_section(target: ClusterClient) -> dict[str, object]:
     return {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
 
 
@@ -61,7 +61,7 @@ def test_kills_of_the_mirror_and_of_a_source_broker_lose_nothing(
     source, topic = cluster07(partitions={0: 1, 1: 2, 2: 1}), unique.topic()
     total = fill(source, topic, 3000)
     mirror = Mirror07(
-        tmp_path, source, towards(target), unique.group(), topic, {"offset.commit.interval.ms": 200},
+        tmp_path, source, target_section(target), unique.group(), topic, {"offset.commit.interval.ms": 200},
         {"fetch.message.max.bytes": 16384},
     )  # fmt: skip
     with mirror:
@@ -86,7 +86,7 @@ def test_where_source_partitions_go_and_what_check_says(
     source, topic, numbered = cluster07(partitions={0: 2, 3: 1}), unique.topic("hashed"), unique.topic("numbered")
     for name in (topic, numbered):
         fill(source, name, 50)
-    mirror = Mirror07(tmp_path, source, towards(target), unique.group(), topic)
+    mirror = Mirror07(tmp_path, source, target_section(target), unique.group(), topic)
     code, told = mirror.checked()
     assert (code, "missing, created with 3" in told, "which follows from its name" in told) == (0, True, True), told
     with mirror:
@@ -99,7 +99,7 @@ def test_where_source_partitions_go_and_what_check_says(
         (0 + 13 * 0) % 3: {b"0-0", b"3-0"}, (0 + 13 * 1) % 3: {b"0-1"}, 2: set(),
     }  # fmt: skip
     more = {"broker.partitions": "3:1,0:2,7:1"}
-    with Mirror07(tmp_path, source, towards(target), unique.group(), numbered, more=more) as mirror:
+    with Mirror07(tmp_path, source, target_section(target), unique.group(), numbered, more=more) as mirror:
         mirror.wait_all_committed(numbered)
         assert mirror.stop()[0] == 0
     found = stored(target, numbered, 4)
@@ -116,7 +116,7 @@ def test_a_damaged_message_parks_its_partition_and_the_others_flow(
     source.produce(topic, 0, 0, [b"0-0:000000", b"0-0:000001", b"0-0:000002"])
     source.produce(topic, 0, 1, [b"0-1:000000"])
     damaged(source, topic, BrokerPartition(0, 0), 2 * 20 - 1)
-    with Mirror07(tmp_path, source, towards(target), unique.group(), topic) as mirror:
+    with Mirror07(tmp_path, source, target_section(target), unique.group(), topic) as mirror:
         mirror.wait_said("parked 1")
         mirror.wait_for(lambda: arrived(target, topic) == 2, "two")
         assert mirror.stop()[0] == 0
@@ -140,7 +140,7 @@ def test_a_handler_makes_keys_where_0_7_has_none(
     fill(source, topic, 200)
     env: dict[str, Any] = {"PYTHONPATH": str(tmp_path)}
     options = {"message.handler": "hook07:keyed", "partitioning": "key"}
-    with Mirror07(tmp_path, source, towards(target), unique.group(), topic, options, env=env) as mirror:
+    with Mirror07(tmp_path, source, target_section(target), unique.group(), topic, options, env=env) as mirror:
         mirror.wait_all_committed()
         assert mirror.stop()[0] == 0
     rows = {p: list(tools.dump_partition(target, topic, p)) for p in range(2)}

@@ -224,8 +224,12 @@ def test_a_topic_that_kraft_creates_by_its_name_is_no_warning_and_is_created_aga
     topic = unique.topic()
     load = filled(source, {topic: 2}, 200, PLAIN_ONLY)
     with KraftBroker(tmp_path / "kraft", settings={"num.partitions": "2"}) as target:
-        towards = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": None, "target.version": "3.9"}
-        with Mirror(tmp_path, source, source, unique.group(), topic, target_options=towards) as mirror:
+        target_section = {
+            "metadata.broker.list": target.brokers,
+            "target.zookeeper.connect": None,
+            "target.version": "3.9",
+        }
+        with Mirror(tmp_path, source, source, unique.group(), topic, target_options=target_section) as mirror:
             mirror.wait_all_committed([topic])
             assert "does not create it" not in mirror.said()
             assert not lines(mirror, "warning", "waits")

@@ -35,9 +35,9 @@ def mirror_of(
     source: Cluster07, target: ClusterClient, folder: Path, group: str, topic: str, **more: object
 ) -> Mirror07:
     (folder / "state").mkdir()
-    towards = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
+    target_section = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
     options = {"offset.map.folder": str(folder / "state"), "offset.map.every.messages": 200, **more}
-    return Mirror07(folder, source, towards, group, topic, options)
+    return Mirror07(folder, source, target_section, group, topic, options)
 
 
 def part_read(source: Cluster07, topic: str, group: str, count: int, partitions: int = 3) -> Positions:
