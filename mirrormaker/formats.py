@@ -19,12 +19,12 @@ from typing import Any
 
 from groundwork.tasks import connect
 from kafkawire.cluster import recordbatches
-from kafkawire.cluster.listoffsets import EARLIEST, LATEST, ask_offsets
-from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.recordbatches import Held
 from kafkawire.cluster.release import BrokerRelease, asked_ranges, release_of
-from kafkawire.cluster.view import ClusterView
-from kafkawire.dialects import Dialect, dialect, release_number
+from kafkawire.dialects import dialect, release_number
 from kafkawire.errors import LinkLost, error_info
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
@@ -123,9 +123,9 @@ def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Ma
         return Sampled((), 0, total)
     links = Links("mirrormaker-check", connect, TIMEOUT_MS)
     try:
-        view = MetadataSource([(broker.host, broker.port) for broker in brokers], speaks, links).read(None)
+        client = KafkaClient.of_brokers([(broker.host, broker.port) for broker in brokers], links, speaks)
         chosen = [TopicPartition(name, n) for name, count in topics.items() for n in range(min(count, PARTITIONS))]
-        sampling = _Sampling(links, speaks, view, source.name)
+        sampling = _Sampling(client, source.name)
         sampling.read(chosen[:MAX_PARTITIONS])
         return Sampled(sampling.warnings, len(chosen[:MAX_PARTITIONS]), total)
     finally:
@@ -136,10 +136,9 @@ class _Sampling:
     """A sample of some partitions: the first and the last batch of each.  The last one of a topic with transactions is
     most likely the end of one."""
 
-    def __init__(self, links: Links, speaks: Dialect, view: ClusterView, source: str) -> None:
-        self._links = links
-        self._speaks = speaks
-        self._view = view
+    def __init__(self, client: KafkaClient, source: str) -> None:
+        self._client = client
+        self._view = client.view()
         self._source = source
         self._found: dict[tuple[str, object], str] = {}  # by topic and what is wrong, in the order of finding
 
@@ -164,13 +163,14 @@ class _Sampling:
                 self._found.setdefault((tp.topic, row.error), f"source {self._source}: {refused}")
 
     def _batches(self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, Held]:
-        return self._links.link(leader, PURPOSE).call(recordbatches.ask(wanted, PARTITIONS_PER_REQUEST * FETCH_BYTES))
+        request = recordbatches.ask(wanted, PARTITIONS_PER_REQUEST * FETCH_BYTES)
+        return self._client.links.link(leader, PURPOSE).call(request)
 
     def _fetched(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
     ) -> dict[TopicPartition, FetchedPartition]:
-        request = self._speaks.requests.fetch(self._speaks, 0, 0, wanted)
-        return {row.tp: row for row in self._links.link(leader, PURPOSE).call(request)}
+        request = self._client.dialect.requests.fetch(self._client.dialect, 0, 0, wanted)
+        return {row.tp: row for row in self._client.links.link(leader, PURPOSE).call(request)}
 
     def _asked(
         self,
@@ -186,9 +186,8 @@ class _Sampling:
         return found
 
     def _bounds(self, tps: Sequence[TopicPartition], time: int) -> dict[TopicPartition, int]:
-        led = self._led(tps)
-        found = ask_offsets(self._links, self._speaks, led, dict.fromkeys(tps, time), purpose=PURPOSE)
-        if lost := next((one.error for one in found.values() if isinstance(one.error, LinkLost)), None):
+        found = self._client.list_offsets(dict.fromkeys(tps, time))
+        if lost := next((one.error for one in found.values() if isinstance(one.error, LinkLost | Unreachable)), None):
             raise lost
         return {tp: one.offset for tp, one in found.items() if one.offset is not None}
 

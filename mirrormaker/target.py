@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from groundwork.tasks import TaskGroup, connect
+from groundwork.tasks import Lock, TaskGroup, connect
+from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.dialects import dialect
 from kafkawire.net.links import Links
@@ -64,6 +65,10 @@ class Target:
     def metadata(self, links: Links) -> MetadataSource:
         """Metadata of brokers that describe themselves, by these connections."""
         return MetadataSource(self.options.brokers, self.dialect, links)
+
+    def client(self, links: Links) -> KafkaClient:
+        """A client of brokers that describe themselves, for several tasks, by these connections."""
+        return KafkaClient.of_brokers(self.options.brokers, links, self.dialect, lock=Lock())
 
     def _by_metadata(self, tasks: TaskGroup) -> None:
         options = self.options

@@ -23,7 +23,7 @@ from kazoo.exceptions import KazooException
 from groundwork.plural import counted
 from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster import topics
-from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.metadata import Unreachable, ViewSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions
 from kafkawire.errors import LinkLost, LocalError, OtherGeneration, WireError, error_info
@@ -58,12 +58,6 @@ class Topics(Protocol):
     def view(self) -> ClusterView: ...
 
 
-class Metadata(Protocol):
-    """kafkawire.cluster.metadata.MetadataSource."""
-
-    def read(self, topics: list[str] | None) -> ClusterView: ...
-
-
 class TargetTopics:
     """Topics of brokers that describe themselves.
 
@@ -73,7 +67,7 @@ class TargetTopics:
 
     def __init__(
         self,
-        metadata: Metadata,
+        metadata: ViewSource,
         znodes: Znodes,
         zookeeper: Callable[[], AbstractContextManager[Any]] | None = None,
         replication: int = 0,

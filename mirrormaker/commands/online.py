@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import click
 
 from groundwork.output import write
 from groundwork.tasks import connect
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
 from kafkawire.dialects import dialect
@@ -114,7 +114,7 @@ def target_view(target: TargetOptions) -> ClusterView:
             return read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
     links = Links("mirrormaker-check", connect, int(TIMEOUT_S * 1000))
     try:
-        return probe_target(partial(MetadataSource(target.brokers, speaks, links).read, None), target)
+        return probe_target(KafkaClient.of_brokers(target.brokers, links, speaks).view, target)
     finally:
         links.close()
 

@@ -70,8 +70,7 @@ class OffsetMaps:
         self._tasks.spawn(f"offset-map-{source.name}", recorder.run, mirror.map_every_ms / 1000)
         if mirror.resume != "target-end":
             return Delivery(tickets=MapTickets(recorder), before_commit=recorder.before_commit)
-        links, quiet_s = target.links(), target.options.request_timeout_ms / 1000
-        tails = TailReader(target.metadata(links), target.dialect, links, quiet_s)
+        tails = TailReader(target.client(target.links()), target.options.request_timeout_ms / 1000)
         resumer = Resumer(source.name, self._tasks, recorder=recorder, tails=tails, unpark=source.unpark)
         return Delivery(
             tickets=ResumeTickets(recorder, target.dialect, resumer.unknown),

@@ -12,13 +12,11 @@ from struct import Struct
 from zlib import crc32
 
 from groundwork.tasks import Lock, now, sleep
-from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, ask_offsets
-from kafkawire.cluster.metadata import MetadataSource
-from kafkawire.cluster.view import ClusterView
-from kafkawire.dialects import Dialect
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.leaders import NoLeader
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
 from kafkawire.errors import BrokerError, LocalError
 from kafkawire.model import Broker, MessageSet, TopicPartition
-from kafkawire.net.links import Links
 
 PURPOSE = "resume"
 A_CONSUMER = -1
@@ -61,14 +59,12 @@ def digest(key: bytes | None, value: bytes | None) -> int:
 class TailReader:
     """Reads tails, for one task at a time; others wait.  quiet_s: how long the log end has to stay the same."""
 
-    def __init__(self, metadata: MetadataSource, dialect: Dialect, links: Links, quiet_s: float) -> None:
-        self._metadata = metadata
-        self._dialect = dialect
-        self._links = links
+    def __init__(self, client: KafkaClient, quiet_s: float) -> None:
+        self._client = client
+        self._dialect = client.dialect
+        self._links = client.links
         self._quiet_s = quiet_s
-        self._lock = Lock()
-        self._view = ClusterView()
-        self._read_at: float | None = None
+        self._lock = Lock()  # one fetch at a time on a link
 
     def read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None:
         """The tail from begin on; None: from the end, to see whether the log is empty.
@@ -117,12 +113,8 @@ class TailReader:
         return end
 
     def _bound(self, tp: TopicPartition, time: int) -> int:
-        broker = self._leader(tp)
-        with self._lock:
-            found = ask_offsets(
-                self._links, self._dialect, {broker: [tp]}, {tp: time}, purpose=PURPOSE, replica_id=DEBUGGING
-            )
-        return found[tp].known()
+        self._leader(tp)
+        return self._client.list_offsets({tp: time}, replica_id=DEBUGGING)[tp].known()
 
     def _fetched(self, tp: TopicPartition, position: int) -> MessageSet:
         broker = self._leader(tp)
@@ -148,11 +140,8 @@ class TailReader:
             size *= 4  # a message that is larger than the fetch
 
     def _leader(self, tp: TopicPartition) -> Broker:
-        with self._lock:
-            if self._read_at is None or now() - self._read_at > FRESH_S:
-                self._view = self._metadata.read(None)
-                self._read_at = now()
-        leader = self._view.leader(tp)
-        if leader is None:
+        self._client.view(max_age_s=FRESH_S)
+        leader = self._client.leader(tp)
+        if isinstance(leader, NoLeader):
             raise BrokerError(LEADERLESS, str(tp))
         return leader

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 
 from groundwork.tasks import Event, now, sleep
 from kafkawire.cluster import topics
-from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
@@ -28,7 +29,7 @@ from zkconsumer.offsetmap.topic import MAP_KEY, Slots, message_of, read_topic
 log = logging.getLogger(__name__)
 
 WAIT_S = 5.0  # a commit waits that long for the map
-LEADER_S = 15.0
+LEADER_AGAIN = RetryPolicy(retries=None, timeout_s=15.0, backoff=Backoff(0.2, factor=1.0))
 COMPACTED = {"cleanup.policy": "compact"}
 
 
@@ -131,7 +132,7 @@ def open_topic(name: str, header: Header, target: Target) -> TopicStorage:
     links = target.links()
     try:
         _create(name, target)
-        leader = _leader(name, target.metadata(links))
+        leader = _leader(name, target.client(links))
         slots = Slots()
         found = read_topic(links, target.dialect, leader, name, slots, lambda: sleep(0))
     finally:
@@ -145,21 +146,20 @@ def open_topic(name: str, header: Header, target: Target) -> TopicStorage:
     return TopicStorage(name, header, found=found, slots=slots, dialect=target.dialect, submit=submit)
 
 
-def _leader(name: str, metadata: MetadataSource) -> Broker:
+def _leader(name: str, client: KafkaClient) -> Broker:
     """The leader of the topic's only partition."""
-    deadline = now() + LEADER_S
-    while True:
-        view = metadata.read(None)
+    for attempt in LEADER_AGAIN.attempts(sleep, now):
+        view = client.view(refresh=True)
         partitions = view.partitions(name)
         leader = view.leader(TopicPartition(name, 0)) if partitions else None
         if leader is not None and len(partitions) == 1:
             return leader
         if len(partitions) > 1:
             raise MapRefused(f"topic {name} has {len(partitions)} partitions, and an offset map needs one: its order")
-        if now() > deadline:
+        if attempt.last:
             what = "has no leader" if partitions else "does not exist, and target.zookeeper.connect is not given"
             raise MapRefused(f"topic {name} for the offset map {what}: create it with one partition, compacted")
-        sleep(0.2)
+    raise AssertionError("the last try returns or raises")
 
 
 def _create(name: str, target: Target) -> None:
