@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Broker, BrokerPartition, Entry, MessageSet, Part, PartitionId, Reader, Scan, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, Entry, MessageSet, Part, PartitionId, SetReader, Scan, TopicPartition
 from kafkawire.primitives import Bytes
 from kafkawire.protocol.request import ApiVersions, FetchedPartition, ProducedPartition, Request, Store
 from kafkawire.znodes.group import Registration
@@ -31,7 +31,7 @@ class MessageFormats(Protocol):
     """Reads and writes message sets in the formats of a generation.  Pure; offsets of 0.7 are bytes of the log."""
 
     @property
-    def READER(self) -> Reader: ...
+    def READER(self) -> SetReader: ...
 
     # ---- read
 

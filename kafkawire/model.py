@@ -163,7 +163,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SetReader:
     """How the messages of one generation are read out of a set, and its entries hopped over: see MessageSet."""
 
     messages: Callable[[MessageSet, bool], Iterator[Message]]
@@ -189,7 +189,7 @@ class MessageSet:
     buffer: memoryview
     high_watermark: int | None  # the position behind the last message that consumers see; None: not told (0.7)
     runs: Sequence[Run]
-    reader: Reader
+    reader: SetReader
 
     @property
     def tp(self) -> TopicPartition:

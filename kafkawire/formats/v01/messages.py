@@ -41,7 +41,7 @@ from kafkawire.formats.v01.scan import scan as scan
 from kafkawire.formats.v01.write import Row as Row
 from kafkawire.formats.v01.write import encode as encode
 from kafkawire.formats.v01.write import wrap
-from kafkawire.model import Message, MessageSet, Part, PartitionId, Reader, Run
+from kafkawire.model import Message, MessageSet, Part, PartitionId, SetReader, Run
 from kafkawire.primitives import Bytes
 
 _ENTRY = struct.Struct(">qiI")  # offset, size, crc
@@ -61,7 +61,7 @@ def next_border(data: Bytes, start: int = 0) -> int | None:
     raise LocalError("Kafka 0.8 and later look up where an entry begins by its offset, not by its bytes")
 
 
-READER = Reader(messages, index, pieces, cut, before, stamped)
+READER = SetReader(messages, index, pieces, cut, before, stamped)
 
 
 # ---- looking into entries that are to be sent ------------------------------------------------------------------

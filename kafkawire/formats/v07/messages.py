@@ -44,7 +44,7 @@ from kafkawire.formats.v07.scan import scan as scan
 from kafkawire.formats.v07.write import Row as Row
 from kafkawire.formats.v07.write import encode as encode
 from kafkawire.formats.v07.write import wrap as wrap
-from kafkawire.model import MessageSet, Part, PartitionId, Reader, Run
+from kafkawire.model import MessageSet, Part, PartitionId, SetReader, Run
 from kafkawire.primitives import Bytes
 
 
@@ -60,7 +60,7 @@ def message_set(
     return MessageSet(topic, partition, start, found.resume_at, view, high_watermark, found.runs, READER), found
 
 
-READER = Reader(messages, index, pieces, cut, before, stamped)
+READER = SetReader(messages, index, pieces, cut, before, stamped)
 
 
 # ---- looking into entries that are to be sent ------------------------------------------------------------------
