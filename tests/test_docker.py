@@ -364,8 +364,9 @@ def test_commands_of_the_page_name_targets_services_and_commands_that_exist(
     assert seen >= {"up", "down", "ps", "exec", "run", "logs", "kill"}
 
 
+@pytest.mark.real
 def test_the_context_makes_a_wheel_whose_commands_run(tmp_path: Path) -> None:
-    """As the stages `wheel` and `mirror` do; what it depends on is what the tests have."""
+    """As the stages `wheel` and `mirror` do, setuptools from the registry too; dependencies are those of the tests."""
     context, wheels, folder = tmp_path / "src", tmp_path / "wheels", tmp_path / "venv"
     for path in ROOT.iterdir():
         if not ignored(path.name) and path.is_dir():

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from localkafka import containers, releases, tools
+from localkafka import containers, ports, releases, tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError
@@ -82,6 +82,23 @@ def test_settings_and_topic_configuration_reach_the_broker(own_cluster: Start) -
         tools.console_producer(cluster, "t", ["x" * 2000], arguments=["--retry-backoff-ms", "1"])
     with pytest.raises(LocalKafkaError, match="topic t exists already"):
         cluster.create_topic("t")
+
+
+def test_a_cluster_takes_given_ports_and_advertises_a_name() -> None:
+    ports_taken = [ports.reserve(), ports.reserve()]
+    broker, zookeeper = (port.number for port in ports_taken)
+    for port in ports_taken:
+        port.release()
+    with Cluster(port=broker, zookeeper_port=zookeeper, advertise="localhost") as cluster:
+        assert (cluster.brokers, cluster.zookeeper) == (f"localhost:{broker}", f"localhost:{zookeeper}/kafka")
+        registered = cluster.registry().broker(0)
+        assert registered is not None
+        assert (registered.host, registered.port) == ("localhost", broker)
+        cluster.create_topic("t")
+        tools.console_producer(cluster, "t", LINES)
+        cluster.node(0).kill()
+        cluster.node(0).restart()
+        assert payloads(cluster, "t") == LINES
 
 
 def test_restart_after_kill_does_not_wait_for_the_dead_session() -> None:
