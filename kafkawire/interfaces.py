@@ -14,7 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Broker, BrokerPartition, Entry, MessageSet, Part, PartitionId, SetReader, Scan, TopicPartition
+from kafkawire.model import (
+    Broker,
+    BrokerPartition,
+    Entry,
+    MessageSet,
+    Part,
+    PartitionId,
+    Scan,
+    SetReader,
+    TopicPartition,
+)
 from kafkawire.primitives import Bytes
 from kafkawire.protocol.request import ApiVersions, FetchedPartition, ProducedPartition, Request, Store
 from kafkawire.znodes.group import Registration
