@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from groupadmin.plan.wanted import Bounds, Problem
+from groupadmin.plan.resets import Bounds, Problem
 from groupadmin.snapshot.model import in_order
 from kafkawire.model import TopicPartition
 from zkconsumer.offsetmap.records import OffsetMap, Period

@@ -28,12 +28,12 @@ from groupadmin.commands.editoptions import (
 )
 from groupadmin.commands.groupedit import delete_groups
 from groupadmin.commands.offsetedit import carry, refuse_active
-from groupadmin.commands.offsetlook import FILE, groups_option, lag, rows_to_write, saved, snapshots, tell_odd
 from groupadmin.commands.offsetplans import delete_plan, import_plan, reset_plan
+from groupadmin.commands.offsetviews import FILE, groups_option, lag, rows_to_write, saved, snapshots, tell_odd
 from groupadmin.commands.offsetwrite import ResetAsked, reset_options
 from groupadmin.files.write import unsayable, write_offsets
 from groupadmin.plan.changes import Change, OutOfRangePolicy
-from groupadmin.plan.wanted import Reset
+from groupadmin.plan.resets import Reset
 from groupadmin.snapshot.cluster import AdminClient
 from groupadmin.snapshot.groups import host_of, list_groups
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, stores_of

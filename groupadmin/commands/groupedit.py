@@ -24,8 +24,8 @@ from groupadmin.commands.editoptions import (
     usage_errors,
 )
 from groupadmin.commands.offsetedit import carry, refuse_active, report
-from groupadmin.commands.offsetlook import BROKERS, age, groups_option, snapshots, tell_odd
 from groupadmin.commands.offsetplans import copied, two_groups
+from groupadmin.commands.offsetviews import BROKERS, age, groups_option, snapshots, tell_odd
 from groupadmin.plan.changes import Change
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, held_by

@@ -9,7 +9,7 @@ import click
 from groundwork.output import EXIT, fail, write
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.groupedit import delete_command, rename_command
-from groupadmin.commands.offsetlook import age, known, tell_odd, written_at
+from groupadmin.commands.offsetviews import age, known, tell_odd, written_at
 from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.groups import GroupMember, GroupNodes, GroupRow, describe, list_groups, read_group

@@ -26,7 +26,7 @@ from groundwork.tasks import sleep
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import tell_some
 from groupadmin.commands.groups import COLUMNS, kafka_groups, partition_row
-from groupadmin.commands.offsetlook import age, known, tell_odd, where_from, written_at
+from groupadmin.commands.offsetviews import age, known, tell_odd, where_from, written_at
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.groups import GroupRow
 from groupadmin.snapshot.kafka import commit_times

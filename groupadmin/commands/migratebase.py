@@ -19,12 +19,12 @@ import click
 
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.migrate.groupplan import Plan
 from groupadmin.migrate.journal import Header, now_ms
 from groupadmin.migrate.planfile import PlanUnclear, read_plan
+from groupadmin.migrate.rules.groupplan import Plan
+from groupadmin.migrate.rules.states import MigrationRefused
 from groupadmin.migrate.selection import Wanted, chosen
 from groupadmin.migrate.site import Site
-from groupadmin.migrate.states import MigrationRefused
 from groupadmin.migrate.undofolder import UndoFolder, write_whole
 from groupadmin.snapshot.cluster import AdminClient
 from kafkawire.dialects import dialect

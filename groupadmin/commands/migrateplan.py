@@ -27,17 +27,17 @@ from groupadmin.commands.migratebase import (
     undo_folder,
 )
 from groupadmin.commands.migratestatus import keep_checks
-from groupadmin.migrate import states
-from groupadmin.migrate.checks import Check, ClusterFacts, check_cluster
 from groupadmin.migrate.clusterfacts import Told, cluster_facts
-from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, make_plan, plan_group
 from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.observation import How
 from groupadmin.migrate.planfile import plan_text
+from groupadmin.migrate.rules import states
+from groupadmin.migrate.rules.checks import Check, ClusterFacts, check_cluster
+from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, Policies, make_plan, plan_group
+from groupadmin.migrate.rules.states import MigrationRefused
 from groupadmin.migrate.runner import Outcome, StepRunner
 from groupadmin.migrate.selection import Wanted, chosen
 from groupadmin.migrate.site import Site
-from groupadmin.migrate.states import MigrationRefused
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.options import output_option

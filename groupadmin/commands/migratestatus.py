@@ -21,13 +21,13 @@ from groupadmin.commands.migratebase import (
     said_release,
     undo_folder,
 )
-from groupadmin.migrate.checks import Check
-from groupadmin.migrate.groupplan import Plan
 from groupadmin.migrate.journal import Standing, read_journal
 from groupadmin.migrate.report import Reported, as_json, as_markdown
+from groupadmin.migrate.rules.checks import Check
+from groupadmin.migrate.rules.groupplan import Plan
+from groupadmin.migrate.rules.states import StepName, steps_from
 from groupadmin.migrate.selection import Wanted, chosen
 from groupadmin.migrate.site import Marked, read_markers
-from groupadmin.migrate.states import StepName, steps_from
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import clear_errors, reaching, tell
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option

@@ -27,15 +27,15 @@ from groupadmin.commands.migratebase import (
     site_of,
     undo_folder,
 )
-from groupadmin.migrate import states
-from groupadmin.migrate.groupplan import Plan
 from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.keepalive import keep_alive
 from groupadmin.migrate.observation import How
+from groupadmin.migrate.rules import states
+from groupadmin.migrate.rules.groupplan import Plan
+from groupadmin.migrate.rules.states import Asked
 from groupadmin.migrate.runner import NOT_WRITTEN, Outcome, Preview, StepRunner, preview
 from groupadmin.migrate.selection import Wanted, answers
 from groupadmin.migrate.site import Site
-from groupadmin.migrate.states import Asked
 from zkconsumer.commands.common import at_interrupt, tell
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
 from zkconsumer.errors import ConsumerError

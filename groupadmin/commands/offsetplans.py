@@ -9,11 +9,11 @@ import click
 from groundwork.output import EXIT, fail
 from groundwork.plural import counted
 from groupadmin.commands.editoptions import Edit
-from groupadmin.commands.offsetlook import known, tell_odd
+from groupadmin.commands.offsetviews import known, tell_odd
 from groupadmin.files.model import SavedRow
 from groupadmin.plan.changes import Change, OutOfRangePolicy, plan_changes
+from groupadmin.plan.resets import FromRows, Problem, Reset, ShiftBy, Wanted, asked_time, wanted
 from groupadmin.plan.undo import by_store, texts
-from groupadmin.plan.wanted import FromRows, Problem, Reset, ShiftBy, Wanted, asked_time, wanted
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.logends import at_time, on_borders
 from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of

@@ -17,7 +17,8 @@ from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import admin_client, must_keep, store_option, stores_named, usage_errors
 from groupadmin.commands.offsetedit import shown
-from groupadmin.commands.offsetlook import (
+from groupadmin.commands.offsettranslate import translate_command
+from groupadmin.commands.offsetviews import (
     BROKERS,
     FILE,
     GET,
@@ -29,7 +30,6 @@ from groupadmin.commands.offsetlook import (
     snapshots,
     tell_odd,
 )
-from groupadmin.commands.offsettranslate import translate_command
 from groupadmin.commands.offsetwrite import copy_command, delete_command, import_command, reset_command, set_command
 from groupadmin.files.model import WrittenKind
 from groupadmin.files.write import unsayable, write_offsets

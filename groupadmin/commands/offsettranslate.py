@@ -23,9 +23,9 @@ from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, stores_named, tell_some
 from groupadmin.commands.offsetedit import carry, plan_rows
-from groupadmin.commands.offsetlook import BROKERS, known, tell_odd
+from groupadmin.commands.offsetviews import BROKERS, known, tell_odd
 from groupadmin.plan.changes import Change, plan_changes
-from groupadmin.plan.wanted import Bounds, Problem, Wanted
+from groupadmin.plan.resets import Bounds, Problem, Wanted
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.logends import log_bounds
 from groupadmin.snapshot.model import GroupSnapshot, active_members, counts, held_by, stores_of

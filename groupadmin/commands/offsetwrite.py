@@ -17,7 +17,6 @@ import click
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, usage_errors
 from groupadmin.commands.offsetedit import carry
-from groupadmin.commands.offsetlook import BROKERS, FILE, rows_to_write
 from groupadmin.commands.offsetplans import (
     changes_of,
     copied,
@@ -28,7 +27,8 @@ from groupadmin.commands.offsetplans import (
     rows_of,
     two_groups,
 )
-from groupadmin.plan.wanted import (
+from groupadmin.commands.offsetviews import BROKERS, FILE, rows_to_write
+from groupadmin.plan.resets import (
     ByDuration,
     Current,
     Earliest,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from groupadmin.apply.writes import coordinator
-from groupadmin.migrate.checks import HOUR_MS, ClusterFacts, OffsetsTopic
+from groupadmin.migrate.rules.checks import HOUR_MS, ClusterFacts, OffsetsTopic
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import GroupSnapshot
 from kafkawire.errors import BrokerError, WireError

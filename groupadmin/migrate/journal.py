@@ -30,8 +30,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from groupadmin.migrate.groupplan import Direction
-from groupadmin.migrate.states import MigrationRefused, StepName, step_from
+from groupadmin.migrate.rules.groupplan import Direction
+from groupadmin.migrate.rules.states import MigrationRefused, StepName, step_from
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from groundwork.plural import counted
-from groupadmin.migrate import orders
-from groupadmin.migrate.comparison import presence_of
-from groupadmin.migrate.groupplan import GroupPlan, left_to_write
+from groupadmin.migrate import stepwrites as orders
 from groupadmin.migrate.observation import SiteLike
+from groupadmin.migrate.rules.comparison import presence_of
+from groupadmin.migrate.rules.groupplan import GroupPlan, left_to_write
 from groupadmin.snapshot.model import GroupSnapshot
 
 LOOK_S = 5.0  # how soon a member that came is noticed

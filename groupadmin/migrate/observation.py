@@ -8,11 +8,11 @@ from typing import Literal, Protocol
 
 from groundwork.plural import counted
 from groupadmin.apply.writes import Order, Written
-from groupadmin.migrate import states
-from groupadmin.migrate.comparison import LOOK_EVERY_MS, LOOKS, Gate, presence_of
-from groupadmin.migrate.groupplan import GroupPlan
+from groupadmin.migrate.rules import states
+from groupadmin.migrate.rules.comparison import LOOK_EVERY_MS, LOOKS, Gate, presence_of
+from groupadmin.migrate.rules.groupplan import GroupPlan
+from groupadmin.migrate.rules.states import Step
 from groupadmin.migrate.site import Marked
-from groupadmin.migrate.states import Step
 from groupadmin.snapshot.model import GroupSnapshot
 from zkconsumer.offsets.migrationmarker import Marker
 from zkconsumer.offsets.modes import Mode

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from groupadmin.migrate.groupplan import GroupPlan, Plan, PlanRow, Policies, make_plan, rehashed
+from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, PlanRow, Policies, make_plan, rehashed
 from groupadmin.snapshot.model import Foreign, KafkaRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError

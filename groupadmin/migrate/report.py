@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from groundwork.plural import counted
-from groupadmin.migrate.checks import Check
-from groupadmin.migrate.groupplan import GroupPlan, Plan, PlanRow
 from groupadmin.migrate.journal import Standing
 from groupadmin.migrate.planfile import plan_document
-from groupadmin.migrate.states import steps_from
+from groupadmin.migrate.rules.checks import Check
+from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, PlanRow
+from groupadmin.migrate.rules.states import steps_from
 from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.options.arguments import iso

@@ -25,14 +25,13 @@ from dataclasses import dataclass, field, replace
 from groundwork.failpoints import failpoint
 from groundwork.plural import counted
 from groupadmin.apply.writes import Order
-from groupadmin.migrate import orders
-from groupadmin.migrate.checks import Check, check_group, failures
-from groupadmin.migrate.comparison import Gate, facts, idle_behind, presence_of
-from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, falls_behind, left_to_write, plan_group
+from groupadmin.migrate import stepwrites as orders
 from groupadmin.migrate.journal import Begun, Declined, Event, Journal, Reached, Standing, Wrote
 from groupadmin.migrate.observation import COMPARE, How, Observation, Observer, SiteLike, early
-from groupadmin.migrate.site import Marked, other_plan
-from groupadmin.migrate.states import (
+from groupadmin.migrate.rules.checks import Check, check_group, failures
+from groupadmin.migrate.rules.comparison import Gate, facts, idle_behind, presence_of
+from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, Policies, falls_behind, left_to_write, plan_group
+from groupadmin.migrate.rules.states import (
     CHECKS_PASS,
     COPIED,
     Asked,
@@ -46,6 +45,7 @@ from groupadmin.migrate.states import (
     step_from,
     unmet,
 )
+from groupadmin.migrate.site import Marked, other_plan
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.model import GroupSnapshot
 from zkconsumer.offsets.migrationmarker import Marker, Phase

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from groupadmin.apply.writes import Order, Written, apply_orders
-from groupadmin.migrate.groupplan import GroupPlan
 from groupadmin.migrate.journal import Standing
-from groupadmin.migrate.states import MigrationRefused
+from groupadmin.migrate.rules.groupplan import GroupPlan
+from groupadmin.migrate.rules.states import MigrationRefused
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import WIDE, read_snapshots

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from groupadmin.files.model import OffsetsFile
 from groupadmin.files.write import write_offsets
-from groupadmin.migrate.states import StepName
+from groupadmin.migrate.rules.states import StepName
 from zkconsumer.errors import ConsumerError
 
 LONGEST = 200  # characters of a name; file systems take 255 bytes

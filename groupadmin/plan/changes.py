@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from groupadmin.plan.wanted import Bounds, Problem, Wanted
+from groupadmin.plan.resets import Bounds, Problem, Wanted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Committed, Unknown

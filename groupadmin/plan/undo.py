@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
 from groupadmin.plan.changes import Change
-from groupadmin.plan.wanted import Wanted
+from groupadmin.plan.resets import Wanted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Committed, Unknown

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from groupadmin.plan.changes import Change, OutOfRangePolicy
-from groupadmin.plan.wanted import TimeAnswer
+from groupadmin.plan.resets import TimeAnswer
 from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset, problems
 from kafkawire.errors import BrokerError, LinkLost, WireError

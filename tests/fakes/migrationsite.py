@@ -18,12 +18,12 @@ import pytest
 
 from groupadmin.apply.writes import Order, Written
 from groupadmin.migrate import journal as journal_file
-from groupadmin.migrate.groupplan import GroupPlan, Plan
 from groupadmin.migrate.journal import Header, open_journal
 from groupadmin.migrate.observation import How
+from groupadmin.migrate.rules.groupplan import GroupPlan, Plan
+from groupadmin.migrate.rules.states import Asked
 from groupadmin.migrate.runner import Outcome, StepRunner
 from groupadmin.migrate.site import Marked
-from groupadmin.migrate.states import Asked
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.model import GroupSnapshot
 from tests.fakes.migrationworld import GROUPS, Killed, World, planned

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from groupadmin.migrate import journal as journal_file
-from groupadmin.migrate.comparison import Gate, facts, presence_of
-from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, left_to_write, make_plan, plan_group
 from groupadmin.migrate.journal import Begun, Header, Journal, Reached, Wrote, open_journal
-from groupadmin.migrate.states import Facts, StepName, begin, end
+from groupadmin.migrate.rules.comparison import Gate, facts, presence_of
+from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, Policies, left_to_write, make_plan, plan_group
+from groupadmin.migrate.rules.states import Facts, StepName, begin, end
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.migrationmarker import Phase

@@ -14,9 +14,9 @@ from groupadmin.commands.cli import cli
 from groupadmin.commands.migratebase import files
 from groupadmin.commands.migratestatus import keep_checks
 from groupadmin.commands.migratesteps import Asking, _retention
-from groupadmin.migrate.checks import Check
 from groupadmin.migrate.observation import How
 from groupadmin.migrate.planfile import plan_text
+from groupadmin.migrate.rules.checks import Check
 from groupadmin.migrate.selection import Wanted
 from tests.fakes.migrationsite import GROUPS, LastingWorld, Mortal, drive, planned
 from zkconsumer.errors import ConsumerError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupadmin.plan.wanted import Problem
+from groupadmin.plan.resets import Problem
 from groupadmin.translation import Facts, Safe, translated
 from kafkawire.model import BrokerPartition, TopicPartition
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Reached, Record, gathered, merged

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from groupadmin.plan.changes import plan_changes
-from groupadmin.plan.wanted import Wanted
+from groupadmin.plan.resets import Wanted
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition

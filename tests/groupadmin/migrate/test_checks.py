@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from groupadmin.migrate.checks import ClusterFacts, OffsetsTopic, check_cluster, check_group, failed
-from groupadmin.migrate.groupplan import Policies, plan_group
+from groupadmin.migrate.rules.checks import ClusterFacts, OffsetsTopic, check_cluster, check_group, failed
+from groupadmin.migrate.rules.groupplan import Policies, plan_group
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.migrationmarker import Marker, Phase

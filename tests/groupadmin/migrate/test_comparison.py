@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from groupadmin.migrate.comparison import Gate, Presence, compare, facts, idle_behind, presence_of
-from groupadmin.migrate.groupplan import Policies, plan_group
+from groupadmin.migrate.rules.comparison import Gate, Presence, compare, facts, idle_behind, presence_of
+from groupadmin.migrate.rules.groupplan import Policies, plan_group
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupadmin.migrate.groupplan import Policies, decide, left_to_write, make_plan, missing, plan_group
+from groupadmin.migrate.rules.groupplan import Policies, decide, left_to_write, make_plan, missing, plan_group
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import BrokerPartition, TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown

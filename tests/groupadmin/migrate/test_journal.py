@@ -25,7 +25,7 @@ from groupadmin.migrate.journal import (
     read_journal,
     understood,
 )
-from groupadmin.migrate.states import MigrationRefused, StepName
+from groupadmin.migrate.rules.states import MigrationRefused, StepName
 from kafkawire.model import BrokerPartition, TopicPartition
 from tests import children
 from tests.fakes.migrationworld import GROUPS, Process, World, planned

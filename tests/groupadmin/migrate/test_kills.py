@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from groupadmin.migrate.journal import read_journal
-from groupadmin.migrate.states import MigrationRefused
+from groupadmin.migrate.rules.states import MigrationRefused
 from tests.fakes.migrationworld import BACK, GROUPS, THERE, TPS, Killed, Process, World, planned
 from zkconsumer.offsets.migrationmarker import Phase
 

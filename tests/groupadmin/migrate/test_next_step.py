@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupadmin.migrate.states import Facts, MigrationRefused, StepName, step_asked, step_from
+from groupadmin.migrate.rules.states import Facts, MigrationRefused, StepName, step_asked, step_from
 from zkconsumer.offsets.migrationmarker import Phase
 
 P, S = Phase, StepName

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupadmin.migrate.checks import Check
-from groupadmin.migrate.groupplan import Plan, Policies, make_plan, plan_group
 from groupadmin.migrate.journal import Declined, Standing
 from groupadmin.migrate.planfile import PlanUnclear, plan_text, read_plan
 from groupadmin.migrate.report import Reported, as_json, as_markdown, undo_commands
-from groupadmin.migrate.states import StepName
+from groupadmin.migrate.rules.checks import Check
+from groupadmin.migrate.rules.groupplan import Plan, Policies, make_plan, plan_group
+from groupadmin.migrate.rules.states import StepName
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import BrokerPartition, TopicPartition
 from zkconsumer.offsets.migrationmarker import Phase

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from groupadmin.apply.writes import Order, Written
-from groupadmin.migrate.checks import Check
-from groupadmin.migrate.groupplan import Plan, Policies, make_plan, plan_group
 from groupadmin.migrate.journal import Header, Journal, Standing, open_journal
 from groupadmin.migrate.keepalive import keep_alive
+from groupadmin.migrate.rules.checks import Check
+from groupadmin.migrate.rules.groupplan import Plan, Policies, make_plan, plan_group
+from groupadmin.migrate.rules.states import StepName
 from groupadmin.migrate.runner import StepRunner, preview
 from groupadmin.migrate.site import Marked, other_plan
-from groupadmin.migrate.states import StepName
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, ZkRow
 from kafkawire.model import TopicPartition
@@ -224,7 +224,7 @@ def test_a_node_that_makes_no_sense_stops_its_group_alone(site, plan, journal):
 
 
 def test_undo_files_say_what_was_before_the_first_try(tmp_path, site, plan):
-    from groupadmin.migrate import orders
+    from groupadmin.migrate import stepwrites as orders
 
     folder, before = UndoFolder(tmp_path / "undo"), orders.before(plan.groups[0], "zk", 1)
     first = folder.keep("a/b", StepName.COPY, before)

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from groupadmin.migrate.states import (
+from groupadmin.migrate.rules.states import (
     FORBIDDEN,
     STEPS,
     Facts,

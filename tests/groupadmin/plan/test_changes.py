@@ -12,8 +12,8 @@ from groupadmin.files.model import KafkaState, SavedRow, ZnodeState
 from groupadmin.files.read import read_offsets
 from groupadmin.files.write import write_offsets
 from groupadmin.plan.changes import Change, plan_changes, refused
+from groupadmin.plan.resets import Problem, Wanted
 from groupadmin.plan.undo import by_store, same, texts, undo_file
-from groupadmin.plan.wanted import Problem, Wanted
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.options.arguments import WrongUsage

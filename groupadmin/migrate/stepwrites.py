@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from groupadmin.apply.writes import Order
 from groupadmin.files.model import OffsetsFile, ZnodeState
-from groupadmin.migrate.groupplan import GroupPlan, Left, Write
+from groupadmin.migrate.rules.groupplan import GroupPlan, Left, Write
 from groupadmin.plan.changes import Change
 from groupadmin.plan.undo import undo_file
 from groupadmin.snapshot.model import GroupSnapshot

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from groundwork.plural import counted
-from groupadmin.migrate.groupplan import GroupPlan, Write, left_to_write, missing
-from groupadmin.migrate.states import Facts
+from groupadmin.migrate.rules.groupplan import GroupPlan, Write, left_to_write, missing
+from groupadmin.migrate.rules.states import Facts
 from groupadmin.snapshot.model import GroupSnapshot
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition

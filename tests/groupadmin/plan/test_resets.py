@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupadmin.files.model import SavedRow
-from groupadmin.plan.wanted import (
+from groupadmin.plan.resets import (
     UNSUPPORTED_FOR_MESSAGE_FORMAT,
     ByDuration,
     Current,

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from groundwork.plural import counted
-from groupadmin.migrate.groupplan import GroupPlan
+from groupadmin.migrate.rules.groupplan import GroupPlan
 from groupadmin.snapshot.model import GroupSnapshot
 from zkconsumer.offsets.migrationmarker import Marker, Phase
 from zkconsumer.offsets.modes import Mode
