@@ -149,7 +149,7 @@ def originals(folder: Path, path: Path, rounds: int) -> dict[str, float]:
     subprocess.run(
         ["javac", "-nowarn", "-cp", classpath, "-d", str(folder), str(HERE.with_name("Decode07.java"))], check=True
     )
-    command = original.command("Decode07", [str(path), str(3 * rounds)], folder, full, "WARN")
+    command = original.command("Decode07", [str(path), str(3 * rounds)], folder, flags=full, level="WARN")
     command[command.index("-cp") + 1] = classpath
     messages, octets, reached, seconds = run(command, {}).split()
     return {"messages": int(messages), "bytes": int(octets), "reached": int(reached), "seconds": float(seconds)}

@@ -1,1 +1,1 @@
-"""What every package stands on and what knows nothing of Kafka: tasks, hub, options, Java-isms, output, fail points."""
+"""The lowest package, which knows nothing of Kafka: tasks, hub, options, Java's rules, logs, output, fail points."""

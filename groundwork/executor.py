@@ -1,4 +1,4 @@
-"""A thread of its own for calls that would block a hub: files that are synced, drivers that know no greenlets."""
+"""Executor for calls that would block a hub (fsync, drivers without greenlets): one thread that runs them in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Job:
-    """A call on its way; `done` is set in the hub."""
+    """A queued or running call; `done` is set in the hub."""
 
     __slots__ = ("args", "done", "error", "fn", "value")
 
@@ -25,9 +25,9 @@ class _Job:
 
 
 class ThreadExecutor:
-    """Calls run one after the other, all in the same thread; it starts with the first, and no exit waits for it.
+    """Runs calls one after the other in one thread, which starts with the first call; the program's exit does not wait.
 
-    on_slow(seconds) is called in the hub each time somebody waited for another slow_s.
+    on_slow(seconds) is called in the hub each time a caller has waited for another slow_s.
     """
 
     def __init__(
@@ -41,20 +41,20 @@ class ThreadExecutor:
         self._closed = False
 
     def call(self, fn: Callable[..., T], *args: Any) -> T:
-        """In the hub: run fn(*args) there while other greenlets go on; what it returns or raises.
+        """Run fn(*args) in the thread while other greenlets of the hub run; returns or raises what it does.
 
-        A caller that is ended (a deadline, say) leaves it behind: it runs to its end, and nobody hears of it.
+        When the caller is killed (by a deadline, for example) the call runs to its end and its result is dropped.
         Raises HubStopped after close().
         """
         if self._closed:
             raise HubStopped("the thread beside the hub has ended")
         if not self._started:
             self._started = True
-            start_plain_thread(self._live)
+            start_plain_thread(self._run)
         job = _Job(fn, args)
         self._jobs.put(job)
         began = now()
-        # Also because only a timer keeps the loop of a caller's hub at work: what comes from outside does not.
+        # The timeout is also needed because only a timer keeps the loop of a caller's hub running: Hub.post does not.
         while not job.done.wait(timeout=self._slow_s):
             self._on_slow(now() - began)
         if job.error is not None:
@@ -62,11 +62,11 @@ class ThreadExecutor:
         return cast(T, job.value)
 
     def close(self) -> None:
-        """End the thread once it has done what it was given."""
+        """End the thread after the calls that are queued."""
         self._closed = True
         self._jobs.put(None)
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
                 job.value = job.fn(*job.args)
@@ -77,4 +77,4 @@ class ThreadExecutor:
             try:
                 self._hub.post(job.done.set)
             except HubStopped:
-                pass  # nobody waits any more
+                pass  # the caller is gone

@@ -1,13 +1,13 @@
-"""Places in the program where a test can make it fail.
+"""Fail points: named places in the program where a test can make it fail.
 
-    failpoint("after send before ack")                    # in the program; free when none is switched on
+    failpoint("after send before ack")                    # in the program; costs nothing when none is set
 
     GROUNDWORK_FAILPOINTS="after send before ack=kill@3;before commit=sleep:0.5"
 
     kill    SIGKILL to this process             raise       FailpointReached
     stop    SIGSTOP to this process             sleep:S     S seconds in which the whole thread does nothing
 
-@n: only at the n-th pass; without it at every pass.  What the variable says is read once, at import.
+@n: only at the n-th pass; without it at every pass.  The variable is read once, at import.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ACTS = ("kill", "stop", "raise", "sleep:SECONDS")
 
 
 class FailpointReached(Exception):
-    """What `raise` raises; the name of the fail point."""
+    """Raised by the act `raise`; its text is the name of the fail point."""
 
 
 class FailpointSyntax(ValueError):
-    """The variable says something else than NAME=ACT[@n];.."""
+    """The variable is not of the form NAME=ACT[@n];.."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ _armed = _parse(os.environ.get(VARIABLE, ""))
 
 
 def failpoint(name: str) -> None:
-    """Do what was asked for at this place, mostly nothing."""
+    """Perform the act that is set for this name, if any."""
     if _armed is None:
         return
     point = _armed.get(name)
@@ -85,6 +85,6 @@ def failpoint(name: str) -> None:
 
 
 def arm(text: str) -> None:
-    """Replace what is switched on, as the variable would; "" switches all off."""
+    """Replace the fail points that are set; text is as in the variable, "" clears all."""
     global _armed
     _armed = _parse(text)

@@ -1,13 +1,13 @@
-"""What a user's code raises again and again, in few lines of the log: the first of a kind in full, the others counted.
+"""Log lines for exceptions that a user's code raises repeatedly: the first of a kind in full, the others counted.
 
     failures = Failures(log, "the handler")
-    failures.raised(exc, "orders/3 at 812", item)     an item that is tried again
-    failures.worked(item)                             it does not fail any more
-    failures.tell()                                   now and then: lines that are due
+    failures.raised(exc, "orders/3 at 812", item)     an item that will be retried
+    failures.worked(item)                             its retry succeeded
+    failures.tell()                                   called regularly: logs the lines that are due
 
 A kind is an exception's type and the line that raised it.  Its first exception is logged with the traceback.  After
-that a kind has at most a line in EVERY_S: how often it was raised meanwhile, or, once no item of it waits for its next
-try, that the code works again.
+that a kind gets at most one line per EVERY_S: how often it was raised since, or, when none of its items waits for a
+retry, that the code works again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ EVERY_S = 30.0
 
 @dataclass(slots=True)
 class _Kind:
-    said_at: float
+    logged_at: float
     name: str  # of the exception's type
-    last: str = ""  # where it was raised last, and the exception's own text
-    more: int = 0  # since the last line
+    last: str = ""  # where it was raised last, and the exception's text
+    more: int = 0  # exceptions since the last line
     total: int = 0
-    failing: int = 0  # items that wait for their next try
-    worked: bool = False  # an item of it, since
-    told: bool = True  # nothing is left to be logged
+    failing: int = 0  # items that wait for a retry
+    worked: bool = False  # an item's retry succeeded since the last line
+    logged: bool = True  # no line is due
 
 
 class Failures:
-    """Of one handler, callback or hook, called `what` in the log.  From any thread; nothing waits."""
+    """Exceptions of one handler, callback or hook, which the log calls `what`.  Thread-safe; no call blocks."""
 
     def __init__(
         self, log: logging.Logger, what: str, every_s: float = EVERY_S, clock: Callable[[], float] = time.monotonic
@@ -48,7 +48,7 @@ class Failures:
         self._lock = threading.Lock()
 
     def raised(self, exc: BaseException, where: str, item: Hashable = None, then: str = "") -> None:
-        """item: what is tried again; None: nothing is.  then: what follows, for the first line."""
+        """Count an exception.  item: what will be retried, or None.  then: the consequence, for the first line."""
         with self._lock:
             kind = self._kinds.get(kind_of(exc))
             first = kind is None
@@ -57,7 +57,7 @@ class Failures:
             kind.more += not first
             kind.total += 1
             kind.last = f"{where}: {exc}"
-            kind.told = False
+            kind.logged = False
             if item is not None:
                 self._done_with(item)
                 kind.failing += 1
@@ -71,8 +71,8 @@ class Failures:
         self.tell()
 
     def worked(self, item: Hashable) -> None:
-        """The code did not raise with this item."""
-        if self._items:  # mostly there are none, and no lock is needed to know that this is not one of them
+        """The code succeeded for this item."""
+        if self._items:  # usually empty, and then no lock is needed
             with self._lock:
                 kind = self._items.get(item)
                 if kind is not None:
@@ -80,18 +80,18 @@ class Failures:
                     self._done_with(item)
 
     def dropped(self, item: Hashable) -> None:
-        """It is not tried again here."""
+        """The item will not be retried here."""
         with self._lock:
             self._done_with(item)
 
-    def tell(self, all_of_it: bool = False) -> None:
-        """Log what is due.  all_of_it: the end; counts do not wait for their time."""
+    def tell(self, final: bool = False) -> None:
+        """Log the lines that are due.  final: log all counts now, whatever their interval."""
         at = self._clock()
         with self._lock:
-            due = [k for k in self._kinds.values() if not k.told and (all_of_it or at - k.said_at >= self._every_s)]
+            due = [k for k in self._kinds.values() if not k.logged and (final or at - k.logged_at >= self._every_s)]
             lines = [line for kind in due if (line := self._line(kind, at)) is not None]
-        for level, said in lines:
-            self._log.log(level, "%s", said, extra={"always": True})
+        for level, text in lines:
+            self._log.log(level, "%s", text, extra={"always": True})
 
     def _done_with(self, item: Hashable) -> None:
         kind = self._items.pop(item, None)
@@ -101,22 +101,22 @@ class Failures:
     def _line(self, kind: _Kind, at: float) -> tuple[int, str] | None:
         more, kind.more = kind.more, 0
         if more:
-            kind.said_at = at
+            kind.logged_at = at
             waiting = f"; {kind.failing} wait for their next try" if kind.failing else ""
             times = "once more" if more == 1 else f"{more:,} times more"
             return logging.ERROR, f"{self._what} raised {kind.name} {times}, at last {kind.last}{waiting}"
         if kind.failing:
             return None
-        kind.told = True
+        kind.logged = True
         if not kind.worked:
             return None
-        kind.said_at = at
+        kind.logged_at = at
         times = "once" if kind.total == 1 else f"{kind.total:,} times"
         return logging.INFO, f"{self._what} works again where it raised {kind.name} ({times} in all)"
 
 
 def kind_of(exc: BaseException) -> Hashable:
-    """Its type, and the line of code that raised it."""
+    """The exception's type, and the line of code that raised it."""
     at = exc.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

@@ -1,19 +1,19 @@
-"""Where greenlets live: the caller's own gevent hub, or a hub in a thread of its own.
+"""Hubs: the event loop that greenlets run in is the caller's own gevent hub, or one in a thread of its own.
 
-    CallersHub   the program is a gevent program: everything runs in the thread that started it, greenlets of one hub
-    OwnThread    the program knows nothing of gevent: a daemon thread has the hub, and its greenlets go on fetching and
-                 sending heartbeats while the program computes
+    CallersHub   for a gevent program: everything runs in the thread that started it, as greenlets of its hub
+    OwnThread    for a program without gevent: a daemon thread runs the hub, and its greenlets fetch and send heartbeats
+                 while the program computes
 
-Both have the same interface (Hub).  The one loop call that is legal from another thread is async_.send(); everything
-that comes from outside goes through it (Inbox).
+Both have the same interface (Hub).  The one loop call that is legal from another thread is async_.send(): calls from
+other threads go through it (Inbox).
 
-The end of an OwnThread, by stop() or by the interpreter's exit: run what before_exit was given (last in, first out),
-answer every caller that still waits with HubStopped, close the queues, destroy the loop.
+An OwnThread ends by stop() or by the interpreter's exit.  It then runs the before_exit functions (last in, first out),
+answers every waiting caller with HubStopped, closes the queues and destroys the loop.
 
-The switch interval: CPython lets a thread that computes run for 5 ms each time another one wants to run.  A hub
-wants to run for every packet: beside a handler that computes, fetching falls to a fifth and each call to ZooKeeper
-takes 0.1 s and more.  With 0.1 ms, reading keeps more than half of its rate.  The interval is the whole process's: it
-is ours while some hub in a thread of its own runs, unless the program has set another than the default.
+Switch interval: CPython lets a computing thread run for 5 ms each time another one wants to run.  A hub wants to run
+for every packet: beside a handler that computes, fetching falls to a fifth of its rate and each ZooKeeper request takes
+0.1 s and more.  With 0.1 ms, fetching keeps more than half of its rate.  The interval belongs to the whole process: it
+is set while an OwnThread runs, unless the program has set another than the default.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ SHORT_S = 0.0001  # ours
 
 _interval_lock = threading.Lock()
 _hub_threads = 0
-_our_interval: float | None = None  # as the interpreter says it: rounded
+_our_interval: float | None = None  # as the interpreter reports it: rounded
 
 
 def _shorten_switch_interval() -> None:
-    """Once for each hub thread that starts; each is followed by one _restore_switch_interval()."""
+    """Called once for each hub thread that starts; each call is followed by one _restore_switch_interval()."""
     global _hub_threads, _our_interval
     with _interval_lock:
         _hub_threads += 1
@@ -55,7 +55,7 @@ def _shorten_switch_interval() -> None:
 
 
 def _restore_switch_interval() -> None:
-    """The last hub thread gives the program its interval back, unless the program has set another one meanwhile."""
+    """Restores the default when the last hub thread ends, unless the program has set an interval meanwhile."""
     global _hub_threads, _our_interval
     with _interval_lock:
         _hub_threads -= 1
@@ -66,11 +66,11 @@ def _restore_switch_interval() -> None:
 
 
 class HubStopped(RuntimeError):
-    """The hub does not run (any more, or not in this process), so nothing can be asked of it."""
+    """The hub does not run (any more, or not in this process), so it takes no calls."""
 
 
 class Job:
-    """A function on its way into the hub; `answer` gets (value, None) or (None, exception), unless nobody waits."""
+    """A call for the hub; `answer`, when a caller waits, gets (value, None) or (None, exception)."""
 
     __slots__ = ("answer", "args", "fn")
 
@@ -86,7 +86,7 @@ class Job:
 
 
 class Inbox:
-    """What comes into a hub from outside.  Opened and closed in the hub's thread; post and call come from any."""
+    """Call queue of a hub.  Opened and closed in the hub's thread; post and call come from any thread."""
 
     def __init__(self, on_error: Callable[[str, BaseException], object]) -> None:
         self.on_error = on_error
@@ -96,7 +96,7 @@ class Inbox:
         self._pid = 0
         self._jobs: deque[Job] = deque()
         self._running: dict[Greenlet[..., Any], Job] = {}
-        self._lock = threading.Lock()  # async_ is sent to under it, so that close() can be sure of the last time
+        self._lock = threading.Lock()  # held over async_.send(), so that none follows close()
         self._open = False
 
     def open(self, keeps_loop: bool) -> None:
@@ -109,7 +109,7 @@ class Inbox:
     def must_be_open(self) -> None:
         if self._open and os.getpid() != self._pid:
             raise HubStopped(
-                "this process was forked after the hub had started: its thread stayed behind, start afresh"
+                "this process was forked after the hub had started, and has no hub thread: make a new hub here"
             )
         if not self._open:
             raise HubStopped(self.why_closed) from self.reason
@@ -156,7 +156,7 @@ class Inbox:
             job.answer.put((None, stopped))
 
     def close(self, why: str, reason: BaseException | None = None) -> None:
-        """Nothing comes in from here on; whoever waits for an answer gets HubStopped."""
+        """Refuse calls from here on; callers that wait get HubStopped."""
         with self._lock:
             self._open, self.why_closed, self.reason = False, why, reason
         left, self._jobs = self._jobs, deque()
@@ -183,52 +183,50 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Which = Literal["auto", "caller", "own"]
-LOOP_FILES = 4  # that an event loop opens; without them libev tries for ever, and holds the program
-EXIT_S = (
-    12.0  # for all that before_exit was given, together (a connector's shutdown takes 10 at most); then it is cut off
-)
+LOOP_FILES = 4  # files that an event loop opens; without them libev retries for ever, and blocks the program
+EXIT_S = 12.0  # limit for all before_exit functions together (a connector's shutdown takes 10 at most)
 
 
-PlainQueue: Any = gevent.monkey.get_original("queue", "SimpleQueue")  # real, also where the program patched it
+PlainQueue: Any = gevent.monkey.get_original("queue", "SimpleQueue")  # not gevent's, whatever is patched
 
 
 def start_plain_thread(fn: Callable[[], object]) -> None:
-    """Run fn() in a real thread, also in a program whose threads are greenlets; nobody waits for it at exit."""
+    """Run fn() in a real thread, also where threads are patched to be greenlets; the program's exit does not wait."""
     gevent.monkey.get_original("_thread", "start_new_thread")(fn, ())
 
 
 class Hub(Protocol):
-    """What both forms of hub do.
+    """Interface of both hubs.
 
-    on_error(what, exception) gets what a posted function raised; it logs, until somebody sets it to more.
+    on_error(what, exception) gets what a posted function raised; the default logs it.
     """
 
     on_error: Callable[[str, BaseException], object]
 
     def start(self) -> None:
-        """Make it ready; a second start changes nothing."""
+        """Make the hub ready; a second start changes nothing."""
 
     def call(self, fn: Callable[..., T], *args: Any) -> T:
-        """Run fn(*args) in the hub and wait: what it returns or raises.  HubStopped when the hub ends first.
+        """Run fn(*args) in the hub and wait; returns or raises what it does.  HubStopped when the hub ends first.
 
-        Ctrl-C ends the waiting and not fn, which then counts as posted.
+        Ctrl-C ends the wait but not fn, which then counts as posted.
         """
 
     def post(self, fn: Callable[..., object], *args: Any) -> None:
-        """Start fn(*args) in a greenlet of the hub, in the order of posts, and do not wait; from any thread."""
+        """Start fn(*args) in a greenlet of the hub, in the order of posts, without waiting; from any thread."""
 
     def bounded_queue(self, limit_bytes: int) -> BoundedQueue[Any]:
-        """A bounded way out of this hub."""
+        """A new bounded queue that this hub puts into."""
 
     def before_exit(self, fn: Callable[[], object]) -> None:
-        """Have fn() run in the hub when it ends.
+        """Register fn() to run in the hub when it ends.
 
         Call it after KazooClient.start(), which registers an exit function that must not run in another thread before
         ours has stopped the client (last in, first out).
         """
 
     def stop(self) -> None:
-        """End it; a second stop changes nothing."""
+        """End the hub; a second stop changes nothing."""
 
 
 def _log_error(what: str, exc: BaseException) -> None:
@@ -236,11 +234,11 @@ def _log_error(what: str, exc: BaseException) -> None:
 
 
 class _HubBase:
-    """What both forms share: the inbox, and the list of what to do at the end."""
+    """Base of both hubs: the inbox and the before_exit functions."""
 
     def __init__(self) -> None:
         self._inbox = Inbox(_log_error)
-        self._last_acts: list[Callable[[], object]] = []
+        self._exit_functions: list[Callable[[], object]] = []
 
     @property
     def on_error(self) -> Callable[[str, BaseException], object]:
@@ -260,9 +258,9 @@ class _HubBase:
             self._inbox.give(job)
             value, raised = answer.get()
         except BaseException:
-            job.answer = None  # ctrl-C: nobody waits any more
+            job.answer = None  # ctrl-C: the caller waits no more
             if not answer.empty() and (lost := answer.get()[1]) is not None:
-                self.on_error(getattr(fn, "__qualname__", repr(fn)), lost)  # it came just before
+                self.on_error(getattr(fn, "__qualname__", repr(fn)), lost)  # it was answered just before
             raise
         if raised is not None:
             raise raised
@@ -272,12 +270,12 @@ class _HubBase:
         self._inbox.give(Job(fn, args))
 
     def before_exit(self, fn: Callable[[], object]) -> None:
-        self._last_acts.append(fn)
+        self._exit_functions.append(fn)
 
-    def _act_last(self) -> None:
+    def _run_exit_functions(self) -> None:
         until = now() + EXIT_S
-        while self._last_acts:
-            act = self._last_acts.pop()
+        while self._exit_functions:
+            act = self._exit_functions.pop()
             what = getattr(act, "__qualname__", repr(act))
             try:
                 with deadline(max(0.1, until - now()), what):
@@ -299,7 +297,7 @@ class CallersHub(_HubBase):
     def stop(self) -> None:
         """From the hub's own thread."""
         if self._inbox.thread_id and self._inbox.why_closed != "the hub is stopped":
-            self._act_last()
+            self._run_exit_functions()
             self._inbox.close("the hub is stopped")
 
 
@@ -307,17 +305,17 @@ class OwnThread(_HubBase):
     """A hub in a daemon thread.
 
     NEW       before start(): call and post raise HubStopped
-    RUNNING   start() has come back
-    ENDED     by stop(), by the interpreter's exit, or because something in the hub broke it: call and post raise
-              HubStopped, whose __cause__ says what broke; it cannot be started again
+    RUNNING   start() has returned
+    ENDED     by stop(), by the interpreter's exit, or by an error that broke the loop: call and post raise HubStopped
+              with that error as __cause__; the hub cannot be started again
 
-    A process forked off while it runs has no such thread: there call, post and BoundedQueue.get refuse.
+    A process forked while it runs has no hub thread: there call, post and BoundedQueue.get refuse.
     """
 
     def __init__(self, name: str = "hub") -> None:
         super().__init__()
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
-        self._queues: dict[BoundedQueue[Any], Any] = {}  # and what wakes each
+        self._queues: dict[BoundedQueue[Any], Any] = {}  # with the watcher that wakes each
         self._started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._pid = 0
 
@@ -325,7 +323,7 @@ class OwnThread(_HubBase):
         if self._thread.is_alive():
             return
         if self._pid:
-            raise HubStopped("this hub has run already, or in the process this one was forked off: make another one")
+            raise HubStopped("this hub has run already, or this process was forked after it did: make another one")
         if sentence := none_left(LOOP_FILES):
             raise TooManyOpenFiles(f"the event loop cannot start: {sentence}")
         self._inbox.why_closed = "the hub does not run"
@@ -356,7 +354,7 @@ class OwnThread(_HubBase):
 
     def _woken(self, bounded_queue: BoundedQueue[Any]) -> None:
         bounded_queue.woken()
-        if bounded_queue.closed:  # it sends no more, so its watcher may go
+        if bounded_queue.closed:  # it wakes the hub no more, so its watcher may go
             wake = self._queues.pop(bounded_queue)
             wake.stop()
             wake.close()
@@ -373,32 +371,32 @@ class OwnThread(_HubBase):
         broke: BaseException | None = None
         try:
             self._stopping.wait()
-        except BaseException as exc:  # a SystemExit of some greenlet, or a loop that cannot go on
+        except BaseException as exc:  # SystemExit in a greenlet, or a broken loop
             broke = exc
             self.on_error(self._thread.name, exc)
         self._end(broke)
 
     def _end(self, broke: BaseException | None) -> None:
         try:
-            self._act_last()
+            self._run_exit_functions()
             self._inbox.close("the hub is stopped" if broke is None else f"the hub broke: {broke!r}", broke)
             for bounded_queue in list(self._queues):
                 bounded_queue.close(broke)
                 self._woken(bounded_queue)
-            sleep(0)  # those asked to end just now get their turn
+            sleep(0)  # the greenlets that were just killed run to their end
         finally:
             _restore_switch_interval()
             gevent.get_hub().destroy(destroy_loop=True)
 
     def stop(self) -> None:
-        """Back at once when called in the hub, else when its thread has ended; TimeoutError when that hangs."""
+        """Returns at once when called in the hub, else when its thread has ended; TimeoutError when that hangs."""
         if self._inbox.here():
             self._stopping.set()
             return
         try:
             self.post(self._stop_here)
         except HubStopped:
-            pass  # it ends already, or never started
+            pass  # it is ending already, or never started
         if self._pid != os.getpid():
             return
         self._thread.join(EXIT_S + 4)
@@ -415,10 +413,10 @@ class OwnThread(_HubBase):
 
 
 def pick_hub(which: Which = "auto") -> Hub:
-    """The hub a connector lives in, not started yet.
+    """The hub for a connector, not started yet.
 
-    auto: the caller's when the program is patched by gevent or the caller is a greenlet, else a thread of its own.  A
-    gevent program that is neither cannot be told from a plain one: it says "caller".
+    auto: the caller's when gevent has patched the program or the caller is a greenlet, else a thread of its own.  Any
+    other gevent program looks like a plain one and has to say "caller".
     """
     if which not in ("auto", "caller", "own"):
         raise ValueError(f"hub is {which!r}; it may be auto, caller or own")

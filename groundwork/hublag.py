@@ -1,4 +1,4 @@
-"""How late a hub runs: a C call that keeps the interpreter's lock stops every thread, the heartbeat's too."""
+"""Lateness of a hub: a C call that keeps the interpreter's lock stops every thread, also the heartbeat's."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 
 
 class HubLag:
-    """Ticks in a greenlet (`tasks.spawn("lag", lag.run)`) and measures how much later than asked each tick comes.
+    """Measures how late a hub runs its timers, by ticks in a greenlet (`tasks.spawn("lag", lag.run)`).
 
     name      of the hub, for the warning
-    limit_ms  a tick later than this is told; a quarter of the ZooKeeper session is a good limit
-    on_late   gets how many ms late; without it a warning is logged
+    limit_ms  a tick later than this is reported; a quarter of the ZooKeeper session timeout is a good limit
+    on_late   called with the lateness in ms; without it a warning is logged
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class HubLag:
         self._on_late = on_late or self._warn
 
     def run(self) -> None:
-        """Never ends by itself."""
+        """Tick for ever."""
         while True:
             asked = now()
             sleep(self._tick_ms / 1000)
             self._note((now() - asked) * 1000 - self._tick_ms)
 
     def take(self) -> float:
-        """The worst lateness in ms since the last take."""
+        """The worst lateness in ms since the last call."""
         worst, self.worst_ms = self.worst_ms, 0.0
         return worst
 
@@ -57,9 +57,9 @@ class HubLag:
 
 
 def busy_lines() -> list[str]:
-    """`NAME in FUNCTION, FILE:LINE` of every other thread: where each is right now, the innermost frame.
+    """`NAME in FUNCTION, FILE:LINE` of every other thread: the innermost frame that each is in now.
 
-    A thread that just gave the interpreter back after a long call still stands in the line of that call.
+    A thread that has just released the interpreter after a long call is still in the line of that call.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     own = threading.get_ident()

@@ -1,4 +1,4 @@
-"""What the JVM does its own way and a group or a mirror must do the same: hashes, .properties files, topic filters."""
+"""The JVM's own rules, which a group or a mirror must follow: hashes, .properties files, topic filters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_properties(text: str | bytes) -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """(number of its first line, text): comments and blank lines gone, continued lines joined."""
     if text.endswith(("\\\n", "\\\r")):
-        text = text[:-1]  # Java forgets such a last line end, so that a backslash alone makes an entry with no key
+        text = text[:-1]  # Java drops such a last line end: a backslash alone makes an entry without a key
     joined, began, goes_on = "", 0, False
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(WHITE)
@@ -68,7 +68,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
                 continue
             began = number
         joined += line
-        goes_on = _goes_on(line)
+        goes_on = _is_continued(line)
         if goes_on:
             joined = joined[:-1]
         elif joined:
@@ -78,13 +78,13 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield began, joined
 
 
-def _goes_on(line: str) -> bool:
-    """An odd number of backslashes ends it."""
+def _is_continued(line: str) -> bool:
+    """Whether an odd number of backslashes ends the line."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _key_end(line: str) -> int:
-    """Where the first unescaped =, : or white space stands."""
+    """Index of the first unescaped =, : or white space."""
     at = 0
     while at < len(line) and line[at] not in "=:" + WHITE:
         at += 2 if line[at] == "\\" else 1
@@ -108,13 +108,14 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def filter_text(text: str) -> str:
-    """TopicFilter's text rules: trimmed, `,` is `|`, no blanks, no quotes around it.  What a registration holds."""
+    """A filter's text as registrations hold it, by TopicFilter's rules: trimmed, `,` is `|`, no blanks, no outer
+    quotes."""
     text = text.strip("".join(map(chr, range(0x21)))).replace(",", "|").replace(" ", "")
     return text.strip("\"'")
 
 
 def topic_filter(text: str) -> re.Pattern[str]:
-    """A white or black list as the original's TopicFilter compiles it; use .fullmatch(name).
+    """A whitelist or blacklist as the original's TopicFilter compiles it; use .fullmatch(name).
 
     Raises PatternRefused where Java has no such pattern, or where Java and Python would choose other topics.
     """

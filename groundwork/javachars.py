@@ -1,11 +1,11 @@
-"""The characters of a Java pattern: escapes, POSIX classes and [..], as Python writes the same ones.
+"""Characters of a Java pattern as Python text: escapes, POSIX classes and [..].
 
     Text           the pattern, read from left to right
-    one_char       the character that an escape stands for
-    class_escape   the characters that \\d, \\h, \\p{Alpha} and their kin stand for
+    one_char       the character of an escape
+    class_escape   the characters of \\d, \\h, \\p{Alpha} and other class escapes
     bracketed      a whole [..]
 
-What Python might read differently is refused (javaregex says what, and why that matters).
+Whatever Python might read differently is refused (see javaregex).
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ REFUSED_ESCAPES = {
     "G": "the end of the previous match: a name is matched once",
     "R": "a line end, which no topic name has, and unknown to the Java of those days",
     "X": "a grapheme, which Python has no pattern for",
-    "N": "a character by its Unicode name, which older Java does not know",
+    "N": "a character by its Unicode name, unknown to older Java",
     "v": "a vertical tab in older Java and any vertical space in newer",
     "V": "unknown to older Java",
 }
 
 
 class PatternRefused(ValueError):
-    """No Java pattern, or one that Python might read differently; says which part and why."""
+    """Not a Java pattern, or one that Python might read differently; the text names the part and the reason."""
 
 
 class Text:
-    """The pattern, and how far it is read."""
+    """A pattern with a read position."""
 
     __slots__ = ("_at", "_text")
 
@@ -70,7 +70,7 @@ class Text:
         return self._at >= len(self._text)
 
     def match(self, pattern: str) -> re.Match[str] | None:
-        """A Python pattern, right here."""
+        """Match a Python pattern at the read position, and move past it."""
         return re.compile(pattern).match(self._text, self._at)
 
     def peek(self, n: int = 1) -> str:
@@ -85,14 +85,14 @@ class Text:
         return taken
 
     def took(self, expected: str) -> bool:
-        """Take it, if it is what comes now."""
+        """Move past `expected` if it comes next; whether it did."""
         if not self._text.startswith(expected, self._at):
             return False
         self._at += len(expected)
         return True
 
     def until(self, end: str, what: str) -> str:
-        """What stands before `end`, which is taken too; what: the name of it in the refusal when there is none."""
+        """The text before `end`, moving past both.  what: its name in the refusal when there is no `end`."""
         stop = self._text.find(end, self._at)
         if stop < 0:
             raise PatternRefused(f"{what} without its {end}")
@@ -102,7 +102,7 @@ class Text:
 
 
 def char(code: int) -> str:
-    """One character, safe inside and outside of a class."""
+    """One character as pattern text that is safe inside and outside of a class."""
     return re.escape(chr(code)) if 0x20 < code < 0x7F else f"\\U{code:08x}"
 
 
@@ -117,7 +117,7 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def class_escape(text: Text, c: str, ignore_case: bool) -> Ranges | str:
-    """The characters of a class escape; text for \\d and its kin, which Python writes alike; () for all others."""
+    """The characters of a class escape; text for \\d and others that Python writes alike; () for any other escape."""
     if c in "dDsSwW":
         return "\\" + c
     if c in "hH":
@@ -133,7 +133,7 @@ def class_escape(text: Text, c: str, ignore_case: bool) -> Ranges | str:
 
 
 def one_char(text: Text, c: str) -> int:
-    """The character that an escape stands for, its letter being taken already."""
+    """The character of an escape whose letter was read already."""
     if c in CONTROL:
         return ord(CONTROL[c])
     if c == "c":
@@ -168,7 +168,7 @@ def _hex(digits: str) -> int:
 
 
 def bracketed(text: Text, ignore_case: bool) -> str:
-    """A [..] up to its end, the [ being taken already."""
+    """A [..] up to its end; the [ was read already."""
     out = ["[^" if text.took("^") else "["]
     if text.peek() == "]":
         raise PatternRefused("a ] right after [: write \\]")

@@ -1,16 +1,16 @@
-"""A Java regular expression for names of topics, as a Python one that chooses the same names.
+"""Translation of a Java regular expression for topic names to a Python one that matches the same names.
 
-All members of a group evaluate each other's filters, so a topic more or less here than in the JVM is a partition that
-two read or nobody reads.  Whatever cannot be carried over with certainty is therefore refused by name.
+All members of a group evaluate each other's filters.  If this member matched other topics than the JVM members do, two
+members would read a partition, or none would.  So whatever cannot be translated with certainty is refused by name.
 
-    carried over   what both write alike; quoting, octal, \\xhh, \\x{h..h}, \\uhhhh, \\cX, \\a, \\e, \\h, \\z, \\Z;
-                   (?<name>..) and \\k<name>; POSIX classes \\p{Alpha} and so on (ASCII, as in Java); flags in
-                   the middle
-    refused        Unicode classes, [..&&..], [..[..]..], \\G, \\R, \\X, \\N, \\v, \\V, \\b{g}, the flags u, U, x, and
-                   what Java itself refuses, such as `*` with nothing before it
+    translated   what both write alike; quoting, octal, \\xhh, \\x{h..h}, \\uhhhh, \\cX, \\a, \\e, \\h, \\z, \\Z;
+                 (?<name>..) and \\k<name>; POSIX classes \\p{Alpha} and so on (ASCII, as in Java); flags in the
+                 middle
+    refused      Unicode classes, [..&&..], [..[..]..], \\G, \\R, \\X, \\N, \\v, \\V, \\b{g}, the flags u, U, x, and
+                 what Java itself refuses, such as `*` with nothing before it
 
-True for every name that Kafka 0.8 allows: ASCII, not empty, no line ends.  So the flags m, s and d mean nothing and are
-left out; \\b next to a letter outside of ASCII is the one place where Java of different ages differs.
+This holds for every name that Kafka 0.8 allows: ASCII, not empty, no line ends.  So the flags m, s and d have no effect
+and are left out; \\b next to a letter outside of ASCII is the one place where releases of Java differ.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 
 from groundwork.javachars import ANCHORS, PatternRefused, Text, bracketed, char, class_escape, members, one_char
 
-DEEPEST = 50  # groups in groups; a stranger's registration must not exhaust our stack
+DEEPEST = 50  # nested groups; another member's registration must not exhaust our stack
 REFUSED_FLAGS = {
     "u": "Unicode case folding differs between Java and Python",
     "U": "Unicode classes differ between Java and Python",
@@ -28,7 +28,7 @@ REFUSED_FLAGS = {
 
 
 def to_python(java: str) -> re.Pattern[str]:
-    """Compiled for .fullmatch(name).  Raises PatternRefused."""
+    """The compiled Python pattern, for .fullmatch(name).  Raises PatternRefused."""
     parser = _Parser(_without_quoting(java))
     try:
         python = parser.whole()
@@ -40,7 +40,7 @@ def to_python(java: str) -> re.Pattern[str]:
 
 
 def _without_quoting(java: str) -> str:
-    r"""\Q..\E as escaped characters, which is what Java does before it reads on."""
+    r"""The pattern with \Q..\E as escaped characters, as Java does before it parses."""
     out: list[str] = []
     at = 0
     while at < len(java):
@@ -57,7 +57,7 @@ def _without_quoting(java: str) -> str:
 
 
 class _Parser:
-    """Reads the pattern from left to right, one method a construct; each returns its Python text."""
+    """Recursive descent parser of the pattern, one method a construct; each returns the Python text."""
 
     def __init__(self, text: str) -> None:
         self._text = Text(text)
@@ -75,14 +75,14 @@ class _Parser:
             raise PatternRefused("a ) without its (")
         if self._repeated & self._referred:
             raise PatternRefused(
-                "a back reference to a group inside a repetition: Java and Python may remember another turn"
+                "a back reference to a group inside a repetition: Java and Python may keep different repetitions"
             )
         return python
 
     # structure
 
     def _alternatives(self) -> str:
-        """Up to the end, or to a ) that is left standing; flags set in it end with it."""
+        """Alternatives up to the end, or to a ) that is not consumed; flags set in them end there."""
         case_before = self._ignore_case
         out: list[str] = []
         while not self._text.ended and self._text.peek() != ")":
@@ -121,7 +121,7 @@ class _Parser:
         return times
 
     def _atom(self) -> str | None:
-        """None for flags, which are no atom: nothing can repeat them."""
+        """One atom; None for flags, which cannot be repeated."""
         c = self._text.take()
         if c == "(":
             return self._group()
@@ -181,7 +181,8 @@ class _Parser:
         return f"(?P<{name}>", self._groups
 
     def _flags(self) -> bool:
-        """`i-m)` from here to the end of the group: True; `i-m:` for the group that follows: False."""
+        """Read flags: True for `i-m)`, which hold to the end of the group; False for `i-m:`, which have their own
+        group."""
         on = True
         while (c := self._text.take()) not in "):":
             if c == "-":
@@ -215,7 +216,7 @@ class _Parser:
         return self._cased(f"[{members(ranges)}]" if ranges else char(one_char(self._text, c)))
 
     def _number(self, number: int) -> int:
-        """Java takes a further digit only if that many groups are open by now."""
+        """The number of a back reference: Java takes a further digit only if that many groups are open by now."""
         while (c := self._text.peek()).isascii() and c.isdigit() and number * 10 + int(c) <= self._groups:
             number = number * 10 + int(self._text.take())
         return number

@@ -1,15 +1,15 @@
-"""kazoo's gevent handler, with three changes: its wake-ups, its selects and its TLS.
+"""kazoo's gevent handler with three changes: wake-ups, selects and TLS.
 
-Wake-ups.  kazoo writes a byte for each call and reads one for each that it sends.  A pair of sockets takes about 280
-such bytes; then a writer waits, and kazoo goes wrong twice: gevent refuses a second greenlet that has to wait, and
-kazoo's bare except catches one that is killed there.  Either way a call stays queued without its byte, and from then on
-every response comes that many calls late: heartbeats, too, so that the lease ends in the middle of a healthy session.
-Here the bytes are counted, and one lies in the pair while the count is not 0.  No writer ever waits.
+Wake-ups.  kazoo writes a byte for each queued call and reads one for each that it sends.  A socket pair takes about 280
+such bytes; then a writer waits, and kazoo fails in two ways: gevent refuses a second greenlet that has to wait, and
+kazoo's bare except catches the kill of one that waits there.  Either way a call stays queued without its byte, and from
+then on every response comes that many calls late.  Heartbeats are late too, so the lease ends in a healthy session.
+Here the bytes are counted, and one byte is in the pair while the count is not 0.  No writer ever waits.
 
-Selects.  kazoo selects four times a request; gevent's own select costs ten times a poll that finds the socket ready.
+Selects.  kazoo selects four times a request; gevent's select costs ten times as much as a poll of a ready socket.
 
-TLS.  kazoo's own would connect and shake hands with a blocking socket: a silent server would stop the hub, and the
-fence with it.
+TLS.  kazoo would connect and make the TLS handshake with a blocking socket: a server that does not respond would stop
+the hub, and with it the fence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import gevent.socket
 
-SELECTS_AT_ONCE = 16  # of kazoo's, until others have a turn: four requests
+SELECTS_AT_ONCE = 16  # kazoo's, before other greenlets run: four requests
 
 
 class _Count:
@@ -56,9 +56,9 @@ class ReadEnd:
         return number
 
     def recv(self, size: int) -> bytes:
-        """size bytes, or as many as there are; waits for the first."""
+        """Up to `size` bytes; waits for the first."""
         if self._count.bytes == 0:
-            self._end.recv(1, socket.MSG_PEEK)  # nothing at all when the other end was closed
+            self._end.recv(1, socket.MSG_PEEK)  # returns empty when the other end was closed
         taken = min(size, self._count.bytes)
         if taken == self._count.bytes > 0:
             self._end.recv(1)
@@ -70,23 +70,23 @@ class ReadEnd:
 
 
 def wakeups(pair: tuple[Any, Any]) -> tuple[ReadEnd, WriteEnd]:
-    """The ends to read from and to write to, for the two that kazoo's handler makes; both used in one hub."""
+    """Counting read and write ends for the socket pair that kazoo's handler makes; both are used in one hub."""
     count = _Count()
     reads, writes = pair
     return ReadEnd(reads, count), WriteEnd(writes, count)
 
 
 def ready_now(reads: Collection[Any], writes: Collection[Any]) -> tuple[list[Any], list[Any]] | None:
-    """Sockets that can be read, and written, without waiting; None where there are none, or polling fails."""
+    """Sockets that can be read, and written, without waiting; None when there are none, or polling fails."""
     poll = select.poll()
     try:
         for end in {*reads, *writes}:
             poll.register(end, select.POLLIN * (end in reads) | select.POLLOUT * (end in writes))
-        ready = dict(poll.poll(0))  # what hung up is both: whoever reads or writes next finds out
+        ready = dict(poll.poll(0))  # a closed connection counts as both: the next read or write finds out
         readable = [end for end in reads if ready.get(end.fileno(), 0) & ~select.POLLOUT]
         writable = [end for end in writes if ready.get(end.fileno(), 0) & ~select.POLLIN]
     except (AttributeError, OSError, TypeError, ValueError):
-        return None  # closed: kazoo's own select says so in the way that kazoo expects
+        return None  # closed: kazoo's own select raises what kazoo expects
     return (readable, writable) if readable or writable else None
 
 
@@ -95,16 +95,16 @@ def kazoo_handler(tls: Any = None) -> Any:
 
     tls: a groundwork.tasks.tls_context, for connections that are TLS.
     """
-    from kazoo.handlers.gevent import SequentialGeventHandler  # so that a program without ZooKeeper does not load it
+    from kazoo.handlers.gevent import SequentialGeventHandler  # late: a program without ZooKeeper does not load kazoo
 
     class Handler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
-        at_once = 0  # selects in a row that nobody else had a turn in
+        at_once = 0  # consecutive selects in which no other greenlet ran
 
         def create_socket_pair(self) -> Any:
             return wakeups(super().create_socket_pair())
 
         def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
-            """kazoo selects four times a request; a selector of gevent's costs ten times the look whether it has to."""
+            """Polls first, since gevent's select costs ten times as much."""
             if self.at_once < SELECTS_AT_ONCE:
                 ready = ready_now(reads, writes)
                 if ready is not None:
@@ -121,13 +121,13 @@ def kazoo_handler(tls: Any = None) -> Any:
             plain = gevent.socket.create_connection(address, timeout)
             try:
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return tls.wrap_socket(plain, server_hostname=hostname)  # the time-out holds for the handshake, too
+                return tls.wrap_socket(plain, server_hostname=hostname)  # the timeout covers the handshake, too
             except BaseException:
                 plain.close()
                 raise
 
         def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
-            held = [end for end in reads if hasattr(end, "pending") and end.pending()]  # read from the wire already
+            held = [end for end in reads if hasattr(end, "pending") and end.pending()]  # already received and decrypted
             return (held, [], []) if held else super().select(reads, writes, errors, timeout)
 
     return TlsHandler()

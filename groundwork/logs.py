@@ -1,9 +1,9 @@
-"""Log lines for an operator: one line an event on stderr, and a repeated one is counted instead of shown.
+"""Logging for operators: one line per event on stderr; repeated lines are counted instead of written.
 
     time=2014-03-07T09:15:02.114+0000 level=warning at=zkconsumer.session.lease msg="..."      a terminal or a file
     <4>at=zkconsumer.session.lease msg="..."                                   the journal, which knows the time
 
-A traceback follows its line, each of its lines with the same priority; so do the lines of extra={"below": [...]}.
+A traceback follows its line, each line of it with the same priority; so do the lines of extra={"below": [...]}.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PER_MINUTE = 5
 WINDOW_S = 60.0
 KAZOO = "kazoo.client"
 KAZOO_LEVELS = {"debug": logging.DEBUG}
-NOBODY_READS_S = 1.0
+READER_TIMEOUT_S = 1.0
 
 
 def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | None = None) -> logging.Handler:
     """Send the program's log to stderr (or `stream`), in one of FORMS, limited by RateLimit; ValueError for others.
 
-    Replaces what a former call set up; the handler is what a test takes away again.
+    Replaces what an earlier call set up.  Returns the handler, so that a test can remove it.
     """
     if level not in LEVELS or form not in FORMS:
         raise ValueError(
@@ -51,10 +51,10 @@ def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | N
 
 
 class KazooLog(logging.LoggerAdapter[logging.Logger]):
-    """What a ZooKeeper client of ours gets as its logger: kazoo warns at each failed connect, before its owner knows.
+    """Logger for our ZooKeeper clients, which lowers kazoo's levels: kazoo warns at each failed connect.
 
-    The owner says once that ZooKeeper is out of reach.  So kazoo's information and warnings are for who debugs, its
-    own debug lines a step below that; its errors stay what they are.
+    The client's owner logs once that ZooKeeper cannot be reached.  So kazoo's information and warnings become debug
+    lines, its debug lines go one level lower, and its errors stay errors.
     """
 
     def __init__(self) -> None:
@@ -65,11 +65,12 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
         super().log(lowered, msg, *args, **named)
 
 
-def write_now(at: str, level: int, text: str, below: Iterable[str] = (), out: int = 2) -> None:
-    """A line to standard error at once, past every lock and limit, with more lines below it: for signal handlers.
+def write_now(at: str, level: int, text: str, below: Iterable[str] = (), *, out: int = 2) -> None:
+    """Write a line, and more lines below it, to standard error at once, without locks or limits: for signal handlers.
 
-    A handler interrupts the main thread anywhere, also while it holds the lock of a log handler.  Where nobody takes
-    what is written, the rest is left out after NOBODY_READS_S: whoever ends the process may not be kept from it.
+    A signal handler interrupts the main thread anywhere, also while it holds the lock of a log handler.  When the
+    reader of standard error has stopped, the rest is dropped after READER_TIMEOUT_S: it must not delay the end of the
+    process.
     """
     used = [handler.formatter for handler in logging.getLogger().handlers]
     formatter = next((each for each in used if isinstance(each, LineFormatter)), None) or LineFormatter()
@@ -79,12 +80,12 @@ def write_now(at: str, level: int, text: str, below: Iterable[str] = (), out: in
     record.below = list(below)
     clear = b"\r\x1b[K" if os.isatty(out) else b""  # of a status line
     data = memoryview(clear + formatter.format(record).encode(errors="backslashreplace") + b"\n")
-    while data and select.select([], [out], [], NOBODY_READS_S)[1]:
+    while data and select.select([], [out], [], READER_TIMEOUT_S)[1]:
         data = data[os.write(out, data[: select.PIPE_BUF]) :]
 
 
 def goes_to_journal(stream: TextIO) -> bool:
-    """Is `stream` the very one that systemd named in JOURNAL_STREAM (device:inode)?  A child's pipe is not."""
+    """Whether `stream` is the one that systemd named in JOURNAL_STREAM (device:inode); a child's pipe is not."""
     named = os.environ.get("JOURNAL_STREAM", "")
     try:
         stat = os.fstat(stream.fileno())
@@ -94,7 +95,7 @@ def goes_to_journal(stream: TextIO) -> bool:
 
 
 class LineFormatter(logging.Formatter):
-    """See the module."""
+    """Formats a record as described in the module."""
 
     def __init__(self, form: str = "logfmt", in_journal: bool = False) -> None:
         super().__init__()
@@ -141,18 +142,18 @@ class _Window:
     began: float
     last: logging.LogRecord
     shown: int = 0
-    held_back: int = 0
+    suppressed: int = 0
 
 
 class RateLimit(logging.Filter):
-    """At most `per_minute` lines a key and minute; then one that counts the rest.
+    """Limits the log to `per_minute` lines per key and minute, followed by one line with the count of the rest.
 
-    The key is what the caller gave as extra={"key": ("start", tp)}, else the unformatted message with what it names:
-    all arguments but plain numbers, so that "try 7 of orders/3" repeats "try 6 of orders/3" and not that of orders/4.
-    Keys of two loggers are never one.  The count is told when any line comes after that minute, or by `flush`.
-    Critical lines, and those with extra={"always": True}, are never held back.
+    The key is the caller's extra={"key": ("start", tp)}, else the unformatted message with all arguments but plain
+    numbers: "try 7 of orders/3" repeats "try 6 of orders/3" and not that of orders/4.  Each logger has its own keys.
+    The count is written before the first line after that minute, or by `flush`.  Critical lines, and those with
+    extra={"always": True}, are never suppressed.
 
-    emit  gets the record of the count
+    emit  receives the record with the count
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class RateLimit(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if getattr(record, "is_count", False) or getattr(record, "always", False) or record.levelno >= logging.CRITICAL:
             return True
-        key = (record.name, getattr(record, "key", None) or _names(record))
+        key = (record.name, getattr(record, "key", None) or _default_key(record))
         at = self._clock()
         with self._lock:
             over = self._close(list(takewhile(lambda k: at - self._windows[k].began >= WINDOW_S, self._windows)))
@@ -179,37 +180,37 @@ class RateLimit(logging.Filter):
             window.last = record
             show = window.shown < self._per_minute
             window.shown += show
-            window.held_back += not show
-        self._tell(over)
+            window.suppressed += not show
+        self._write_counts(over)
         return show
 
     def flush(self) -> None:
-        """Tell all counts now."""
+        """Write all counts now."""
         with self._lock:
             over = self._close(list(self._windows))
-        self._tell(over)
+        self._write_counts(over)
 
     def _close(self, keys: list[object]) -> list[_Window]:
-        return [window for window in (self._windows.pop(key) for key in keys) if window.held_back]
+        return [window for window in (self._windows.pop(key) for key in keys) if window.suppressed]
 
-    def _tell(self, over: list[_Window]) -> None:
+    def _write_counts(self, over: list[_Window]) -> None:
         for window in over:
             count = logging.makeLogRecord(window.last.__dict__)
             count.msg, count.args, count.exc_info, count.exc_text = "%d more like: %s", (), None, None
-            count.args = (window.held_back, window.last.getMessage())
+            count.args = (window.suppressed, window.last.getMessage())
             count.is_count = True
             self._emit(count)
 
 
-def _names(record: logging.LogRecord) -> tuple[object, ...]:
-    """The unformatted message and what it names."""
+def _default_key(record: logging.LogRecord) -> tuple[object, ...]:
+    """The unformatted message with its arguments, numbers left out."""
     if not isinstance(record.args, tuple):
         return (record.getMessage(),)
     return (record.msg, *(str(arg) for arg in record.args if not isinstance(arg, (int, float))))
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
-    """A stream handler under a RateLimit; its close, which the end of the program calls, tells the counts."""
+    """Stream handler with a RateLimit; close(), called at the program's exit, writes the counts."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)

@@ -1,7 +1,7 @@
-"""Numbers for Prometheus, shown by a registry for as long as somebody has them.  Needs prometheus-client.
+"""Metrics for Prometheus, shown by a registry as long as an object provides them.  Needs prometheus-client.
 
-A registry may have a name only once, so all who have numbers of one kind share a Collector: it is registered with the
-first of them and gone with the last.
+A registry takes each metric name only once, so all objects with the same metrics share a Collector.  It is registered
+with the first object and unregistered with the last.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Families = dict[str, Any]  # prometheus_client's metric families, by name
 
 
 class Shown(Protocol):
-    """What has numbers."""
+    """An object that provides metrics."""
 
     def add_to(self, families: Families) -> None:
-        """Add its own, as they are now; in the scraper's thread."""
+        """Add the current values to the families; called in the scraper's thread."""
         ...
 
 
 class Collector:
-    """All that one registry shows of one kind.  families makes empty ones."""
+    """Collector of all objects of one kind in one registry.  families: makes empty metric families."""
 
     def __init__(self, registry: CollectorRegistry, families: Callable[[], Families]) -> None:
         self._registry = registry
@@ -43,7 +43,7 @@ class Collector:
                 self._registry.register(self)
 
     def remove(self, shown: Shown) -> None:
-        """A second call changes nothing."""
+        """Remove an object; a second call changes nothing."""
         with self._lock:
             if shown in self._shown:
                 self._shown.remove(shown)
@@ -51,11 +51,11 @@ class Collector:
                     self._registry.unregister(self)
 
     def describe(self) -> list[Any]:
-        """The names, for the registry's check that nobody else has them."""
+        """The families, so that the registry can check for duplicate names."""
         return list(self._families().values())
 
     def collect(self) -> Iterator[Any]:
-        """What a scrape gets."""
+        """The families with the current values of all objects."""
         with self._lock:
             shown = list(self._shown)
         families = self._families()
@@ -69,7 +69,7 @@ def by_name(families: Iterable[Any]) -> Families:
 
 
 def missing() -> str:
-    """Why metrics.enable cannot be, a sentence: prometheus-client is not installed; empty where it is."""
+    """A sentence when metrics.enable cannot be used because prometheus-client is not installed; else empty."""
     if find_spec("prometheus_client") is not None:
         return ""
     return "option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"
@@ -80,7 +80,7 @@ _making = threading.Lock()
 
 
 def collector(registry: CollectorRegistry | None, families: Callable[[], Families]) -> Collector:
-    """The one of a registry (None: the default one) and kind.  OptionError where prometheus-client is not installed."""
+    """The collector of a registry (None: the default) and kind.  OptionError when prometheus-client is missing."""
     lacking = missing()
     if lacking:
         raise OptionError([lacking])

@@ -1,4 +1,4 @@
-"""A user's Python function, named in a configuration as package.module:function."""
+"""Loading of a user's Python function that a configuration names as package.module:function."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class NotLoaded(Exception):
-    """A name stands for nothing that can be called; the text is one sentence with the option."""
+    """The name does not lead to a callable; the text is one sentence that names the option."""
 
 
 def load_named(option: str, named: str) -> Callable[..., Any]:
-    """What is at "package.module:function" (function may have dots), the value of `option`.  Raises NotLoaded."""
+    """The callable at "package.module:function" (function may have dots), the value of `option`.  Raises NotLoaded."""
     module, colon, function = named.partition(":")
     if not colon or not module or not function:
         raise NotLoaded(f"{option} '{named}' is not of the form package.module:function")

@@ -1,6 +1,6 @@
-"""Too few file descriptors (EMFILE, ENFILE): the sentence that says so, with the limit and what helps.
+"""Detection of too few file descriptors (EMFILE, ENFILE): a sentence with the limit and the remedy.
 
-What meets them first seldom says it: a name that does not resolve, a ZooKeeper or a broker that "does not answer".
+The first symptom is often another one: a host name that does not resolve, a ZooKeeper or broker that "does not answer".
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import socket
 
 
 class TooManyOpenFiles(Exception):
-    """No further file or connection can be opened; the text is the sentence."""
+    """This process, or this machine, can open no further file or connection; the text is the sentence."""
 
 
 def too_many(error: BaseException | None) -> str:
-    """The sentence for an error that has this reason, however deep below it; "" for any other error."""
+    """The sentence when too few descriptors caused an error, directly or further down its chain; else ""."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if isinstance(error, TooManyOpenFiles):
             return str(error)
-        if isinstance(error, socket.gaierror) and none_left():  # a resolver has no errno of its own for it
+        if isinstance(error, socket.gaierror) and none_left():  # the resolver has no errno for it
             return none_left()
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             return _sentence(error.errno)
@@ -31,7 +31,7 @@ def too_many(error: BaseException | None) -> str:
 
 
 def none_left(wanted: int = 1) -> str:
-    """The sentence where this process cannot open so many more at this moment; else ""."""
+    """The sentence when this process cannot open `wanted` more files now; else ""."""
     opened: list[int] = []
     try:
         while len(opened) < wanted:

@@ -1,4 +1,4 @@
-"""Options.  A dataclass field holds key, default, unit and meaning; loading, checking and the reference page use it.
+"""Options: a dataclass field holds key, default, unit and meaning for loading, checking and the reference page.
 
     @dataclass(frozen=True, slots=True)
     class FetchOptions(Options):
@@ -9,9 +9,9 @@
     load(FetchOptions, yaml.safe_load(text), "mirror.yaml")                   # typed values; sections are mappings
     load(FetchOptions, read_properties(text), "old.properties", jvm=True)     # every value is text
 
-A field's annotation says what it takes: bool, int, float, str, tuple[str, ...] (as text: `a, b`), X | None, another
-class of options (a section), tuple[Section, ...] (a list of sections) or dict[str, Section] (named sections).
-Every problem of a file is found before OptionError is raised; each is one sentence that names file, option and value.
+A field's annotation is its type: bool, int, float, str, tuple[str, ...] (as text: `a, b`), X | None, another class of
+options (a section), tuple[Section, ...] (a list of sections) or dict[str, Section] (named sections).  OptionError
+holds every problem of a file; each is one sentence that names file, option and value.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing import Any, ClassVar, TypeVar, cast
 from groundwork.optionvalues import MASK, BadValue, Kind, Option, code, show_value, value_of, without_none
 
 C = TypeVar("C", bound="Options")
-CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class that JVM_CLASSES knows
-ERROR, WARN = "error", "warn"  # what an unknown key is
+CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class listed in JVM_CLASSES
+ERROR, WARN = "error", "warn"  # how unknown keys are treated
 
 
 class OptionError(ValueError):
-    """What is wrong with a file of options; .problems has a sentence each."""
+    """The problems of a file of options; .problems has one sentence for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -38,7 +38,7 @@ class OptionError(ValueError):
 
 
 class Secret:
-    """A text that nobody prints by accident: .text has it."""
+    """A text that is masked when printed; .text is the text itself."""
 
     __slots__ = ("text",)
 
@@ -56,14 +56,14 @@ class Secret:
 
 
 class Options:
-    """The base of every class of options.
+    """Base of every class of options.
 
-    JVM_ONLY      keys of the original that mean nothing here, and why: a warning and not an error
-    JVM_CLASSES   of options of kind CLASS, by key: class names of the original and what we have for them
-    NOT_LOADED    keys of options of kind CLASS that have no effect in this class: whatever they name is taken
-    NEWER         keys of the JVM's newer client and what takes their place here, its key first; one that is also a
-                  key of ours is refused beside others of them, where it would not mean what its writer thinks
-    PREFIX        what `{prefix}` is in keys and meanings of options that come from a base several classes share
+    JVM_ONLY      keys of the original client that have no effect here, with the reason: a warning and not an error
+    JVM_CLASSES   for options of kind CLASS, by key: class names of the original client and their equivalent here
+    NOT_LOADED    keys of options of kind CLASS that have no effect in this class: any value is accepted
+    NEWER         keys of the JVM's newer client and the equivalent here, its key first; one that is also a key of this
+                  class is refused beside others of them, because it means something else there
+    PREFIX        replaces `{prefix}` in keys and meanings of options that several classes inherit
     """
 
     __slots__ = ("_given", "_warnings")
@@ -74,7 +74,7 @@ class Options:
     PREFIX: ClassVar[str] = ""
 
     def problems(self) -> Iterable[str]:
-        """What is wrong between options that are each right: sentences without the file's name."""
+        """Conflicts between options that are each valid: sentences without the file's name."""
         return ()
 
 
@@ -83,6 +83,7 @@ def option(
     default: Any,
     meaning: str,
     unit: str = "",
+    *,
     old: str | Sequence[str] | None = None,
     kind: Kind | str | None = None,
     choices: Sequence[Any] | None = None,
@@ -98,19 +99,29 @@ def option(
     old       the key's names in 0.7
     kind      a function from the raw value (text, in a JVM file) to the field's value, or CLASS; it raises
               ValueError("what it expected")
-    choices   the only values allowed; texts in any case
-    required  the default is not used: load insists on the key, and the class on the argument
-    least     the smallest number allowed
-    secret    its value is masked wherever it is printed; kind makes a Secret of it
-    instead   a key that takes its place: where that one is given, a required option has its default
-    behind    the key behind which the reference lists it, when not in the order of the fields
-    newer     values that the JVM's newer client has for it, and ours: the refusal names ours
+    choices   the only values allowed; texts match in any case
+    required  the key must be given: load() and the class have no default for it
+    least     smallest number allowed
+    secret    the value is masked in output; kind makes a Secret of it
+    instead   a key that may be given instead: then a required option has its default
+    behind    the key after which the reference page lists this one (default: the order of the fields)
+    newer     values of the JVM's newer client and their equivalents here, for the error message
     """
     olds = (old,) if isinstance(old, str) else tuple(old or ())
     spec = Option(
-        key, meaning, unit, olds, kind, tuple(choices or ()), required, least, secret, instead, behind,
-        tuple((newer or {}).items()),
-    )  # fmt: skip
+        key=key,
+        meaning=meaning,
+        unit=unit,
+        old=olds,
+        kind=kind,
+        choices=tuple(choices or ()),
+        required=required,
+        least=least,
+        secret=secret,
+        instead=instead,
+        behind=behind,
+        newer=tuple((newer or {}).items()),
+    )
     if required and not instead:
         return dataclasses.field(kw_only=True, metadata={"option": spec})
     if isinstance(default, (dict, list)):
@@ -123,9 +134,9 @@ def option(
 def load(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = False, unknown: str = ERROR) -> C:
     """An instance of `cls` from a file's values.  Raises OptionError with all problems of the file.
 
-    where    the file's name, first in every sentence
-    jvm      the values are a .properties file's: text
-    unknown  what a key that is no option is: ERROR, or WARN, a warning, as for the JVM
+    where    the file's name, at the start of every sentence
+    jvm      the values are texts, from a .properties file
+    unknown  how unknown keys are treated: ERROR, or WARN as the JVM does
     """
     reading = _Reading(jvm, unknown)
     instance = reading.section(cls, values, where)
@@ -136,17 +147,17 @@ def load(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = Fal
 
 
 def warnings_of(instance: Options) -> list[str]:
-    """What load had to say that is no error, the sections' included; sentences."""
+    """Warnings of load(), those of sections included: sentences."""
     return list(getattr(instance, "_warnings", ()))
 
 
 def given(instance: Options) -> frozenset[str]:
-    """Keys (today's names) that the file itself gave: the rest are defaults."""
+    """Keys (current names) that the file set; all others have their defaults."""
     return getattr(instance, "_given", frozenset())
 
 
 def specs(cls: type[Options]) -> dict[str, Option]:
-    """The options of a class by field name, in the order in which they are listed."""
+    """The options of a class by field name, in the order of the reference page."""
     fields = (f for f in dataclasses.fields(cls) if "option" in f.metadata)  # type: ignore[arg-type]
     found = {f.name: f.metadata["option"].under(cls.PREFIX) for f in fields}
     place = {spec.key: n for n, spec in enumerate(found.values())}
@@ -154,7 +165,7 @@ def specs(cls: type[Options]) -> dict[str, Option]:
 
 
 class _Reading:
-    """One load: problems and warnings gather here."""
+    """State of one load(): problems and warnings so far."""
 
     def __init__(self, jvm: bool, unknown: str) -> None:
         self.jvm = jvm
@@ -163,7 +174,7 @@ class _Reading:
         self.warnings: list[str] = []
 
     def section(self, cls: type[Options], values: object, where: str) -> Options | None:
-        """None when something is wrong in it or below it."""
+        """An instance from a mapping; None when it or a section in it has problems."""
         if not isinstance(values, Mapping):
             self.problems.append(f"{where}: expected options as a mapping, got {show_value(values)}")
             return None
@@ -174,7 +185,8 @@ class _Reading:
         hints = typing.get_type_hints(cls)
         found: dict[str, Any] = {}
         for name, spec in by_field.items():
-            self._one(cls, name, spec, hints[name], values, where, found)
+            if valid := self._one(cls, spec, hints[name], values=values, where=where):
+                found[name] = valid[0]
         if len(self.problems) > before:
             return None
         instance = cls(**found)
@@ -185,7 +197,7 @@ class _Reading:
     def _unknown(
         self, cls: type[Options], known: Iterable[Option], values: Mapping[object, object], where: str
     ) -> set[object]:
-        """Say what is to be said of keys that are no options; those that are ignored with a warning."""
+        """Report keys that are not options; returns those that are ignored with a warning."""
         new_name = {name: spec.key for spec in known for name in (spec.key, *spec.old)}
         newer = any(key in cls.NEWER and key not in new_name for key in values)
         ignored: set[object] = set()
@@ -213,10 +225,10 @@ class _Reading:
     def _of_newer_client(
         self, cls: type[Options], key: str, new_name: Mapping[str, str], values: Mapping[object, object]
     ) -> tuple[str, bool]:
-        """What to say of a key of the JVM's newer client, and whether it is ignored.
+        """The message for a key of the JVM's newer client, and whether the key is ignored.
 
-        The older clients ignore it with a warning.  So do we where the file also has the key that takes its place;
-        elsewhere what its writer wanted would be lost without a word.
+        The JVM's older clients ignore it with a warning.  Here it is ignored only when the file also has the key that
+        replaces it: otherwise the setting would be lost silently.
         """
         here = cls.NEWER[key]
         place = here.split()[0].rstrip(",;")
@@ -227,34 +239,30 @@ class _Reading:
         return f"is one of the JVM's newer client{' and is ignored' if ignores else ''}; here: {here}", ignores
 
     def _one(
-        self,
-        cls: type[Options],
-        name: str,
-        spec: Option,
-        hint: Any,
-        values: Mapping[object, object],
-        where: str,
-        found: dict[str, Any],
-    ) -> None:
+        self, cls: type[Options], spec: Option, hint: Any, *, values: Mapping[object, object], where: str
+    ) -> list[Any]:
+        """The option's value in a list of one; an empty list when it is not given, or not valid."""
+        valid: list[Any] = []
         keys = [key for key in (spec.key, *spec.old) if key in values]
         if not keys and spec.required and not _instead(cls, spec, values):
             self.problems.append(f"{where}: option '{spec.key}' is missing: {spec.meaning}")
         for key in keys:
             try:
-                value = self._value(cls, spec, hint, values[key], f"{where}: {key}")
+                value = self._value(cls, spec, hint, raw=values[key], path=f"{where}: {key}")
             except BadValue as wrong:
                 here = dict(spec.newer).get(str(values[key]).strip().lower())
                 helps = f"; the newer client's '{values[key]}' is {here} here" if here is not None else ""
                 self.problems.append(f"{where}: option '{key}' is {spec.show(values[key])}, expected {wrong}{helps}")
                 continue
-            if name in found and found[name] != value:
+            if valid and valid[0] != value:
                 self.problems.append(
                     f"{where}: options '{keys[0]}' and '{key}' are two names of one thing and differ:"
                     f" {spec.show(values[keys[0]])}, {spec.show(values[key])}; keep '{spec.key}'"
                 )
-            found.setdefault(name, value)
+            valid = valid or [value]
+        return valid
 
-    def _value(self, cls: type[Options], spec: Option, hint: Any, raw: object, path: str) -> Any:
+    def _value(self, cls: type[Options], spec: Option, hint: Any, *, raw: object, path: str) -> Any:
         hint, may_be_none = without_none(hint)
         if raw is None and may_be_none:
             return None
@@ -280,13 +288,13 @@ class _Reading:
 
 
 def _instead(cls: type[Options], spec: Option, values: Mapping[object, object]) -> bool:
-    """Whether the option is given, by any of its names, that takes the place of a required one."""
+    """Whether the file gives the option, under any of its names, that may replace a required one."""
     takes = next((other for other in specs(cls).values() if other.key == spec.instead), None)
     return takes is not None and any(name in values for name in (takes.key, *takes.old))
 
 
 def _section_of(hint: Any) -> type[Options] | None:
-    """The class of options that an annotation holds, if it holds one."""
+    """The class of options in an annotation, or None."""
     for candidate in (hint, *typing.get_args(hint)):
         if isinstance(candidate, type) and issubclass(candidate, Options):
             return candidate
@@ -294,9 +302,9 @@ def _section_of(hint: Any) -> type[Options] | None:
 
 
 def reference(cls: type[Options], heading: str = "###", older: str | None = "0.7 name") -> str:
-    """A markdown table of the options, and one for each section below it under a heading of its own.
+    """A markdown table of the options, followed by one for each section under its own heading.
 
-    older: what the column of their other names is called; None leaves it out.
+    older: heading of the column with the older names; None leaves the column out.
     """
     hints = typing.get_type_hints(cls)
     names = ["option", *([older] if older is not None else []), "default", "unit", "meaning"]

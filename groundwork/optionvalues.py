@@ -1,6 +1,6 @@
-"""What one option takes: a raw value of a file, typed YAML or a JVM file's text, to the field's value or a refusal.
+"""Conversion of an option's raw value (typed YAML, or text of a JVM file) to the field's value, or its refusal.
 
-Knows nothing of files, classes of options or sections.  A refusal is `BadValue`: its text says what was expected.
+Knows nothing of files, classes of options or sections.  A refusal is a `BadValue` whose text says what is expected.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MASK = "***"
 
 
 class BadValue(ValueError):
-    """A value that an option does not take; the text says what it expected."""
+    """A value that an option does not accept; the text says what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What option() was given."""
+    """The arguments of option()."""
 
     key: str
     meaning: str
@@ -40,12 +40,12 @@ class Option:
     newer: tuple[tuple[str, str], ...] = ()
 
     def under(self, prefix: str) -> Option:
-        """The same with `{prefix}` filled in."""
+        """The option with `{prefix}` replaced."""
         key, meaning, behind = (text.replace("{prefix}", prefix) for text in (self.key, self.meaning, self.behind))
         return replace(self, key=key, meaning=meaning, behind=behind)
 
     def show(self, value: object) -> str:
-        """A value of it, as an error message may quote it."""
+        """A value of the option as an error message may quote it."""
         return MASK if self.secret else show_value(value)
 
 
@@ -80,7 +80,7 @@ def _expected(hint: Any, spec: Option) -> BadValue:
 
 
 def _unquoted(hint: Any, raw: object) -> BadValue | None:
-    """What to say of a text that YAML reads as something else."""
+    """The error for an unquoted text that YAML reads as another type."""
     if hint is not str or raw is None or isinstance(raw, (str, Mapping, list, tuple)):
         return None
     if isinstance(raw, bool):
@@ -92,7 +92,7 @@ def _unquoted(hint: Any, raw: object) -> BadValue | None:
 
 
 def _quoted(hint: Any, raw: object, spec: Option) -> BadValue | None:
-    """What to say of a text that would be right without its quotes."""
+    """The error for a text that would be valid without its quotes."""
     if not isinstance(raw, str):
         return None
     try:
@@ -103,7 +103,7 @@ def _quoted(hint: Any, raw: object, spec: Option) -> BadValue | None:
 
 
 def _typed(hint: Any, raw: object, spec: Option) -> Any:
-    """A YAML value as it is: nothing is guessed, but a whole number where any number will do."""
+    """A YAML value of the right type; only a whole number is converted, where a float is expected."""
     if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
         return float(raw)
     if hint in (bool, int, float, str):
@@ -120,7 +120,7 @@ def _typed(hint: Any, raw: object, spec: Option) -> Any:
 
 
 def _from_text(hint: Any, raw: object, spec: Option) -> Any:
-    """The value that a JVM file's text means, or a YAML text where a list may be."""
+    """The value of a JVM file's text, or of a YAML text for a list."""
     text = str(raw).strip()
     try:
         if hint is bool:
@@ -141,7 +141,7 @@ def _from_text(hint: Any, raw: object, spec: Option) -> Any:
 
 
 def _allowed(spec: Option, value: Any) -> Any:
-    """The value, as the option's choices spell it; or BadValue, when it is none of them or too small."""
+    """The value, in the spelling of the option's choices.  Raises BadValue when it is none of them, or too small."""
     if spec.choices:
         for choice in spec.choices:
             if value == choice or (isinstance(value, str) and value.lower() == str(choice).lower()):
@@ -156,7 +156,7 @@ _WORD = re.compile(r"[\w-]+")
 
 
 def code(jvm_classes: Mapping[str, str], raw: object) -> str:
-    """MODULE:NAME, the name of an entry point, or a JVM class that we have something for."""
+    """MODULE:NAME, the name of an entry point, or the equivalent of a JVM class.  Raises BadValue."""
     if isinstance(raw, str):
         text = raw.strip()
         if text in jvm_classes:
@@ -174,7 +174,7 @@ def code(jvm_classes: Mapping[str, str], raw: object) -> str:
 
 
 def filled(raw: object) -> str:
-    """A kind: text that is not empty."""
+    """Option type: text that is not empty."""
     if not isinstance(raw, str) or not raw.strip():
         raise ValueError("text that is not empty")
     return raw.strip()

@@ -1,9 +1,9 @@
-"""What commands print.  Data goes to stdout, everything else to stderr.
+"""Output of commands.  Data goes to stdout, everything else to stderr.
 
 write(rows, columns, form)      table | json | csv
 Progress                        a line on stderr that overwrites itself, where stderr is a terminal
 fail(message, code)             end a click command with one sentence and an exit code
-failing({KeyError: 5})          the same for whatever the block raises
+failing({KeyError: 5})          the same for exceptions raised in the block
 version_option("zkproducer")    --version of a command
 """
 
@@ -38,7 +38,7 @@ DAEMON_EXIT = {  # mirrormaker run and check: sysexits.h; systemd restarts 69, 7
     "clean stop": 0,
     "usage": 64,
     "data": 65,  # the data policy is `fail`
-    "unreachable": 69,  # the cluster, longer than the start limit
+    "unreachable": 69,  # a cluster, for longer than the start limit
     "internal": 70,
     "state folder": 73,
     "temporary": 75,
@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def write(rows: Iterable[Row], columns: Sequence[str], form: str = "table", out: TextIO | None = None) -> None:
-    """Print rows (values in the order of `columns`, or mappings with those keys) to stdout or `out`.
+    """Print rows (values in the order of `columns`, or mappings with these keys) to stdout or `out`.
 
     table  aligned, numbers to the right, None as -        csv  with a header, None empty
     json   one array of objects, None as null
@@ -94,7 +94,7 @@ def _fits_number(value: Any) -> bool:
 
 
 class Progress:
-    """`with Progress("copying", total) as p: p.update(done)`: what, how far, how fast; silent but on a terminal."""
+    """Progress line on a terminal, with count and rate: `with Progress("copying", total) as p: p.update(done)`."""
 
     EVERY_S = 0.2
 
@@ -107,7 +107,7 @@ class Progress:
         self._drawn_at = float("-inf")
 
     def update(self, done: int, note: str = "") -> None:
-        """`done` so far, of the total; drawn at most five times a second."""
+        """Show `done` of the total; drawn at most five times a second."""
         at = now()
         if not self._shows or at - self._drawn_at < self.EVERY_S:
             return
@@ -117,7 +117,7 @@ class Progress:
         self._draw(f"{self._what}: {done:,}{of}, {rate:,.0f}/s{'  ' + note if note else ''}")
 
     def line(self, text: str) -> None:
-        """Any text in place of the line, at most five times a second."""
+        """Show any text instead; drawn at most five times a second."""
         if self._shows and now() - self._drawn_at >= self.EVERY_S:
             self._drawn_at = now()
             self._draw(text)
@@ -127,7 +127,7 @@ class Progress:
         self._out.flush()
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._shows and self._drawn_at > float("-inf"):
             self._draw("")
 
@@ -139,7 +139,7 @@ class Progress:
 
 
 class Failure(click.ClickException):
-    """Ends a command: the sentence on stderr, and the exit code."""
+    """Ends a command with a sentence on stderr and an exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -156,7 +156,7 @@ def fail(message: str, code: int = EXIT["runtime"]) -> NoReturn:
 
 @contextmanager
 def failing(codes: Mapping[type[Exception], int]) -> Iterator[None]:
-    """Turn errors of these kinds, the most special first, into the end of the command; others go on as they are."""
+    """End the command with the exit code of the first matching class; other exceptions propagate."""
     try:
         yield
     except tuple(codes) as exc:
@@ -165,7 +165,7 @@ def failing(codes: Mapping[type[Exception], int]) -> Iterator[None]:
 
 
 def version_option(program: str) -> Callable[[F], F]:
-    """--version: prints PROGRAM and the version of the distribution, and ends the command with 0."""
+    """Option --version: print PROGRAM and the version of the distribution, and exit with 0."""
 
     def show(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         if wanted and not ctx.resilient_parsing:
@@ -187,7 +187,7 @@ def run_command(
 ) -> int:
     """Run a click command and return its exit code; `usage` is the code of a wrong command line.
 
-    name: what usage lines call the program; as it was started when None.
+    name: the program's name in usage lines (default: as it was started).
     """
     try:
         result = command.main(args=list(args) if args is not None else None, prog_name=name, standalone_mode=False)

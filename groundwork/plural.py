@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def counted(number: int, noun: str, plural: str = "", form: str = "") -> str:
-    """A number and what it counts.
+    """A number with its noun.
 
-    plural: where it is not the noun and an s (entry, entries).  form: of the number, as format() takes it (`,`).
+    plural: the plural when it is not the noun with an s (entry, entries).  form: format of the number (`,`).
     """
     return f"{number:{form}} {noun if number == 1 else plural or noun + 's'}"

@@ -1,13 +1,13 @@
-"""Bounded queue from a hub to the thread or greenlet that uses what was fetched.
+"""Bounded queue from a hub to the thread or greenlet that consumes what was fetched.
 
-    put     in a greenlet of the hub; waits while what is on the way and the new item would be more than the limit
-    get     on the user's side: a plain thread (ctrl-C reaches it), or a greenlet where both sides share a hub
+    put     in a greenlet of the hub; waits while the queued bytes and the new item would exceed the limit
+    get     on the consuming side: a plain thread (ctrl-C interrupts it), or a greenlet of the same hub
 
-An item larger than the limit goes through alone.  Hand over sets, never single messages: a turn costs microseconds.
+An item larger than the limit is queued alone.  Queue message sets, never single messages: each item costs microseconds.
 
-The invariant behind the waiting: a putter waits only while something is on the way (used > 0), so a later get always
-comes, and the get that leaves half of the limit free wakes all putters.  There is a token for every item; after `drop`
-there are more tokens than items, and a getter passes the surplus over.
+Invariant: a put waits only while something is queued (used > 0), so a later get always follows, and the get that leaves
+half of the limit free wakes all waiting puts.  There is a token for every item; after `drop` there are more tokens than
+items, and get skips the surplus.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ T = TypeVar("T")
 
 
 class Closed(Exception):
-    """Nothing more will come through this queue; the reason, if there was one, is __cause__."""
+    """The queue is closed and empty; the reason, if there was one, is __cause__."""
 
 
 class Forked(RuntimeError):
-    """Asked in a process that was forked off after the queue was made: the hub stayed behind."""
+    """get() in a process that was forked after the queue was made: the hub runs in the parent only."""
 
 
 class Tokens(Protocol):
-    """What getters wait on: queue.SimpleQueue in a plain thread, a hub's queue in a greenlet."""
+    """What get() waits on: queue.SimpleQueue in a plain thread, a hub's queue in a greenlet."""
 
     def put(self, item: None, /) -> Any: ...
     def get(self, block: bool = True, timeout: float | None = None) -> None: ...
 
 
 class BoundedQueue(Generic[T]):
-    """Made by a hub's `bounded_queue`.
+    """Queue bounded in bytes, made by a hub's `bounded_queue`.
 
-    limit_bytes  how much may be on the way
+    limit_bytes  maximum of queued bytes
     tokens       see Tokens
-    wake         makes the hub call .woken() soon; called from any thread, never again once .woken() has seen the end
+    wake         makes the hub call .woken() soon; called from any thread, but not after .woken() ran on a closed queue
     """
 
     def __init__(self, limit_bytes: int, tokens: Tokens, wake: Callable[[], object] | None = None) -> None:
@@ -57,7 +57,7 @@ class BoundedQueue(Generic[T]):
         self._wake = wake or self.woken
         self._room = Event()
         self._hub_waits = False
-        self._lock = threading.Lock()  # never held over a wait
+        self._lock = threading.Lock()  # never held during a wait
         self._reason: BaseException | None = None
         self._pid = os.getpid()
 
@@ -66,11 +66,11 @@ class BoundedQueue(Generic[T]):
 
     @property
     def queued_bytes(self) -> int:
-        """Put and not yet got."""
+        """Bytes of the items that were put and not yet got."""
         return self._used
 
     def put(self, item: T, nbytes: int) -> None:
-        """Hub side: count `nbytes` and pass the item on, waiting for room first.  Raises Closed."""
+        """Hub side: wait for room, then queue the item, which counts `nbytes`.  Raises Closed."""
         while True:
             with self._lock:
                 if self.closed:
@@ -85,16 +85,16 @@ class BoundedQueue(Generic[T]):
             self._room.wait()
 
     def get(self, timeout_s: float | None = None) -> T:
-        """User's side: the next item in order of the puts.  queue.Empty after `timeout_s`, Closed after the last."""
+        """Consuming side: the next item, in order.  queue.Empty after `timeout_s`, Closed after the last item."""
         if os.getpid() != self._pid:
-            text = "this process was forked off the one that fetches: nothing comes through here, start afresh"
-            raise Closed(text) from Forked(text)  # with a reason: it is no quiet end
+            text = "this process was forked from the one that fetches: this queue stays empty here, make a new one"
+            raise Closed(text) from Forked(text)  # with a reason, so that it is reported as an error
         until = None if timeout_s is None else now() + timeout_s
         while True:
             self._tokens.get(True, None if until is None else max(0.0, until - now()))
             with self._lock:
                 if self.closed:
-                    self._tokens.put(None)  # no getter waits from now on
+                    self._tokens.put(None)  # no get() waits from now on
                 if self._items:
                     item, nbytes = self._items.popleft()
                     self._free(nbytes)
@@ -103,7 +103,7 @@ class BoundedQueue(Generic[T]):
                     raise self._end()
 
     def drop(self, predicate: Callable[[T], bool]) -> list[T]:
-        """Take out the items for which predicate(item) is true, from either side; the others keep their order."""
+        """Remove and return the items that match the predicate; the others keep their order.  From either side."""
         with self._lock:
             judged = [(item, nbytes, predicate(item)) for item, nbytes in self._items]
             self._items = deque((item, nbytes) for item, nbytes, goes in judged if not goes)
@@ -111,17 +111,17 @@ class BoundedQueue(Generic[T]):
         return [item for item, _, goes in judged if goes]
 
     def close(self, reason: BaseException | None = None) -> None:
-        """From either side: puts raise Closed now, gets once nothing is left.  A second close changes nothing."""
+        """Close it, from either side: put raises Closed at once, get when the queue is empty.  Repeatable."""
         with self._lock:
             if self.closed:
                 return
             self.closed = True
             self._reason = reason
             self._tokens.put(None)
-            self._wake()  # the last one: _free sends none any more
+            self._wake()  # the last wake-up: _free sends none after it
 
     def woken(self) -> None:
-        """Runs in the hub: there is room, or it is closed."""
+        """Runs in the hub when there is room, or when the queue is closed."""
         self._room.set()
 
     def _free(self, nbytes: int) -> None:

@@ -1,8 +1,8 @@
-"""Signals in the last moments of a program, when all is done and the exit code is known: they change nothing.
+"""Signals at the end of a program, when its work is done and its exit code is known: they are ignored.
 
-Early in its exit Python gives each signal that has a handler its default action back, and it needs up to a tenth of a
-second more: a second SIGTERM that comes then would end by the signal a program that has done all it was to do.  What
-is ignored stays ignored.
+Early in its exit Python restores the default action of each signal that has a handler, and then runs for up to a tenth
+of a second more.  A second SIGTERM in that time would kill a program that had finished its work.  Signals that are
+ignored stay ignored.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def ignore_at_exit(numbers: Iterable[int] = STOPS) -> None:
-    """Ignore these signals from the last function of the interpreter's exit on.  Call it first: what is registered
-    first is called last."""
+    """Ignore these signals from the last atexit function on.  Call it early: what is registered first runs last."""
     atexit.register(_ignore, tuple(numbers))
 
 

@@ -1,14 +1,13 @@
-"""Greenlets with names in task groups, and the waiting primitives that all other modules take from here.
+"""Task groups: named greenlets under one supervisor; and the waiting primitives that all other modules use.
 
-    TaskGroup   the greenlets of one program or one connector.  The first that ends by an error is the group's failure:
-                its reason is kept, and whatever waits for the group gets it
-    Task        one greenlet: its name, and how to ask it to end
+    TaskGroup   the tasks of one program or one connector.  The first that ends with an error is the group's failure:
+                its exception is kept, and wait() raises it
+    Task        one greenlet with its name
 
     sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect,
     in_greenlet, threads_are_greenlets, stacks, tls_context
 
-Nothing here patches a module.  All of it belongs to the hub of the thread that uses it: another thread goes through
-`groundwork.hub`.
+Nothing here patches a module.  All of it is used in the hub of one thread; other threads go through `groundwork.hub`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ import gevent.queue
 import gevent.resolver.thread
 import gevent.socket
 import gevent.ssl
-import gevent.threadpool  # gevent does so at the first name it looks up: too late, where that is at the exit
+import gevent.threadpool  # gevent imports it for its first name look-up, which fails during the interpreter's exit
 from gevent.greenlet import Greenlet
 from greenlet import greenlet
 
@@ -43,21 +42,21 @@ from groundwork.tls import configured
 
 log = logging.getLogger(__name__)
 
-# Loaded by gevent and socket when they first need them (an exception handed on, a name resolved).  That is too late
-# where no file can be opened: what waits for the exception would wait for ever.
+# gevent and socket load these when they first need them (to pass on an exception, to resolve a name).  When no file
+# can be opened that fails, and a greenlet that waits for the exception would wait for ever.
 NEEDED_LATER = (encodings.idna, pickle, gevent.resolver.thread)
 
 Event = gevent.event.Event
 Queue = gevent.queue.Queue
 Empty = gevent.queue.Empty  # the standard library's own queue.Empty
 Lock = gevent.lock.BoundedSemaphore
-Timeout = gevent.Timeout  # a BaseException: `deadline` is the one that an `except Exception` sees
+Timeout = gevent.Timeout  # a BaseException; `deadline` raises one that `except Exception` catches
 GreenletExit = gevent.GreenletExit
 now = time.monotonic
 
 
 class TaskDied(Exception):
-    """A greenlet ended by an exception that nobody asked for; .name of it, and the exception as __cause__."""
+    """A task ended with an unexpected exception, which is __cause__; .name is the task's."""
 
     def __init__(self, name: str, reason: BaseException) -> None:
         super().__init__(f"{name} died: {type(reason).__name__}: {reason}")
@@ -66,7 +65,7 @@ class TaskDied(Exception):
 
 
 class Task:
-    """One greenlet of a tasks."""
+    """A named greenlet of a task group."""
 
     __slots__ = ("_greenlet", "asked_to_end", "name")
 
@@ -77,76 +76,74 @@ class Task:
         self._greenlet.name = name
 
     def __repr__(self) -> str:
-        return f"<Task {self.name}, {'ended' if self.ended else 'ending' if self.asked_to_end else 'at work'}>"
+        return f"<Task {self.name}, {'ended' if self.ended else 'ending' if self.asked_to_end else 'running'}>"
 
     @property
     def ended(self) -> bool:
         return self._greenlet.ready()
 
     def here(self) -> bool:
-        """Whether it is this worker that asks."""
+        """Whether the caller is this task."""
         return gevent.getcurrent() is self._greenlet
 
     def ask_to_end(self) -> None:
-        """Raise GreenletExit where it waits, and come back at once.  What it raises from now on is no death."""
+        """Raise GreenletExit where the task waits, and return at once.  An exception from now on is not a failure."""
         self.asked_to_end = True
         self._greenlet.kill(block=False)
 
     def end(self, timeout_s: float | None = None) -> bool:
-        """Ask to end and wait for it; True when it has ended.  A worker that ends itself comes back False at once."""
+        """Ask the task to end and wait; True when it has ended.  Returns False at once when the task ends itself."""
         self.ask_to_end()
         return False if self.here() else self.join(timeout_s)
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait until the greenlet has ended, however; True when it has."""
+        """Wait until the task has ended for any reason; True when it has."""
         self._greenlet.join(timeout_s)
         return self.ended
 
 
 class TaskGroup:
-    """The greenlets of one program.
+    """The tasks of one program or connector.
 
-    AT WORK   spawn is open
-    DEAD      .dead is set and .death is the reason; the others still run: whoever waits decides, mostly by stop()
-    STOPPED   stop() was called: spawn is refused, wait() comes back
+    RUNNING   tasks can be spawned
+    DEAD      .dead is set and .death is the reason; the other tasks still run until the owner calls stop()
+    STOPPED   stop() was called: spawn is refused, wait() returns
 
-    on_death(name, exception) is called in the greenlet that died, after .death is kept.
+    on_death(name, exception) is called in the task that died, after .death is set.
     """
 
     def __init__(self, on_death: Callable[[str, BaseException], object] | None = None) -> None:
         self.dead = Event()
         self.death: TaskDied | None = None
         self._on_death = on_death
-        self._workers: set[Task] = set()
+        self._tasks: set[Task] = set()
         self._stopped = Event()
 
     def spawn(self, name: str, fn: Callable[..., object], *args: Any) -> Task:
-        """Start fn(*args) in a greenlet called `name`, soon and not at once.  RuntimeError after stop()."""
+        """Start fn(*args) in a greenlet called `name`, at the hub's next turn.  RuntimeError after stop()."""
         if self._stopped.is_set():
             raise RuntimeError(f"{name} cannot start: its task group is stopped")
-        worker = Task(name, self._run, fn, args)
-        self._workers.add(worker)
-        worker._greenlet.rawlink(
-            lambda _: self._workers.discard(worker)
-        )  # also when it is killed before its first step
-        worker._greenlet.start()
-        return worker
+        task = Task(name, self._run, fn, args)
+        self._tasks.add(task)
+        task._greenlet.rawlink(lambda _: self._tasks.discard(task))  # also when it is killed before it ran
+        task._greenlet.start()
+        return task
 
-    def _run(self, worker: Task, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def _run(self, task: Task, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         try:
             fn(*args)
         except GreenletExit:
             return
         except BaseException as exc:
-            if not worker.asked_to_end:
-                self.died(worker.name, exc)
+            if not task.asked_to_end:
+                self.died(task.name, exc)
             elif isinstance(exc, Exception):
-                log.warning("%s ended as asked, but by %s: %s", worker.name, type(exc).__name__, exc)
+                log.warning("%s ended as asked, but by %s: %s", task.name, type(exc).__name__, exc)
             if not isinstance(exc, Exception):
-                raise  # ctrl-C and sys.exit go on to the main greenlet
+                raise  # ctrl-C and sys.exit reach the main greenlet
 
     def died(self, name: str, reason: BaseException) -> None:
-        """Count `reason` as a death: for work that belongs to the group and runs in a greenlet of somebody else."""
+        """Record `reason` as the group's failure: for its work in a greenlet of another owner, such as kazoo."""
         log.error("%s died: %s: %s", name, type(reason).__name__, reason, exc_info=reason)
         if self.death is not None:
             return
@@ -156,30 +153,30 @@ class TaskGroup:
             self._on_death(name, reason)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end: TaskDied from its reason, True after stop(), False when `timeout_s` is over."""
+        """Wait for the group's end: raises TaskDied, or returns True after stop() and False after `timeout_s`."""
         wait_any([self.dead, self._stopped], timeout_s)
         if self.death is not None:
             raise self.death
         return self._stopped.is_set()
 
     def stop(self, timeout_s: float) -> list[str]:
-        """End every worker but the caller's own; the names of those that would not end within `timeout_s`, sorted."""
+        """End every task but the caller; returns the sorted names of those that did not end within `timeout_s`."""
         self._stopped.set()
         own = gevent.getcurrent()
-        others = [worker for worker in self._workers if worker._greenlet is not own]
-        for worker in others:
-            worker.ask_to_end()
+        others = [task for task in self._tasks if task._greenlet is not own]
+        for task in others:
+            task.ask_to_end()
         until = now() + timeout_s
-        return sorted(worker.name for worker in others if not worker.join(max(0.0, until - now())))
+        return sorted(task.name for task in others if not task.join(max(0.0, until - now())))
 
     def names(self) -> list[str]:
-        """Who is at work, sorted."""
-        return sorted(worker.name for worker in self._workers if not worker.ended)
+        """Names of the running tasks, sorted."""
+        return sorted(task.name for task in self._tasks if not task.ended)
 
     def signalled(self, name: str, fn: Callable[[], object]) -> None:
-        """Spawn from a handler of signal.signal, which interrupts whatever the main thread does, also inside the hub.
+        """Spawn from a handler of signal.signal, which may interrupt the main thread anywhere, also inside the hub.
 
-        The group is one of the main thread's hub.  After stop() nothing is spawned.
+        The group must belong to the main thread's hub.  After stop() nothing is spawned.
         """
         gevent.get_hub().loop.run_callback_threadsafe(self._spawn_unless_stopped, name, fn)
 
@@ -189,12 +186,12 @@ class TaskGroup:
 
 
 def stacks() -> Iterator[str]:
-    """Where each thread and each greenlet of this process stands, the caller included: lines, innermost call last."""
+    """Stack of each thread and greenlet of this process, the caller's included: lines, innermost call last."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
         yield from _stack(f"thread {names.get(ident, ident)}", frame)
     for each in gc.get_objects():
-        if isinstance(each, greenlet) and each.gr_frame is not None:  # neither ended, nor not begun, nor the caller
+        if isinstance(each, greenlet) and each.gr_frame is not None:  # it runs, and is not the caller
             yield from _stack(f"greenlet {getattr(each, 'name', '') or type(each).__name__}", each.gr_frame)
 
 
@@ -205,22 +202,22 @@ def _stack(whose: str, frame: FrameType) -> Iterator[str]:
 
 
 def sleep(seconds: float = 0.0) -> None:
-    """Let the others run for that long, at least once."""
+    """Let other greenlets run for that long, at least once."""
     gevent.sleep(seconds)
 
 
 def wait_any(things: Collection[Any], timeout_s: float | None = None) -> list[Any]:
-    """Those of `things` (events, results) that are ready, as soon as one is; [] when the time is over."""
+    """Waits until one of `things` (events, results) is ready, and returns those that are; [] after `timeout_s`."""
     if not things:
         raise ValueError("wait_any needs something to wait for")
-    # gevent.wait alone counts from when the hub last looked at its clock: 0 s are left after a long computation.
+    # gevent.wait alone counts from the hub's last clock update: no time is left after a long computation.
     gevent.get_hub().loop.update_now()
     return list(gevent.wait(things, timeout=timeout_s, count=1))
 
 
 @contextmanager
 def deadline(seconds: float, what: str = "this") -> Iterator[None]:
-    """TimeoutError `WHAT took longer than 5 s` where the block waits when it is not done in time."""
+    """Raise TimeoutError `WHAT took longer than 5 s` where the block waits, when it is not done in time."""
     timer = Timeout.start_new(seconds)
     try:
         yield
@@ -233,21 +230,21 @@ def deadline(seconds: float, what: str = "this") -> Iterator[None]:
 
 
 def in_greenlet() -> bool:
-    """Is the caller a greenlet of a running hub (and not the plain program of its thread)?"""
+    """Whether the caller is a greenlet of a running hub (and not the thread's main program)."""
     return isinstance(gevent.getcurrent(), Greenlet)
 
 
 def threads_are_greenlets() -> bool:
-    """Did the program have gevent patch `threading`?"""
+    """Whether gevent has patched `threading` in this program."""
     return bool(gevent.monkey.is_module_patched("threading"))
 
 
 def connect(
     address: tuple[str, int], timeout: float | None = None, receive_buffer_bytes: int = 0
 ) -> plain_socket.socket:
-    """A TCP connection whose waits let other greenlets run.  Resolves the name afresh each time.  OSError, in time.
+    """A TCP connection whose waits let other greenlets run.  Each call resolves the name again.  Raises OSError.
 
-    receive_buffer_bytes: of the socket; 0 leaves it to the operating system, which then fits it to the link.
+    receive_buffer_bytes: size of the socket's buffer; 0: the operating system adapts it.
     """
     if not receive_buffer_bytes:
         return gevent.socket.create_connection(address, timeout=timeout)
@@ -256,7 +253,7 @@ def connect(
         opened = gevent.socket.socket(family, kind, proto)
         try:
             opened.settimeout(timeout)
-            # Before connecting: how far the window scales is said in the first packet.
+            # Before connecting: the first packet carries the window scale.
             opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_RCVBUF, receive_buffer_bytes)
             opened.connect(where)
             return opened
@@ -269,6 +266,9 @@ def connect(
     raise refused
 
 
-def tls_context(ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
-    """A client's TLS context whose sockets wait in the hub.  Arguments and errors: as groundwork.tls.configured."""
-    return configured(gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT), ca, certificate, key, password, verify)
+def tls_context(*, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
+    """A client's TLS context for sockets of the hub.  Arguments and errors: as groundwork.tls.configured."""
+    return configured(
+        gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT),
+        ca=ca, certificate=certificate, key=key, password=password, verify=verify,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A client's TLS context from PEM files, of whichever kind: plain sockets' or greenlets'.  Knows no greenlet."""
+"""A client's TLS context from PEM files, for plain sockets or for those of a hub.  Imports no gevent."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from typing import Any
 
 
 class TlsUnusable(Exception):
-    """A file of certificates or keys that cannot be read, or makes no sense; the sentence names it."""
+    """A file of certificates or keys cannot be read or parsed; the text names the file."""
 
 
-def plain_tls(ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
-    """One for plain blocking sockets.  Arguments and errors: as configured()."""
-    return configured(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca, certificate, key, password, verify)
+def plain_tls(*, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
+    """A TLS context for plain blocking sockets.  Arguments and errors: as configured()."""
+    return configured(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        password=password,
+        verify=verify,
+    )
 
 
 def configured(
-    context: Any, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool
+    context: Any, *, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool
 ) -> Any:
-    """A fresh context, configured whom to trust and who we are; ca None: the system's authorities.
+    """`context` with certificate authorities (ca; None: the system's), and the client's certificate and key.
 
-    verify: the server's certificate must be signed by one of them and name the host.  Raises OSError for a file that
-    cannot be read or makes no sense (ssl.SSLError is one).
+    verify: the server's certificate must be signed by one of the authorities and name the host.  Raises OSError
+    (ssl.SSLError is one) for a file that cannot be read or parsed.
     """
     if not verify:
         context.check_hostname = False

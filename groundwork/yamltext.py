@@ -1,4 +1,4 @@
-"""A YAML text as values, but for a key that stands twice in one mapping: YAML's last would win silently.  Pure."""
+"""Parsing of YAML that refuses a key given twice in one mapping, where PyYAML would keep the last.  Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import yaml
 
 
 class YamlRefused(ValueError):
-    """What is wrong with a text; .problems has a sentence each."""
+    """The problems of a text; .problems has one sentence for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -16,7 +16,7 @@ class YamlRefused(ValueError):
 
 
 def yaml_values(text: str) -> object:
-    """What yaml.safe_load gives; None of an empty text.  Raises YamlRefused."""
+    """The values as yaml.safe_load returns them; None for an empty text.  Raises YamlRefused."""
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
@@ -25,7 +25,7 @@ def yaml_values(text: str) -> object:
         found = sorted(_twice(root), key=lambda double: double[2])
         twice = [f"line {second}: '{key}' is given twice, first in line {first}" for key, first, second in found]
         values: object = loader.construct_document(root)
-    except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
+    except (yaml.YAMLError, ValueError) as exc:  # ValueError: an invalid date
         raise YamlRefused([f"not YAML: {' '.join(str(exc).split())}"]) from exc
     if twice:
         raise YamlRefused(twice)
@@ -33,7 +33,7 @@ def yaml_values(text: str) -> object:
 
 
 def _twice(root: yaml.Node) -> Iterator[tuple[str, int, int]]:
-    """Keys given twice, each with the lines of both; an anchored node is looked at once."""
+    """Keys given twice, each with both line numbers; an anchored node is checked once."""
     waiting, seen = [root], {id(root)}
     while waiting:
         node = waiting.pop()

@@ -1,10 +1,10 @@
-"""ZooKeeper security: credentials, the access list of the nodes we create, TLS; and the options that give them.
+"""ZooKeeper security: credentials, ACLs of created nodes, TLS, and the options for them.
 
-auth      digest:USER:PASSWORD, sent on each connection.  ZooKeeper never says that it is wrong: nodes that are closed
-          to it are just not ours
-set_acl   nodes we create are written by those credentials only and read by all, except those of the first level, such
-          as /consumers, which belong to every group
-tls       each connection is TLS; the server's certificate must name the host as zookeeper.connect does
+auth      digest:USER:PASSWORD, sent on each connection.  ZooKeeper does not report wrong credentials: it only refuses
+          the nodes that need other ones
+set_acl   created nodes can be written with these credentials only and read by all, except nodes of the first level,
+          such as /consumers, which belong to every group
+tls       each connection uses TLS; the server's certificate must name the host as zookeeper.connect does
 
 Option classes inherit the options:
 
@@ -12,7 +12,7 @@ Option classes inherit the options:
     class Target(ZkSecurityOptions):
         PREFIX: ClassVar = "target.zookeeper"               # target.zookeeper.auth, …
 
-Imports no ZooKeeper client: options are read without one.
+Imports no ZooKeeper client at module level: options are read without one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from groundwork.optionvalues import filled
 from groundwork.tls import TlsUnusable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Files in PEM form.  ca: the authorities to trust (None: the system's); certificate and key: who we are, where
-    the server asks.  verify: False trusts any server.  options: how the options of them begin."""
+    """PEM files for TLS.  ca: trusted authorities (None: the system's); certificate and key: the client's, when the
+    server asks for them.  verify: False trusts any server.  options: prefix of their option names."""
 
     ca: str | None = None
     certificate: str | None = None
@@ -39,13 +39,13 @@ class Tls:
     options: str = "zookeeper.ssl"
 
     def context(self, make: Callable[..., Any]) -> Any:
-        """What connections are made with; the files are read now.  Raises TlsUnusable naming what cannot be read.
+        """A TLS context from the files, which are read now.  Raises TlsUnusable, which names the files.
 
         make: groundwork.tasks.tls_context in the hub, groundwork.tls.plain_tls elsewhere.
         """
         password = self.password.text if self.password is not None else None
         try:
-            return make(self.ca, self.certificate, self.key, password, self.verify)
+            return make(ca=self.ca, certificate=self.certificate, key=self.key, password=password, verify=self.verify)
         except (OSError, ValueError) as e:  # ssl.SSLError is an OSError
             files = ", ".join(name for name in (self.ca, self.certificate, self.key) if name)
             raise TlsUnusable(f"{self.options}: {files or 'the system authorities'} cannot be used: {e}") from None
@@ -53,7 +53,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ZkSecurity:
-    """auth: `digest:USER:PASSWORD`, or None for nobody in particular."""
+    """Credentials, ACL and TLS of a ZooKeeper session.  auth: `digest:USER:PASSWORD`; None: no credentials."""
 
     auth: Secret | None = None
     set_acl: bool = False
@@ -61,7 +61,7 @@ class ZkSecurity:
 
     def for_kazoo(self) -> dict[str, Any]:
         """Arguments of a KazooClient."""
-        from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE  # here: options are read without a client
+        from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE  # late: options are read without a client
 
         found: dict[str, Any] = {}
         if self.auth is not None:
@@ -72,7 +72,7 @@ class ZkSecurity:
         return found
 
     def options(self) -> dict[str, object]:
-        """The options of a consumer that say the same, as texts; what is a default is left out."""
+        """The equivalent consumer options as texts, without those that have their default."""
         tls = self.tls
         files = {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key} if tls is not None else {}
         found: dict[str, object] = {f"zookeeper.ssl.{name}.location": file for name, file in files.items() if file}
@@ -93,7 +93,7 @@ OPEN = ZkSecurity()
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeper:
-    """A cluster's ZooKeeper: connect is `host:port,host:port/chroot`; security: credentials and TLS."""
+    """A cluster's ZooKeeper.  connect: `host:port,host:port/chroot`; security: credentials and TLS."""
 
     connect: str
     security: ZkSecurity = OPEN
@@ -103,7 +103,7 @@ class ZooKeeper:
 
 
 def identity(raw: object) -> Secret:
-    """The kind of the options that hold `digest:USER:PASSWORD`.  Raises ValueError, which does not quote it."""
+    """Option type for `digest:USER:PASSWORD`.  Raises ValueError, which does not quote the value."""
     scheme, _, who = raw.strip().partition(":") if isinstance(raw, str) else ("", "", "")
     user, _, password = who.partition(":")
     if scheme != "digest" or not user or not password:
@@ -120,7 +120,7 @@ _CONNECT = "{prefix}.connect"
 
 @dataclass(frozen=True, slots=True)
 class ZkSecurityOptions(Options):
-    """PREFIX: how these options begin; PREFIX.connect is the class's own."""
+    """Options of a ZooKeeper session's security.  PREFIX: their common prefix; the subclass has PREFIX.connect."""
 
     PREFIX: ClassVar[str] = "zookeeper"
 
@@ -154,26 +154,26 @@ class ZkSecurityOptions(Options):
 
     @property
     def security(self) -> ZkSecurity:
-        """How a session shows itself to that ZooKeeper."""
+        """The security of a session to that ZooKeeper."""
         return security_of(self)
 
 
 def security_of(options: ZkSecurityOptions, set_acl: bool = False) -> ZkSecurity:
-    """How a session shows itself to the ZooKeeper that the options describe."""
+    """The security of a session to the ZooKeeper that the options describe."""
     tls = Tls(
-        options.zookeeper_ssl_ca,
-        options.zookeeper_ssl_certificate,
-        options.zookeeper_ssl_key,
-        options.zookeeper_ssl_key_password,
-        options.zookeeper_ssl_verify,
-        f"{options.PREFIX}.ssl",
+        ca=options.zookeeper_ssl_ca,
+        certificate=options.zookeeper_ssl_certificate,
+        key=options.zookeeper_ssl_key,
+        password=options.zookeeper_ssl_key_password,
+        verify=options.zookeeper_ssl_verify,
+        options=f"{options.PREFIX}.ssl",
     )
     return ZkSecurity(options.zookeeper_auth, set_acl, tls if options.zookeeper_ssl else None)
 
 
 def security_problems(options: ZkSecurityOptions, connect: str | None) -> Iterator[str]:
-    """What is wrong between these options, and with the ZooKeeper that they are for (none: None or empty): sentences
-    without the file's name."""
+    """Conflicts between these options and with `connect` (None or empty: no ZooKeeper is given): sentences without the
+    file's name."""
     prefix = options.PREFIX
     files = (options.zookeeper_ssl_ca, options.zookeeper_ssl_certificate, options.zookeeper_ssl_key)
     if not options.zookeeper_ssl and any(files):

@@ -1,4 +1,4 @@
-"""Starting a kazoo client so that too few file descriptors neither break it nor look like a ZooKeeper that is away."""
+"""Start of a kazoo client that reports too few file descriptors as such, and survives them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from groundwork.openfiles import TooManyOpenFiles, none_left, too_many
 
 
 def started(client: Any, timeout_s: float) -> bool:
-    """Whether a KazooClient that was not started yet is connected in time.
+    """Start a KazooClient; whether it is connected within `timeout_s`.
 
-    Raises TooManyOpenFiles.  In each case stop() and close() of the client may be called.
+    Raises TooManyOpenFiles.  In every case the caller may call stop() and close() of the client.
     """
     trouble = _watched(client)
     try:
         begun = client.start_async()
     except OSError as exc:
-        client._stopped.set()  # it did not begin: its stop() would write to the socket that could not be made
+        client._stopped.set()  # not started: its stop() would write to a socket that does not exist
         client.handler.stop()
         if sentence := too_many(exc):
             raise TooManyOpenFiles(sentence) from exc
@@ -29,7 +29,7 @@ def started(client: Any, timeout_s: float) -> bool:
 
 
 def _watched(client: Any) -> list[str]:
-    """The sentence of its last try to connect, "" where that had another reason: a list of one."""
+    """A list of one sentence about the client's last attempt to connect, "" unless descriptors were missing."""
     trouble = [""]
     connect, hosts = client.handler.create_connection, client._connection._expand_client_hosts
 
@@ -43,8 +43,8 @@ def _watched(client: Any) -> list[str]:
         return opened
 
     def expand_client_hosts() -> Any:
-        """kazoo expects that a name does not resolve, and tries again; any other error would end its connection for
-        good, without a word to the client."""
+        """kazoo retries a name that does not resolve; any other error would end its connection for good, and the
+        client would not learn of it."""
         try:
             return hosts()
         except OSError as exc:

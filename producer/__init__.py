@@ -1,4 +1,4 @@
-"""Batches, their way to partition leaders, and a producer on top.
+"""The producer: batches, the sender to partition leaders, and the API for programs.
 
     from producer import Producer
 

@@ -1,12 +1,12 @@
-"""Messages sent by a program and not acknowledged yet: gathered by partition, counted, bounded in number and bytes.
+"""Accumulator of messages not acknowledged yet: in buckets by partition, counted, bounded in number and bytes.
 
-    Appender      from a message to its bucket, in the thread that sends: encodes it, chooses its partition, checks its
-                  size, waits for room.  A message that is refused here is not queued at all
-    Accumulator   the buckets of the open round.  Any thread may call; its lock is held over a few plain steps, never
-                  during a wait
+    Appender      puts a message into its bucket, in the thread that sends: encodes it, chooses its partition, checks
+                  its size, waits for room.  A message that it refuses is not queued at all
+    Accumulator   the buckets of the open round.  Thread-safe; its lock is held for a few steps, never during a wait
 
-A round is what is put between two take()s.  The first message of a round, and one that fills a bucket, notify the
-event loop (first, full), which takes the buckets then, or queue.buffering.max.ms later.
+A round is the messages put between two calls of take().  The first message of a round, and one that fills a bucket,
+notify the event loop (first, full).  It takes the buckets queue.buffering.max.ms after the first one, or when one is
+full.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class TopicInfo:
 
     topic: str
     partitions: Sequence[PartitionId]  # all of them, in order
-    with_leader: Sequence[PartitionId]  # all where none has one
+    with_leader: Sequence[PartitionId]  # all of them when none has one
     overhead: int  # bytes of an entry besides key and value
     max_entry_bytes: int
     buckets: dict[PartitionId, Bucket]
-    unkeyed: Bucket | None = None  # where messages without a key go until the round is over
+    unkeyed: Bucket | None = None  # for messages without a key, until the round is over
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Messages of a producer since it began: sent = acked + failed + pending.
 
-    unacknowledged: those of acked that were only sent: no broker acknowledges them (acks 0; Kafka 0.7 without confirm).
-    maybe_lost: those of unacknowledged whose connection broke before their broker answered a barrier behind them.
+    unacknowledged: part of acked: only sent, because no broker acknowledges them (acks 0; Kafka 0.7 without confirm).
+    maybe_lost: part of unacknowledged: their connection broke before the broker answered a barrier behind them.
     """
 
     sent: int = 0
@@ -67,7 +67,7 @@ class Counts:
 class Accumulator:
     """Buckets by topic and partition, bounded by queue.buffering.max.messages and queue.buffering.max.bytes of config.
 
-    first, full: called with the lock held, so they only post a call to the event loop.  flag: see delivery.Bucket.
+    first, full: called with the lock held, so they may only post a call to the event loop.  flag: see delivery.Bucket.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Accumulator:
         self._round: list[Bucket] = []  # in the order they were opened
         self._pending = self._bytes = 0
         self._sent = self._acked = self._failed = self._unacknowledged = 0
-        self._unreported: list[Exception] = []  # the first failure since failures() was asked
+        self._unreported: list[Exception] = []  # the first failure since the last failures()
         self._unreported_count = 0
         self._closed: Exception | None = None
 
@@ -99,7 +99,7 @@ class Accumulator:
     ) -> Delivery | None:
         """Put a row of `size` bytes into the bucket of a partition (None: that of messages without a key).
 
-        None when there is no room; nothing was put then.  Raises what close() was given.
+        Returns None when there is no room, and puts nothing.  Raises the reason given to close().
         """
         with self.lock:
             if self._pending >= self._max_messages or (self._bytes and self._bytes + size > self._max_bytes):
@@ -133,7 +133,7 @@ class Accumulator:
         deliveries: Deliveries,
         listener: Listener | None = None,
     ) -> int:
-        """As many of the rows as there is room for, at once; how many.  sizes: bytes of the entry of each."""
+        """Put as many of the rows as there is room for; their number.  sizes: bytes of each row's entry."""
         size = sum(sizes)
         with self.lock:
             room = self._max_messages - self._pending
@@ -163,7 +163,7 @@ class Accumulator:
         return len(rows)
 
     def _open(self, info: TopicInfo, partition: PartitionId | None) -> Bucket:
-        """The bucket of a partition, made where the round has none.  With the lock held."""
+        """The round's bucket of a partition, created if missing.  Called with the lock held."""
         self._check_open()
         free = partition is None
         if partition is None:
@@ -186,9 +186,10 @@ class Accumulator:
     # ---- the event loop's side ---------------------------------------------------------------------------------------
 
     def set_topic(self, info: TopicInfo) -> TopicInfo:
-        """New metadata of a topic, for messages put from now on; open buckets stay as they are.
+        """Set a topic's metadata for messages put from now on; open buckets stay as they are.
 
-        A topic keeps its first TopicInfo for good: a message put by an older one would go into a bucket already taken.
+        A topic keeps its first TopicInfo object for ever: with an older object a message could go into a bucket that
+        was already taken.
         """
         with self.lock:
             known = self._topics.setdefault(info.topic, info)
@@ -199,7 +200,7 @@ class Accumulator:
         return list(self._topics.values())
 
     def take(self) -> list[Bucket]:
-        """The buckets of the round; what is put from now on goes into new ones."""
+        """The buckets of the round; messages put from now on go into new ones."""
         with self.lock:
             taken, self._round = self._round, []
             for bucket in taken:
@@ -209,7 +210,7 @@ class Accumulator:
         return taken
 
     def complete(self, bucket: Bucket, completion: Completion) -> Calls:
-        """Record how some messages of a bucket ended; the callbacks to call."""
+        """Record the completion of some messages of a bucket; returns the callbacks to call."""
         count = completion.end - completion.begin
         with self.lock:
             self._pending -= count
@@ -223,13 +224,13 @@ class Accumulator:
             return bucket.complete(completion)
 
     def count_failed(self, count: int, reason: Exception) -> None:
-        """Count messages that failed before they came here: failures() reports them."""
+        """Count messages that failed before they were put, for failures()."""
         with self.lock:
             self._unreported_count += count
             self._unreported = self._unreported or [reason]
 
     def release(self, size: int) -> None:
-        """Return bytes of messages that are over."""
+        """Free the bytes of completed messages."""
         with self.lock:
             self._bytes -= size
 
@@ -238,7 +239,7 @@ class Accumulator:
             return self._pending < self._max_messages and self._bytes < self._max_bytes
 
     def close(self, reason: Exception) -> None:
-        """From now on put() raises the reason."""
+        """Make put() raise the reason from now on."""
         with self.lock:
             self._closed = self._closed or reason
 
@@ -256,7 +257,7 @@ class Accumulator:
             )
 
     def failures(self) -> tuple[int, Exception | None]:
-        """Messages not stored since the last call, and the first reason."""
+        """Number of messages that failed since the last call, and the first reason."""
         with self.lock:
             count, reasons = self._unreported_count, self._unreported
             self._unreported_count, self._unreported = 0, []
@@ -264,17 +265,17 @@ class Accumulator:
 
 
 def chunks(items: Iterable[T], size: int) -> Iterable[list[T]]:
-    """Lists of `size` items, the last one shorter."""
+    """Lists of `size` items; the last one may be shorter."""
     source = iter(items)
     while chunk := list(islice(source, size)):
         yield chunk
 
 
 class Appender:
-    """Encodes messages and puts them into the accumulator of one producer, which has started before.
+    """Encodes messages and puts them into the accumulator of one producer, which was started before.
 
-    find_topic: waits for the metadata of a topic; raises why there is none.  wait_room: waits until there may be room,
-    with a time-out in seconds.
+    find_topic: waits for the metadata of a topic, and raises the reason when there is none.  wait_room: waits, with a
+    timeout in seconds, until there may be room.
     """
 
     def __init__(
@@ -307,7 +308,7 @@ class Appender:
         listener: Listener | None,
         patient: bool = False,
     ) -> Delivery:
-        """One message.  patient: wait for room without queue.enqueue.timeout.ms.  Raises as Producer.send()."""
+        """Put one message.  patient: wait for room without queue.enqueue.timeout.ms.  Raises as Producer.send()."""
         info = self._accumulator.topic(topic) or self._topic_info(topic)
         plugins = self._plugins
         data = value if type(value) is bytes and plugins.takes_bytes else plugins.encoded(topic, value)
@@ -332,7 +333,7 @@ class Appender:
         return delivery
 
     def put_values(self, topic: str, values: list[Any], deliveries: Deliveries, listener: Listener | None) -> None:
-        """Messages without keys, all to one partition.  Raises as Producer.send()."""
+        """Put messages without keys, all into one partition.  Raises as Producer.send()."""
         info = self._topic_info(topic)
         data = self._encoded_all(topic, values)
         rows: list[Row] = list(zip(repeat(None), data, repeat(self._stamp())))
@@ -342,7 +343,7 @@ class Appender:
     def put_pairs(
         self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries, listener: Listener | None
     ) -> None:
-        """Messages and their keys (None: no key), as many keys as values.  Raises as Producer.send()."""
+        """Put messages with keys (None: no key), as many keys as values.  Raises as Producer.send()."""
         info = self._topic_info(topic)
         self._put_keyed(info, self._encoded_all(topic, values), keys, deliveries, listener)
 
@@ -380,7 +381,7 @@ class Appender:
         deliveries: Deliveries,
         listener: Listener | None,
     ) -> None:
-        """One by one: neighbours may go to different partitions, and deliveries keep the order of the values."""
+        """Put messages one by one: each may have another partition, and deliveries keep the order of the values."""
         for value, key in zip(data, keys, strict=True):
             name = None if key is None or not self._keys else self._plugins.encoded_key(info.topic, key)
             partition = None if key is None else self._choose(info, key, None)
@@ -395,7 +396,7 @@ class Appender:
         return info
 
     def _choose(self, info: TopicInfo, key: Any, partition: PartitionId | None) -> PartitionId | None:
-        """The partition of a message; None: as for messages without a key.  Raises PartitionerFailed."""
+        """The partition of a message; None: the one for messages without a key.  Raises PartitionerFailed."""
         partitions = info.partitions
         if partition is None and not self._chooses:
             return None

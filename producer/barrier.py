@@ -1,14 +1,14 @@
-"""A link to a broker that never answers a produce request (0.7): barriers tell that it handled what was sent before.
+"""Link to a broker that never answers produce requests (0.7), with barriers that show which of them it has handled.
 
-Such a broker handles the requests of a connection in order, and closes it on one that it refuses.  So the response to
-any other request (the dialect's barrier) covers everything that was sent before it on the same connection.
+Such a broker handles the requests of a connection in order, and closes the connection on one that it refuses.  So the
+response to any other request (the dialect's barrier) confirms everything sent before it on the same connection.
 
-    confirm        a barrier behind each produce request: its response stands for the produce request's own
-    no confirm     a produce request counts as sent once it is written; one barrier at a time follows all the same, so
-                   that the messages that may be lost with the connection are counted
+    confirm        a barrier follows each produce request: its response counts as that of the produce request
+    no confirm     a produce request counts as sent once it is written; there is still one barrier at a time, to count
+                   the messages that may be lost with the connection
 
-A link is fresh until its first barrier is sent, then proven once a barrier was answered.  A fresh one gets a barrier
-before its first produce request: a proven link that is closed was closed for what it was sent.
+A link sends a barrier before its first produce request, and is proven once a barrier was answered.  When the broker
+closes a proven link, it refused one of the produce requests.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class _Barrier:
 
 
 class BarrierLink:
-    """Link's methods around a link, with produce() in place of send().
+    """A link with barriers: Link's interface with produce() instead of send().
 
-    barrier: makes the barrier that the broker of a partition answers (Dialect.requests.barrier).
-    proven: a barrier was answered.  unconfirmed: messages written, without confirm, behind the last answered barrier.
-    As long as there are any, a barrier is in flight or due.
+    barrier: makes a barrier request for a partition (Dialect.requests.barrier).
+    proven: a barrier was answered.  unconfirmed: messages written after the last answered barrier, without confirm.
+    While there are any, a barrier is in flight or due.
     """
 
     def __init__(self, link: Link, barrier: Callable[[TopicPartition], Request[Any]], confirm: bool) -> None:
@@ -72,7 +72,7 @@ class BarrierLink:
         self._link.close()
 
     def produce(self, request: Request[Any], tp: TopicPartition) -> bool:
-        """Send a produce request with entries of tp.  True: receive() gives its response.  Raises LinkLost."""
+        """Send a produce request with entries of tp.  True: receive() will return its response.  Raises LinkLost."""
         self._tp = tp
         if not self.proven and not self._barriers:
             self._send(None)
@@ -82,7 +82,7 @@ class BarrierLink:
         return self._confirm
 
     def written(self, count: int) -> None:
-        """Messages of a produce request without a response count as sent."""
+        """Count the messages of a produce request that gets no response."""
         self.unconfirmed += count
 
     @property
@@ -90,11 +90,11 @@ class BarrierLink:
         return self.unconfirmed > 0 and not self._barriers
 
     def send_barrier(self) -> None:
-        """Raises LinkLost."""
+        """Send a barrier.  Raises LinkLost."""
         self._send(None)
 
     def receive(self) -> Reply:
-        """The next response: of the produce request that a barrier confirms, else of the barrier; its body is None.
+        """The next response.  A barrier that confirms a produce request is returned as that request's, with body None.
 
         Raises LinkLost.
         """
@@ -106,7 +106,7 @@ class BarrierLink:
         return Reply(barrier.confirms or barrier.request, None)
 
     def lose(self) -> int:
-        """The connection is over: messages that may be lost with it, once."""
+        """The number of messages that may be lost with the connection; 0 at the next call."""
         unconfirmed, self.unconfirmed = self.unconfirmed, 0
         self.proven = False
         return unconfirmed

@@ -1,15 +1,16 @@
-"""Queues of parts by target partition: which batches are due, and which are in flight.  Pure: no clock, no socket.
+"""Queues of parts by target partition, with the batches that are due and in flight.  Pure: no clock, no socket.
 
 A partition has one queue of pieces, and at most one batch in flight (a later one could be stored before an earlier one
-is retried).  A batch that failed goes back to the head of the queue.  Before each send its tickets are asked: a part
-that may not be sent any more is dropped, and its ticket is not called.
+is retried).  A failed batch returns to the head of the queue.  Before each send the tickets' may_send() is checked: a
+part that may not be sent any more is dropped, and its ticket is not called.
 
-Plain parts of one format share a batch up to batch_bytes.  Wrappers: one alone where the target takes one in a set;
-where it merges them, several of one codec while their sum stays below 80 % of max_message_bytes, because merging
-compresses again.  Never both in one set: the plain ones would be wrapped too.
+Plain parts of one format share a batch up to batch_bytes.  A wrapper is sent alone when the target takes one per set.
+When the target merges them, several wrappers of one codec share a batch while their sum stays below 80 % of
+max_message_bytes, because merging compresses again.  Plain parts and wrappers never share a set: the target would
+wrap the plain ones too.
 
-Part     what is submitted, with a ticket (kafkawire.model)
-Piece    a part in the queue or in flight; after a split, one of its pieces
+Part     entries that were submitted, with a ticket (kafkawire.model)
+Piece    a part in the queue or in flight, or one of several after a split
 Batch    pieces of one partition in one request
 """
 
@@ -31,7 +32,7 @@ WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
 
 
 def largest_entry(message_max_bytes: int, dialect: Dialect) -> int:
-    """Largest entry in bytes.  0.7 measures the payload alone: its header comes on top, and the default is 0.7's."""
+    """Largest entry in bytes.  0.7 limits the payload alone, so the header is added; the default is 0.7's, too."""
     if not dialect.measures_payload:
         return message_max_bytes
     payload = PAYLOAD_MAX if message_max_bytes == MESSAGE_MAX else message_max_bytes
@@ -43,7 +44,7 @@ class Limits:
     """Limits of batches and requests.  Sizes in bytes of entries, linger in seconds."""
 
     batch_bytes: int = 1 << 20  # of one partition in one request
-    batch_count: int = 200  # messages that are sent without lingering
+    batch_count: int = 200  # messages after which a batch does not linger
     linger_s: float = 0.0
     request_bytes: int = 16 << 20  # of one request
     max_message_bytes: int = MESSAGE_MAX  # the target's message.max.bytes
@@ -63,26 +64,26 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """Entries of one partition, queued or in flight: a part as it was submitted, or a piece of one that was split.
+    """Entries of one partition, queued or in flight: a part as submitted, or a piece of a part that was split.
 
-    The pieces of a part are sent in order; `whole`, the part as submitted, records what became of them together.
+    The pieces of a part are sent in order; `whole`, the part as submitted, records their common outcome.
     """
 
     part: Part
     ticket: Ticket
     added: float  # when the part was submitted
-    split_from: Piece | None = None  # the part as submitted; None: this is it
+    split_from: Piece | None = None  # the part as submitted; None: this piece is the whole part
     last: bool = True  # of the pieces
     alone: bool = False  # a batch it was in was too large, or damaged
-    tries: int = 0  # failed ones, whatever the reason
-    refusals: int = 0  # in a row, of a kind that is most likely repeated
-    missing_since: float | None = None  # answered "unknown topic or partition" ever since
-    fails_with: Exception | None = None  # once this is stored its ticket fails: why the rest can never be stored
+    tries: int = 0  # failed attempts, for any reason
+    refusals: int = 0  # consecutive refusals that would most likely be repeated
+    missing_since: float | None = None  # since when it is refused as "unknown topic or partition"
+    fails_with: Exception | None = None  # fail its ticket once this piece is stored: why the rest can never be stored
 
     # of the part as submitted
-    reached: int | None = None  # source position that its stored pieces come to
+    reached: int | None = None  # source offset after its stored pieces
     over: bool = False  # done() or failed() of its ticket was called
-    dropped: bool = False  # not sent again; what is in flight may still be stored, and its ticket is called then
+    dropped: bool = False  # not sent again; if its pieces in flight are stored, the ticket is called
 
     @property
     def whole(self) -> Piece:
@@ -98,7 +99,7 @@ class Piece:
         return len(self.part.entries)
 
     def cut(self, part: Part) -> Piece:
-        """One of several pieces that take this one's place."""
+        """One of several pieces that replace this one."""
         return Piece(part, self.ticket, self.added, split_from=self.whole, last=False, alone=True)
 
     def exceeds(self, limit: int, messages: MessageFormats) -> bool:
@@ -131,7 +132,7 @@ class Batch:
 
     @property
     def refused(self) -> bool:
-        """Whether anything in it was refused by the last try."""
+        """Whether the broker refused any of its pieces at the last attempt."""
         return any(piece.refusals for piece in self.pieces)
 
     def buffers(self) -> list[bytes | memoryview]:
@@ -139,14 +140,14 @@ class Batch:
 
 
 def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
-    """The pieces that replace one; what ended with it ends with the last of them."""
+    """The pieces that replace one; the last of them takes over its end conditions."""
     chain = [piece.cut(part) for part in halves]
     chain[-1].last, chain[-1].fails_with = piece.last, piece.fails_with
     return chain
 
 
 def before(piece: Piece, damage: CorruptMessage, fails_with: Exception, messages: MessageFormats) -> Piece | None:
-    """The entries before the damage, as a piece after which its ticket fails; None: there are none.
+    """The entries before the damage, as a piece after which the ticket fails; None when there are none.
 
     messages: the codec of its format (Dialect.messages).
     """
@@ -161,7 +162,7 @@ def before(piece: Piece, damage: CorruptMessage, fails_with: Exception, messages
 
 
 def position(piece: Piece, damage: CorruptMessage) -> int | None:
-    """The source position just before the damage, where entries carry source offsets."""
+    """The source offset just before the damage, when the entries have source offsets."""
     if piece.whole.part.resume_at is None:
         return None
     return piece.whole.reached if piece.part.codec or damage.offset is None else damage.offset
@@ -169,7 +170,7 @@ def position(piece: Piece, damage: CorruptMessage) -> int | None:
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """One partition."""
+    """Queue of one partition."""
 
     pieces: deque[Piece] = field(default_factory=deque)
     size: int = 0  # of pieces
@@ -179,15 +180,15 @@ class _Queue:
 
 
 class Batches:
-    """The queues of all partitions.  add() and put_back() are O(1); due() visits partitions with nothing in flight."""
+    """Queues of all partitions.  add() and put_back() are O(1); due() visits the partitions with nothing in flight."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.bytes_pending = 0  # not completed, in flight included
         self.bytes_in_flight = 0
-        self.dropped = 0  # parts whose ticket said no, or that drop() took
+        self.dropped = 0  # parts that their ticket refused, or that drop() removed
         self._queues: dict[TopicPartition, _Queue] = {}
-        self._flushed_at: float | None = None  # what was added before does not linger
+        self._flushed_at: float | None = None  # parts added before do not linger
 
     def __len__(self) -> int:
         """Pieces not completed."""
@@ -205,7 +206,7 @@ class Batches:
         self.bytes_pending += len(part.entries)
 
     def flush(self, now: float) -> None:
-        """What is queued now does not linger any more."""
+        """End lingering for all parts queued until now."""
         self._flushed_at = now
 
     def waiting(self) -> Iterator[TopicPartition]:
@@ -213,17 +214,17 @@ class Batches:
         return (tp for tp, queue in list(self._queues.items()) if queue.in_flight is None and queue.pieces)
 
     def head(self, tp: TopicPartition) -> Piece | None:
-        """The piece that is sent next; None: the partition has none, or a batch in flight."""
+        """The piece to send next; None when the partition has none, or has a batch in flight."""
         queue = self._queues.get(tp)
         return queue.pieces[0] if queue and queue.pieces and queue.in_flight is None else None
 
     def due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> list[Batch]:
-        """The batches of one request, of partitions that are `mine`; they are in flight from here on.  Empty: none due.
+        """The batches for one request, of partitions that are `mine`, which are now in flight; empty when none is due.
 
-        alone: for brokers that never answer (0.7; None: for others), whether nothing else is in flight.  A refusal is
-        seen only by which request closed the connection, so a piece that was refused is sent alone, or not now.
+        alone: whether nothing else is in flight, for brokers that never answer (0.7); None for other brokers.  Such a
+        broker closes the connection on a request that it refuses, so a refused piece is sent only when it is alone.
 
-        Partitions take turns: one that was served goes to the end of the line.
+        Partitions take turns: one that was served moves to the end.
         """
         batches: list[Batch] = []
         room = self.limits.request_bytes
@@ -239,7 +240,7 @@ class Batches:
                 continue
             batch = Batch(tp, self._take(queue, room if batches else self.limits.request_bytes))
             if not batch.pieces:
-                break  # no room left in this request; the others come with the next
+                break  # no room left in this request; the next one takes the others
             queue.in_flight = batch
             batches.append(batch)
             self.bytes_in_flight += batch.size
@@ -250,30 +251,31 @@ class Batches:
         return batches
 
     def is_due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> bool:
-        """Whether due() would most likely give a batch: asked before a connection is opened for it."""
+        """Whether due() would most likely return a batch; checked before a connection is opened for it."""
         return any(self._is_due(queue, now) for queue in self._idle(mine, alone))
 
     def next_due(self, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> float | None:
-        """When the next partition becomes due by time alone; None: not before an event."""
+        """Time at which the next partition becomes due; None when only an event can make one due."""
         idle = self._idle(mine, alone)
         return min((max(q.not_before, q.pieces[0].whole.added + self.limits.linger_s) for q in idle), default=None)
 
     def _idle(self, mine: Callable[[TopicPartition], bool], alone: bool | None) -> Iterator[_Queue]:
-        """Queues that a batch may be sent of now.  One that has to be alone waits for what is in flight: otherwise the
-        sender loop would spin and starve the receiver.
+        """Queues that a batch may be sent from now.  A queue whose head must be alone waits for the requests in flight:
+        otherwise the sender loop would spin and starve the receiver.
         """
         for tp, queue in self._queues.items():
             if queue.pieces and queue.in_flight is None and not _waits(queue, alone) and mine(tp):
                 yield queue
 
     def complete(self, batch: Batch) -> None:
-        """Everything in the batch is stored, or has failed."""
+        """Remove a batch whose parts are all stored or failed."""
         queue = self._returned(batch)
         self.bytes_pending -= batch.size
         self._forget_if_empty(batch.tp, queue)
 
     def put_back(self, batch: Batch, pieces: Sequence[Piece], not_before: float) -> None:
-        """The batch is not stored: these pieces (its own, or what they were split into) are sent next, in order."""
+        """Return a batch that is not stored: these pieces (its own, or the results of a split) are sent next, in
+        order."""
         queue = self._returned(batch)
         kept = [piece for piece in pieces if not piece.gone]
         self.bytes_pending += sum(piece.size for piece in kept) - batch.size
@@ -283,7 +285,7 @@ class Batches:
         self._forget_if_empty(batch.tp, queue)
 
     def end(self, whole: Piece) -> None:
-        """End a part: its queued pieces are removed, those in flight are not sent again."""
+        """End a part: remove its queued pieces; those in flight are not sent again."""
         whole.over = True
         self._take_out(whole)
 
@@ -296,7 +298,7 @@ class Batches:
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
         """Drop the parts that are unwanted; their number.  Their tickets are not called.
 
-        What is in flight is not sent again if it fails; if it is stored, its ticket is called.
+        Parts in flight are not sent again if they fail; if they are stored, their tickets are called.
         """
         chosen = [whole for whole in self.submitted() if unwanted(whole.part, whole.ticket)]
         for whole in chosen:
@@ -304,9 +306,9 @@ class Batches:
         return len(chosen)
 
     def move(self, old: TopicPartition, new: TopicPartition, chosen: Callable[[Ticket], bool]) -> list[Ticket]:
-        """Move queued pieces, where their ticket is chosen, to the end of another partition's queue; their tickets.
+        """Move queued pieces with a chosen ticket to the end of another partition's queue; returns the tickets.
 
-        None while something of the old partition is in flight.
+        Moves none while the old partition has a batch in flight.
         """
         queue = self._queues.get(old)
         if queue is None or queue.in_flight is not None:
@@ -329,11 +331,11 @@ class Batches:
         self._take_out(whole)
 
     def sweep(self) -> None:
-        """Drop whatever may not be sent any more, wherever it is queued."""
+        """Drop all queued parts whose ticket does not allow sending any more."""
         self.drop(lambda _, ticket: not ticket.may_send())
 
     def submitted(self) -> list[Piece]:
-        """The parts as submitted that are not over, oldest first within their partition."""
+        """The submitted parts that are not completed, oldest first within their partition."""
         return list(dict.fromkeys(piece.whole for piece in self._all() if not piece.gone))
 
     def _all(self) -> Iterable[Piece]:
@@ -368,7 +370,7 @@ class Batches:
             self._queues.pop(tp, None)
 
     def _drop_unwanted(self, tp: TopicPartition, queue: _Queue) -> None:
-        """Pieces at the head whose ticket refuses."""
+        """Drop the pieces at the head that their ticket refuses."""
         while queue.pieces and not queue.pieces[0].ticket.may_send():
             self._drop(queue.pieces[0].whole)
 
@@ -383,7 +385,7 @@ class Batches:
         return queue.count >= limits.batch_count or queue.size >= self._room(head) or not self._all_together(queue)
 
     def _all_together(self, queue: _Queue) -> bool:
-        """Whether the last fits into a batch with the first: if not, lingering gains nothing."""
+        """Whether the last piece fits into a batch with the first; if not, lingering gains nothing."""
         return len(queue.pieces) == 1 or self._goes_with(queue.pieces[-1], queue.pieces[0])
 
     def _room(self, head: Piece) -> int:
@@ -395,7 +397,7 @@ class Batches:
         return piece.part.codec == head.part.codec and piece.part.magic == head.part.magic
 
     def _take(self, queue: _Queue, room: int) -> list[Piece]:
-        """The pieces of the next batch; at least the first, unless the request has no room for it."""
+        """Remove the pieces of the next batch: at least the first, unless the request has no room for it."""
         head = queue.pieces[0]
         most = min(self._room(head), room)
         size = 0
@@ -407,7 +409,7 @@ class Batches:
             if taken and (size + piece.size > most or not self._goes_with(piece, head)):
                 break
             if taken and not piece.ticket.may_send():
-                break  # it is dropped when it comes to the head
+                break  # dropped once it is at the head
             size += piece.size
             queue.pieces.popleft()
             queue.size -= piece.size
@@ -417,5 +419,5 @@ class Batches:
 
 
 def _waits(queue: _Queue, alone: bool | None) -> bool:
-    """Whether its head has to be sent alone and cannot now: see Batches.due."""
+    """Whether its head must be sent alone and cannot be now: see Batches.due."""
     return alone is False and queue.pieces[0].refusals > 0

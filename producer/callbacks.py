@@ -1,4 +1,4 @@
-"""Delivery callbacks: called one after the other outside the event loop, so that a slow one delays only the next."""
+"""Delivery callbacks, called one after the other outside the event loop, so that a slow one delays only the next."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class Callbacks:
-    """Queue of delivery callbacks, and the thread (own: the event loop has one of its own) or greenlet that calls them.
+    """Queue of delivery callbacks, and the thread or greenlet that calls them (own: a thread, as for the event loop).
 
-    failed: callbacks that raised; first: the first such error.  A callback that never returns blocks all after it:
-    close() logs how many were not called.
+    failed: number of callbacks that raised; first: the first error.  A callback that never returns blocks all after it;
+    close() logs their number.
     """
 
     def __init__(self, own: bool) -> None:
@@ -32,12 +32,12 @@ class Callbacks:
         self._jobs: Any = PlainQueue() if own else Queue()
         self._ended: Any = threading.Event() if own else Event()
         self._running = False
-        self._waiting = 0  # callbacks not begun yet
-        self._here: Callable[[], bool] = lambda: False  # whether the caller is a callback
+        self._waiting = 0  # callbacks not called yet
+        self._here: Callable[[], bool] = lambda: False  # whether it is called by a callback
         self._starting = threading.Lock()
 
     def call(self, calls: Calls) -> None:
-        """Queue callbacks.  Does not wait.  Promises are completed before it returns."""
+        """Queue callbacks, without waiting.  Promises are completed before it returns."""
         calls = [call for listener, delivery in calls for call in _unfolded(listener, delivery)]
         if not calls:
             return
@@ -47,7 +47,7 @@ class Callbacks:
         self._jobs.put(calls)
 
     def start(self) -> None:
-        """Start the thread or greenlet; call() does it otherwise, but not at the interpreter's exit."""
+        """Start the thread or greenlet.  call() would start it, too, but not during the interpreter's exit."""
         with self._starting:
             self._start()
 
@@ -60,7 +60,7 @@ class Callbacks:
                 self._here = TaskGroup().spawn("deliveries", self._live).here
 
     def close(self, timeout_s: float) -> bool:
-        """Call those that wait, then end; False: not within the time, or close() was called by a callback."""
+        """Call the waiting callbacks, then end; False after timeout_s, or when a callback calls close()."""
         if not self._running:
             return True
         self._jobs.put(None)
@@ -85,7 +85,7 @@ class Callbacks:
                     self.failed += 1
                     self.first = self.first or exc
                     self._failures.raised(exc, repr(delivery))
-        self._failures.tell(all_of_it=True)
+        self._failures.tell(final=True)
         self._ended.set()
 
 

@@ -1,4 +1,4 @@
-"""Options of a producer: Kafka's names (0.8 and 0.7), and ours."""
+"""Options of a producer, with Kafka's names (0.8 and 0.7) where Kafka has them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JVM_ENCODERS = {
 
 
 class Addresses(tuple[tuple[str, int], ...]):
-    """Addresses of brokers whose ids are known, too (0.7's broker.list)."""
+    """Addresses of brokers with their ids (0.7's broker.list)."""
 
     brokers: tuple[Broker, ...]
 
@@ -254,12 +254,13 @@ class ProducerConfig(ZkSecurityOptions):
 
     @property
     def response_timeout_ms(self) -> int:
-        """Response timeout of a connection: longer than request.timeout.ms, when a broker answers error 7."""
+        """Response timeout of a connection: longer than request.timeout.ms, after which a broker responds with error
+        7."""
         return self.request_timeout_ms + RESPONSE_GRACE_MS
 
     @property
     def patience(self) -> Patience:
-        """Bounds of retries."""
+        """Bounds of the retries."""
         return Patience(
             retries=self.retries,
             backoff_s=self.retry_backoff_ms / 1000,
@@ -268,7 +269,7 @@ class ProducerConfig(ZkSecurityOptions):
         )
 
     def limits(self, dialect: Dialect) -> Limits:
-        """Limits of batches and requests, for brokers of that dialect."""
+        """Limits of batches and requests for brokers of this dialect."""
         return Limits(
             batch_bytes=self.batch_bytes,
             batch_count=self.batch_messages,
@@ -280,13 +281,14 @@ class ProducerConfig(ZkSecurityOptions):
         )
 
     def codec_of(self, topic: str) -> int:
-        """The codec of a topic's messages: compression.codec, or none where compressed.topics leaves the topic out."""
+        """The codec of a topic's messages: compression.codec, or none when compressed.topics does not name the
+        topic."""
         named = self.compressed_topics
         return CODECS[self.codec] if not named or topic in named else 0
 
     @property
     def listed(self) -> tuple[Broker, ...]:
-        """Brokers of metadata.broker.list; one without an id is numbered by its place."""
+        """Brokers of metadata.broker.list; those without an id are numbered in order."""
         if isinstance(self.brokers, Addresses):
             return self.brokers.brokers
         return tuple(Broker(number, host, port) for number, (host, port) in enumerate(self.brokers))
@@ -297,11 +299,11 @@ class ProducerConfig(ZkSecurityOptions):
 
     @property
     def knows_partitions(self) -> bool:
-        """Whether there are partitions to choose from.  A broker list of 0.7 has no metadata: keys are ignored."""
+        """Whether partitions can be chosen.  With a broker list of 0.7 there is no metadata, and keys are ignored."""
         return dialect(self.version).describes_itself or bool(self.zookeeper_connect)
 
     def _unanswered_problems(self, spoken: Dialect) -> Iterable[str]:
-        """Options that a release without responses to produce requests (0.7) cannot have, or that only it has."""
+        """Options that a release without produce responses (0.7) does not support, or that only it supports."""
         called = f"Kafka {spoken.release}"
         if spoken.answers_produce:
             if self.confirm != NO_CONFIRM:
@@ -318,7 +320,7 @@ class ProducerConfig(ZkSecurityOptions):
 
     @property
     def zookeeper_given(self) -> str:
-        """The ZooKeeper that the access options are for; empty: none."""
+        """The ZooKeeper that the security options are for; empty: none."""
         return self.zookeeper_connect
 
     def problems(self) -> Iterable[str]:

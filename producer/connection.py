@@ -1,10 +1,10 @@
-"""The connection to one target broker: a greenlet that sends produce requests, and one that receives the responses.
+"""Connection to one target broker: a greenlet that sends produce requests, and one that receives the responses.
 
 Several requests may be in flight, never two with the same partition.  When the connection breaks, the outcome of those
-in flight is unknown: all their batches go back to their partitions, in order, and are sent again on a new connection or
-to a new leader.  Reconnects back off, with jitter.
+in flight is unknown: their batches return to their partitions' queues, in order, and are sent again on a new connection
+or to a new leader.  Reconnects back off, with jitter.
 
-A broker of 0.7 never answers a produce request: its link is a BarrierLink (barrier.py), whose responses stand for them.
+A 0.7 broker never answers a produce request: its link is a BarrierLink (barrier.py), which confirms them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ PURPOSE = "produce"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The parts of a sender that all its connections share.
+    """Objects that all connections of a sender share.
 
-    completed is called when a batch is over, or free to be sent elsewhere.
+    completed() is called when a batch is completed, or may be sent elsewhere.
     """
 
     dialect: Dialect
@@ -62,7 +62,7 @@ class InFlight:
 
 
 class BrokerConnection:
-    """The connection to one broker.  run_sending and run_receiving are its two greenlets; close() ends both."""
+    """Connection to one broker.  run_sending and run_receiving are its two greenlets; close() ends both."""
 
     def __init__(self, broker_id: int, shared: Shared) -> None:
         self.broker_id = broker_id
@@ -83,13 +83,13 @@ class BrokerConnection:
 
     @property
     def unconfirmed(self) -> int:
-        """Messages that count as sent though their broker has answered no barrier behind them."""
+        """Messages that count as sent although no barrier behind them was answered."""
         link = self._opener.link
         return link.unconfirmed if isinstance(link, BarrierLink) else 0
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for a response, barriers included."""
+        """Number of requests that wait for a response, barriers included."""
         link = self._opener.link
         return 0 if link is None else link.outstanding
 
@@ -98,13 +98,13 @@ class BrokerConnection:
         return self._opener.connected
 
     def keep_open(self) -> None:
-        """Connect also while there is nothing to send."""
+        """Keep connected even while there is nothing to send."""
         if not self._kept_open:
             self._kept_open = True
             self.wake.set()
 
     def broker_left(self, why: str) -> None:
-        """Its broker has left: what is in flight has an unknown outcome, and is sent again elsewhere."""
+        """Close after the broker has left: requests in flight have an unknown outcome, and are sent again elsewhere."""
         link = self._opener.begun
         if link is not None:
             self._lost(link, LinkLost(why))
@@ -149,11 +149,11 @@ class BrokerConnection:
         return self._silent and any(batch.refused for sent in self._in_flight for batch in sent.batches)
 
     def _alone(self) -> bool | None:
-        """See Batches.due."""
+        """The argument `alone` of Batches.due."""
         return not self._in_flight if self._silent else None
 
     def _send_one(self) -> bool:
-        """Send one request, if something is due and may be sent; False: wait."""
+        """Send one request if a batch is due and may be sent; False: wait."""
         batches = self._s.batches
         if self._full() or not batches.is_due(now(), self._mine, self._alone()):
             return False
@@ -166,11 +166,11 @@ class BrokerConnection:
             self.wake.set()
         if fitting:
             self._send(link, fitting)
-        self._s.completed()  # what may not be sent any more was dropped
+        self._s.completed()  # due() dropped what may not be sent any more
         return bool(fitting)
 
     def _fitting(self, due: list[Batch], broker: Broker) -> list[Batch]:
-        """Split what a broker that never answers would silently drop for its size."""
+        """Split batches that a broker which never answers would silently drop for their size."""
         limit, messages = self._s.batches.limits.max_message_bytes, self._s.dialect.messages
         too_large = [batch for batch in due if any(piece.exceeds(limit, messages) for piece in batch.pieces)]
         for batch in too_large:
@@ -198,7 +198,7 @@ class BrokerConnection:
             self._written(sent)
 
     def _written(self, sent: InFlight) -> None:
-        """No response will come: it counts as sent, unless the connection is closed already."""
+        """Complete a request that gets no response: it counts as sent, unless the connection is closed already."""
         link = sent.link
         if link.closed_by_peer():
             self._lost(link, LinkLost(f"{link.broker}: the other side closed the connection"))
@@ -213,7 +213,7 @@ class BrokerConnection:
             self._send_barrier(link)
 
     def _send_barrier(self, link: Link | BarrierLink | None) -> None:
-        """Send a barrier, if one is due."""
+        """Send a barrier if one is due."""
         if not isinstance(link, BarrierLink) or not link.barrier_due:
             return
         try:
@@ -235,7 +235,7 @@ class BrokerConnection:
         self._s.completed()
 
     def _answered(self, sent: InFlight, answers: Any) -> None:
-        """answers: by partition; None: a barrier says that the broker handled them."""
+        """Pass the response to Outcomes.  answers: by partition; None: a barrier confirmed the request."""
         refresh = False
         for batch in sent.batches:
             if answers is None:
@@ -247,7 +247,7 @@ class BrokerConnection:
             self._s.leaders.refresh()
 
     def _open(self) -> Link | BarrierLink | None:
-        """The link, open; None: not now."""
+        """The open link; None: not now."""
         if self._closed:
             return None
         broker = self._s.leaders.view.brokers.get(self.broker_id)
@@ -271,18 +271,19 @@ class BrokerConnection:
         self._s.outages.begin(self.broker_id, what, str(lost), then, now())
 
     def _reached_again(self, broker: Broker) -> None:
-        """The end of an outage where nothing waits to be sent; else a response ends it: one that hangs connects too."""
+        """End an outage when nothing waits to be sent; else only a response ends it, since a hanging broker connects
+        too."""
         if self.idle:
             self._s.outages.over(self.broker_id, "is reached again", now())
 
     @property
     def wanted(self) -> bool:
-        """Whether something needs this connection."""
+        """Whether there is a batch to send on it, or a request in flight."""
         return not self.idle or (self._kept_open and not self.connected)
 
     @property
     def idle(self) -> bool:
-        """Nothing is in flight, and nothing waits to be sent."""
+        """Whether nothing is in flight and nothing waits to be sent."""
         return not (self._in_flight or self.in_flight) and self._s.batches.next_due(self._mine, None) is None
 
     def _barrier_link(self, link: Link) -> BarrierLink:
@@ -291,7 +292,7 @@ class BrokerConnection:
         return BarrierLink(link, lambda tp: dialect.requests.barrier(dialect, tp), confirm)
 
     def _replaced(self, link: Link | BarrierLink) -> None:
-        """Another link replaces one that was never reported as lost."""
+        """Count the unconfirmed messages of a link that was replaced without being lost."""
         self._count_unconfirmed(link, LinkLost(f"{link.broker}: the connection was replaced"))
 
     def _count_unconfirmed(self, link: Link | BarrierLink, lost: LinkLost) -> int:
@@ -301,23 +302,23 @@ class BrokerConnection:
         return count
 
     def _lost(self, link: Link | BarrierLink, lost: LinkLost) -> None:
-        """The connection broke: everything in flight on it goes back, to be sent again."""
+        """Handle a broken connection: all batches in flight return to their queues."""
         self._opener.lost(link)
         gone = [sent for sent in self._in_flight if sent.link is link]
         proven = isinstance(link, BarrierLink) and link.proven
         unconfirmed = self._count_unconfirmed(link, lost)
         if not (gone or unconfirmed) or self._closed:
             self._s.completed()
-            return  # after close() nothing is sent again, and the caller of close() counts what is left
+            return  # after close() nothing is sent again; its caller counts what is left
         self._in_flight = deque(sent for sent in self._in_flight if sent.link is not link)
         if gone:
-            then = "what was on the way is sent again and may be stored twice"
+            then = "what was in flight is sent again and may be stored twice"
             if link.closed_here:
                 self._s.outages.closed(str(lost), then)
             else:
                 self._begin_outage(lost, then)
         for sent in gone:
-            # A proven link is closed for what was the oldest on it.
+            # The broker closed a proven link because of its oldest request.
             refused = proven and not unconfirmed and sent is gone[0]
             outcome = self._s.outcomes.maybe_refused if refused else self._s.outcomes.lost
             for batch in sent.batches:
@@ -326,7 +327,7 @@ class BrokerConnection:
         self._s.completed()
 
     def _pause(self) -> float | None:
-        """Seconds until something is due, unless woken; None: nothing is due by time alone."""
+        """Seconds until a batch is due, unless woken; None: only an event can make one due."""
         if self._full():
             return None
         due = self._s.batches.next_due(self._mine, self._alone())
@@ -346,7 +347,7 @@ PURPOSE = "produce"
 
 
 def _produce(link: Link | BarrierLink, request: Request[Any], tp: TopicPartition) -> bool:
-    """Send a produce request; True: its response will come.  Raises LinkLost."""
+    """Send a produce request; True when it gets a response.  Raises LinkLost."""
     if isinstance(link, BarrierLink):
         return link.produce(request, tp)
     link.send(request)
@@ -354,10 +355,10 @@ def _produce(link: Link | BarrierLink, request: Request[Any], tp: TopicPartition
 
 
 class Opener:
-    """Opens the link of a connection when needed, at most once per reconnect.backoff.ms, and replaces it when worn.
+    """Opens the link of a connection when needed, at most once per reconnect.backoff.ms, and replaces worn links.
 
-    wrap: wraps an open link.  refused(lost): a connection could not be made.  back(broker): one could, after some that
-    could not.  replaced(link): it is not used any more, though it was not lost().
+    wrap: wraps an open link.  refused(lost): called when connecting failed.  back(broker): called when connecting
+    succeeded after failures.  replaced(link): called when a link that was not lost is not used any more.
     """
 
     def __init__(
@@ -375,7 +376,7 @@ class Opener:
         self.next_connect = 0.0
         self._links, self._config = links, config
         self._wrap, self._refused, self._back, self._replaced = wrap, refused, back, replaced
-        self._raw: Link | None = None  # what self.link is, or is around
+        self._raw: Link | None = None  # self.link, or the link inside it
         self._opening: Link | None = None  # the one being opened
         self._opened_at = 0.0
         self._unreachable = False
@@ -387,18 +388,18 @@ class Opener:
 
     @property
     def begun(self) -> Link | BarrierLink | None:
-        """The link that is open, or being opened."""
+        """The link that is open or being opened."""
         return self.link or self._opening
 
     def open(self, broker: Broker, idle: bool) -> Link | BarrierLink | None:
-        """The link, open; None: not now.  idle: no response is outstanding on it."""
+        """The open link; None: not now.  idle: no response is outstanding on it."""
         if idle and self._worn():
             self._links.drop(broker, PURPOSE)
             self._use(None)
             self.next_connect = 0.0
         link = self._links.link(broker, PURPOSE)
         if link is self._raw and idle and link.closed_by_peer():
-            self._links.drop(broker, PURPOSE)  # closed while nothing was in flight: no harm done
+            self._links.drop(broker, PURPOSE)  # closed while nothing was in flight: not an outage
             self._use(None)
             link = self._links.link(broker, PURPOSE)
         if link is self._raw:
@@ -428,11 +429,11 @@ class Opener:
         self.sends, self._opened_at = 0, now()
 
     def throttle(self) -> None:
-        """Back off: the next connect is reconnect.backoff.ms away, with jitter."""
+        """Delay the next connect by reconnect.backoff.ms, with jitter."""
         self.next_connect = now() + self._config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
 
     def lost(self, link: Link | BarrierLink) -> None:
-        """A link broke."""
+        """Forget a broken link."""
         link.close()
         if self.link is link:
             self.link = self._raw = None
@@ -441,7 +442,7 @@ class Opener:
         self._links.drop(broker, PURPOSE)
 
     def _worn(self) -> bool:
-        """Whether to replace the link (a load balancer may give another broker then)."""
+        """Whether to replace the link, so that a load balancer may choose another broker."""
         if self.link is None:
             return False
         by_sends = 0 < self._config.reconnect_sends <= self.sends

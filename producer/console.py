@@ -1,4 +1,4 @@
-"""zkproducer: console producer, which sends each line of standard input to a topic.
+"""`zkproducer`: console producer that sends each line of standard input to a topic.
 
 Exit codes: 0 all stored · 1 not all stored, or no broker answers · 2 usage · 5 the topic does not exist.
 """
@@ -85,7 +85,7 @@ def main(
     """
     ignore_at_exit()
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the process
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # open for the process's life
     switches = {
         "--broker-list": ("metadata.broker.list", broker_list),
         "--zookeeper": ("zookeeper.connect", zookeeper),
@@ -117,14 +117,14 @@ def main(
     interrupts = Interrupts()
     interrupts.install()
     try:
-        code = run(producer, topic, sys.stdin.buffer, separator, interrupts)
-    except KeyboardInterrupt:  # the second one, between two steps of the end
+        code = run(producer, topic, sys.stdin.buffer, separator=separator, interrupts=interrupts)
+    except KeyboardInterrupt:  # the second ctrl-C, between two steps of the end
         _end(f"interrupted again: {producer.pending} messages may not be stored", FAILED)
     sys.exit(code)
 
 
 def _properties(entries: Iterable[str]) -> dict[str, str]:
-    """The pairs of --property.  UsageError for one without a name or given twice."""
+    """The pairs of --property.  Raises UsageError for one without a name, or given twice."""
     found: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
@@ -152,7 +152,7 @@ def _separator(switch: str | None, given: dict[str, str]) -> bytes | None:
 
 
 def _config(switches: Mapping[str, tuple[str, str | None]], given: dict[str, str]) -> ProducerConfig:
-    """Configuration of switches and properties; UsageError or OptionError where they contradict each other."""
+    """The configuration from switches and properties.  Raises UsageError or OptionError when they conflict."""
     if switches["--broker-list"][1] is not None and switches["--zookeeper"][1] is not None:
         raise click.UsageError("--broker-list and --zookeeper are two ways to find the brokers: give one of them")
     for switch, (name, value) in switches.items():
@@ -167,9 +167,9 @@ def _config(switches: Mapping[str, tuple[str, str | None]], given: dict[str, str
 
 
 class Interrupts:
-    """Ctrl-C, SIGTERM and SIGHUP: a KeyboardInterrupt for the first and the second, and at a third the process ends.
+    """Handler of ctrl-C, SIGTERM and SIGHUP: the first and second raise KeyboardInterrupt, the third ends the process.
 
-    code: set once the exit code is known; then none of them can change it.
+    code: set once the exit code is known; then signals do not change it.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class Interrupts:
 
     def install(self) -> None:
         for number in STOPS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays what it is
+            if signal.getsignal(number) is not signal.SIG_IGN:  # keep what nohup ignores
                 signal.signal(number, self._signalled)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
@@ -191,10 +191,10 @@ class Interrupts:
 
 
 def run(
-    producer: Producer, topic: str, lines: BinaryIO, separator: bytes | None, interrupts: Interrupts | None = None
+    producer: Producer, topic: str, lines: BinaryIO, *, separator: bytes | None, interrupts: Interrupts | None = None
 ) -> int:
     """Send every line; the exit code, with a sentence on stderr when it is not 0."""
-    sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, and the event loop's must run
+    sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, and the event loop's thread must run
     code, interrupted = 0, False
     with Progress("lines sent") as progress:
         shows = sys.stderr.isatty() and not lines.isatty()
@@ -204,14 +204,14 @@ def run(
         except KeyboardInterrupt:
             interrupted = True
             click.echo(INTERRUPTED, err=True)
-        except OSError as broken:  # the producer raises WireErrors
+        except OSError as broken:  # of reading: the producer raises WireErrors
             click.echo(f"zkproducer: standard input: {broken}; sending what was read", err=True)
             code = FAILED
     return _finish(producer, interrupted, code, interrupts or Interrupts())
 
 
 def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Progress) -> Iterator[tuple[int, bytes]]:
-    """The lines unchanged; shows progress on the terminal."""
+    """Pass the lines through, and show progress on the terminal."""
     for number, line in lines:
         yield number, line
         if number % SHOWN_EVERY == 0:
@@ -219,10 +219,9 @@ def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Pro
 
 
 def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interrupts) -> int:
-    """Wait until what was read is stored; the exit code.  The first ctrl-C asks for that, the second gives up.
+    """Wait until the lines read are stored; the exit code.  The first ctrl-C leads here, the second gives up.
 
-    sent: the exit code of the sending before; where it is not 0, lines that a synchronous producer did not store were
-    reported one by one.
+    sent: the exit code so far; when it is not 0, lines that a synchronous producer did not store were already reported.
     """
     try:
         try:
@@ -245,14 +244,14 @@ def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interr
     try:
         producer.close(0.0 if code else CLOSE_S)
     except SendFailed as failure:
-        if not code:  # else it is reported already
+        if not code:  # else it was reported already
             click.echo(f"zkproducer: {failure}", err=True)
         interrupts.code = code = FAILED
     return code or sent
 
 
 def _send(producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], separator: bytes | None) -> int:
-    """Send the lines; the exit code.  A line that cannot be sent is reported by number; a failure of all ends it."""
+    """Send the lines; the exit code.  A line that cannot be sent is reported by number; any other failure ends it."""
     code = 0
     for number, line in lines:
         value: bytes = line.removesuffix(b"\n").removesuffix(b"\r")

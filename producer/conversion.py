@@ -1,18 +1,18 @@
-"""Conversion of one fetched set into parts for target partitions.  Pure: bytes and counts, no socket, no clock.
+"""Conversion of one fetched set into parts for target partitions.  Pure: no socket, no clock.
 
-    pass_through(set)   its runs as they are: views, no copy, no message object
-    reencode(set)       its messages decoded, turned into outputs, given a partition, encoded again
-    transcode(set)      the same by columns, without an object a message, where all go to one partition as they are:
-                        several times as quick
+    pass_through(set)   its runs unchanged: views, without copies or message objects
+    reencode(set)       its messages decoded, turned into outputs with partitions, and encoded again
+    transcode(set)      the same with columns instead of message objects, when all messages go to one partition
+                        unchanged: several times as fast
 
-All yield steps.  A step is what one ticket covers: once all its parts are stored, the source may resume at its
-resume_at.  Steps of a set ascend, and the last one ends where the set ends.
+All yield steps.  One ticket covers a step: once all its parts are stored, the source may resume at its resume_at.  The
+steps of a set ascend, and the last one ends at the end of the set.
 
-What may be forwarded unchanged is the table of wire-protocol.md §4.3:
-    a wrapper travels by itself (two in one set are merged into one by the target, and then measured)
-    a wrapper that begins before the wanted position is opened and only its wanted part sent (positions that are bytes
-    are entry borders: there no wrapper is ever opened)
-    magic 1 goes to a magic 1 target only, and only without the LogAppendTime bit, which brokers refuse
+Rules for bytes that are forwarded unchanged:
+    a wrapper is sent alone (the target merges two wrappers of a set into one, and then measures it)
+    a wrapper that begins before the wanted offset is opened, and only its wanted messages are sent (byte offsets
+    are always entry borders: there no wrapper is ever opened)
+    magic 1 is sent to a magic 1 target only, and only without the LogAppendTime bit, which brokers refuse
 
 """
 
@@ -30,7 +30,7 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
 
-STEP_BYTES = 1 << 20  # of entries, worth a step
+STEP_BYTES = 1 << 20  # of entries, after which a step ends
 PART_MAX_BYTES = 8 << 20  # a request of several parts stays far below socket.request.max.bytes (100 MiB)
 _ENTRY_BYTES = 34  # at most, besides key and value, in any format we write
 BATCH_OVERHEAD = 61  # header of the format v2 batch that 1.1 and later make of a set, and then measure
@@ -41,17 +41,18 @@ Row = tuple[int, bytes | None, bytes | None, int | None]  # number, key, value, 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one ticket covers.  No parts: there is nothing to send before resume_at (a handler dropped it all)."""
+    """The parts that one ticket covers.  Without parts there is nothing to send before resume_at (a handler dropped
+    all)."""
 
     resume_at: int
     parts: tuple[Part, ...]
 
 
 class MessageHandlerFailed(LocalError):
-    """message.handler raised, or returned something that is no message; names topic, partition and offset."""
+    """message.handler raised, or returned something that is not a message; names topic, partition and offset."""
 
 
-# ---- as they are ----------------------------------------------------------------------------------------------
+# ---- pass-through ----------------------------------------------------------------------------------------------
 
 
 def pass_through(
@@ -59,8 +60,8 @@ def pass_through(
 ) -> Iterator[Step]:
     """The runs of a set, for one target partition.  dialect is the target's.
 
-    aligned: start is where an earlier set of this partition ended, so no wrapper can begin before it; without it the
-    first wrapper is opened to look.  Raises CorruptMessage where something has to be opened and cannot be.
+    aligned: the set starts where an earlier set of this partition ended, so no wrapper can begin before it; otherwise
+    the first wrapper is opened to check.  Raises CorruptMessage when a wrapper has to be opened and is damaged.
     """
     limit = PART_MAX_BYTES
     if dialect.measures_whole_set:
@@ -81,32 +82,32 @@ def pass_through(
 
 
 def one_run(fetched: MessageSet, run: Run, start: int) -> MessageSet:
-    """A run as a set of its own, wanted from start on."""
+    """A run as a set of its own that is wanted from start on."""
     view = fetched.buffer[run.begin : run.end]
     alone = replace(run, begin=0, end=len(view))
     return replace(fetched, start=start, resume_at=run.resume_at, buffer=view, runs=(alone,))
 
 
 def must_rewrite(fetched: MessageSet, run: Run, dialect: Dialect) -> bool:
-    """Whether the target would refuse these bytes, or be poisoned by them (wire-protocol.md §4.3)."""
+    """Whether the target would refuse these bytes, or store bytes that it cannot serve."""
     return run.magic not in dialect.formats or run.codec not in dialect.codecs or fetched.stamped(run)
 
 
 def _begins_before(alone: MessageSet) -> bool:
-    """Whether a wrapper holds messages before the wanted start: it must not be sent whole then."""
+    """Whether a wrapper holds messages before the wanted start, and so must not be sent whole."""
     first = next(iter(replace(alone, start=0).messages(check_crcs=False)), None)
     return first is not None and first.offset < alone.start
 
 
 def _cut(fetched: MessageSet, run: Run, target: TopicPartition, dialect: Dialect, limit: int) -> Iterator[Step]:
-    """A run of plain entries in pieces of at most limit bytes; an entry that is larger by itself goes alone."""
+    """A run of plain entries in pieces of at most `limit` bytes; a larger entry is a piece by itself."""
     for piece in fetched.cut(run, limit):
         part = Part(target, fetched.buffer[piece.begin : piece.end], run.magic, 0, piece.entries, piece.resume_at)
         yield Step(piece.resume_at, (part,))
 
 
 def _rewritten(alone: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int) -> Iterator[Step]:
-    """The wanted messages of one run in the target's format, to the same partition."""
+    """The wanted messages of one run in the target's format, for the same partition."""
 
     def keep(message: Message) -> Sequence[Output]:
         return (Output(target, message.key, message.value, message.timestamp_ms),)
@@ -114,7 +115,7 @@ def _rewritten(alone: MessageSet, target: TopicPartition, dialect: Dialect, mess
     return reencode(alone, keep, dialect, message_max_bytes)
 
 
-# ---- decoded and encoded again --------------------------------------------------------------------------------
+# ---- re-encoding ----------------------------------------------------------------------------------------------
 
 
 class Output(NamedTuple):
@@ -133,10 +134,10 @@ def reencode(
     message_max_bytes: int,
     codec: int | None = None,
 ) -> Iterator[Step]:
-    """The messages of a set as outputs() turns them, grouped by target partition, each group in order.
+    """The outputs that outputs() makes of a set's messages, grouped by target partition, each group in order.
 
     codec None: neighbours that share a codec at the source share it at the target, as far as it knows it.
-    Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
+    Messages that share an offset (those of a 0.7 wrapper) are in one step, or in none.
     A corrupt message or a failing handler raises only after everything before it was yielded.
     """
     builder = _Outputs(dialect, message_max_bytes)
@@ -146,7 +147,7 @@ def reencode(
             builder.codec = wanted
         try:
             for message in alone.messages():
-                if message.resume_at <= message.offset:  # not the last at its position
+                if message.resume_at <= message.offset:  # not the last at its offset
                     builder.inside += outputs(message)
                     continue
                 builder.border()
@@ -164,7 +165,7 @@ def reencode(
 
 
 def coded_runs(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iterator[tuple[MessageSet, int]]:
-    """Each run of a set as a set of its own, and the codec that its messages get at the target."""
+    """Each run of a set as a set of its own, with the codec for its messages at the target."""
     start = fetched.start
     for run in fetched.runs:
         yield one_run(fetched, run, start), _known_codec(run.codec if codec is None else codec, dialect)
@@ -172,7 +173,7 @@ def coded_runs(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iter
 
 
 def _known_codec(codec: int, dialect: Dialect) -> int:
-    """The codec, or the nearest the target can read: lz4 came with 0.8.2."""
+    """The codec, or the nearest one that the target supports: lz4 came with 0.8.2."""
     return codec if codec in dialect.codecs else max(dialect.codecs)
 
 
@@ -185,13 +186,13 @@ def _part_limit(dialect: Dialect, codec: int, message_max_bytes: int) -> int:
 
 @dataclass(slots=True)
 class StepBuilder(ABC):
-    """Messages of one codec until they are worth a builder."""
+    """Collects messages of one codec until they fill a step."""
 
     dialect: Dialect
     message_max_bytes: int
     codec: int = 0
     resume_at: int | None = None
-    reached: int | None = None  # resume_at of the step before, or where the set begins
+    reached: int | None = None  # resume_at of the step before, or the start of the set
     size: int = 0  # bytes of their entries
 
     @property
@@ -203,7 +204,7 @@ class StepBuilder(ABC):
         return self.size >= min(self.limit, STEP_BYTES)
 
     def build(self) -> Iterator[Step]:
-        """What was gathered as one step, if there is anything; then starts over."""
+        """The collected messages as one step, if there are any; then starts over."""
         if self.resume_at is None or self.resume_at == self.reached:
             return
         parts = tuple(self.parts())
@@ -212,13 +213,13 @@ class StepBuilder(ABC):
 
     @abstractmethod
     def parts(self) -> Iterator[Part]:
-        """What was gathered, as parts; then nothing is gathered any more."""
+        """The collected messages as parts; then starts over."""
 
     def part(self, tp: TopicPartition, rows: Iterable[Row], count: int) -> Part:
-        """A part of rows that are numbered from 0 on."""
+        """A part with rows that are numbered from 0."""
         magic = self.dialect.magic
         entries = self.dialect.messages.encode(rows, codec=self.codec, magic=magic)
-        # The entries carry numbers of our own, not source offsets: halves of this part could not tell where they end.
+        # The entries have new numbers and not source offsets: after a split, their source offsets are not known.
         return Part(tp, entries, magic, self.codec, count, resume_at=None)
 
 
@@ -227,10 +228,10 @@ class _Outputs(StepBuilder):
     """Outputs by target partition."""
 
     by_partition: dict[TopicPartition, list[Output]] = field(default_factory=dict)
-    inside: list[Output] = field(default_factory=list)  # at the position of the message being read: not to be split
+    inside: list[Output] = field(default_factory=list)  # at the current offset: must not be split
 
     def border(self) -> None:
-        """The last message at the position of `inside` was added."""
+        """Called after the last message at the offset of `inside`."""
         for output in self.inside:
             self.add(output)
         self.inside.clear()

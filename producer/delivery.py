@@ -1,8 +1,8 @@
-"""Deliveries: futures of messages, and the buckets of messages that complete them.
+"""Deliveries: futures of messages, completed through the buckets that hold the messages.
 
-A bucket holds what was sent to one partition in one round.  send() fills it, the event loop drains it into parts, and
-completions record, range by range, what became of its messages.  A Delivery is a bucket and a number: cheap to make,
-and it costs nothing until it is asked.
+A bucket holds the messages for one partition in one round.  send() fills it, the event loop drains it into parts, and
+completions record the outcome of its messages, range by range.  A Delivery is a bucket and a number: cheap to create,
+and without cost until it is used.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kafkawire.model import PartitionId, TopicPartition
 Row = tuple[bytes | None, bytes | None, int | None]  # key, value, timestamp in ms
 Listener = Callable[["Delivery"], object]
 NOT_ACKNOWLEDGED = "sent, not acknowledged"
-Calls = list[tuple[Listener, "Delivery"]]  # delivery callbacks to call, and with what
+Calls = list[tuple[Listener, "Delivery"]]  # delivery callbacks to call, with their argument
 
 
 class Stored(NamedTuple):
-    """Where a message is.  offset None: the broker did not say.
+    """Result of a Delivery: where the message is stored.  offset None: the broker did not report it.
 
-    Not acknowledged: it was sent, and no broker reports what became of it (acks 0; Kafka 0.7 without confirm).
+    Not acknowledged: it was sent, and no broker reports its outcome (acks 0; Kafka 0.7 without confirm).
     """
 
     tp: TopicPartition
@@ -40,18 +40,18 @@ class Flag(Protocol):
 
 
 class Completion(NamedTuple):
-    """What became of the messages begin to end of a bucket."""
+    """Outcome of the messages begin to end of a bucket."""
 
     begin: int
     end: int
     offset: int | None  # of the message at begin
     error: Exception | None
     sure: bool = True  # False: sent, not acknowledged
-    tp: TopicPartition | None = None  # where they were stored, where that is not the bucket's
+    tp: TopicPartition | None = None  # the partition that stored them, when it is not the bucket's
 
 
 class Bucket:
-    """Messages of one partition and round.  lock: that of the accumulator; flag: makes what a waiter waits on."""
+    """Messages of one partition and round.  lock: the accumulator's; flag: makes an event for waiters."""
 
     __slots__ = (
         "_flag",
@@ -72,8 +72,8 @@ class Bucket:
         self.rows: list[Row] = []
         self.sizes: list[int] = []  # bytes of each one's entry before compression
         self.size = 0  # of all of them
-        self.free = False  # no message in it has a key or was given a partition
-        self.completed = 0  # messages that are over
+        self.free = False  # none of its messages has a key or a given partition
+        self.completed = 0  # number of completed messages
         self.completions: list[Completion] = []
         self.listeners: dict[int, Listener] = {}
         self._waiters: list[tuple[int, Flag]] = []
@@ -84,13 +84,13 @@ class Bucket:
     def of_one(
         cls, lock: threading.Lock, flag: Callable[[], Flag], topic: str, partition: PartitionId | None
     ) -> Bucket:
-        """A bucket of one message, not encoded yet, whose partition is not chosen yet (-1)."""
+        """A bucket for one message that is not encoded yet, and whose partition (-1) is not chosen yet."""
         bucket = cls(TopicPartition(topic, -1 if partition is None else partition), lock, flag)
         bucket.rows.append((None, None, None))
         return bucket
 
     def complete(self, completion: Completion) -> Calls:
-        """With the lock held: record a completion, wake its waiters; the callbacks to call."""
+        """Record a completion and wake its waiters, with the lock held; returns the callbacks to call."""
         self.completions.append(completion)
         self.completed += completion.end - completion.begin
         for number, flag in self._waiters:
@@ -103,7 +103,7 @@ class Bucket:
         return next((c for c in self.completions if c.begin <= number < c.end), None)
 
     def wait(self, number: int, timeout_s: float | None) -> Completion | None:
-        """Wait for the completion of a message; None: not within the time."""
+        """Wait for the completion of a message; None after timeout_s."""
         with self.lock:
             found = self.completion(number)
             if found is not None:
@@ -116,7 +116,7 @@ class Bucket:
             return self.completion(number)
 
     def listen(self, number: int, listener: Listener) -> bool:
-        """Call the listener once the message is completed; False: it is already."""
+        """Register a listener for a message's completion; False when it is completed already."""
         with self.lock:
             if self.completion(number) is not None:
                 return False
@@ -134,7 +134,7 @@ def _both(first: Listener, second: Listener) -> Listener:
 
 
 class Delivery:
-    """One message that was sent.  Holding it holds the other messages of its round in memory, too."""
+    """Future of one message.  A reference to it keeps the other messages of its bucket in memory, too."""
 
     __slots__ = ("_bucket", "_number")
 
@@ -144,7 +144,7 @@ class Delivery:
 
     @property
     def tp(self) -> TopicPartition:
-        """The partition it goes to."""
+        """The message's partition."""
         completion = self._bucket.completion(self._number)
         return self._bucket.tp if completion is None or completion.tp is None else completion.tp
 
@@ -155,27 +155,28 @@ class Delivery:
 
     @property
     def key(self) -> bytes | None:
-        """As it was encoded."""
+        """The encoded key."""
         return self._bucket.rows[self._number][0]
 
     @property
     def value(self) -> bytes | None:
-        """As it was encoded: what is needed to send it again."""
+        """The encoded value, for sending it again."""
         return self._bucket.rows[self._number][1]
 
     @property
     def done(self) -> bool:
-        """Whether it is over, stored or not."""
+        """Whether it is stored or has failed."""
         return self._bucket.completion(self._number) is not None
 
     @property
     def error(self) -> Exception | None:
-        """Why it was not stored; None while it is pending, and when it is stored."""
+        """Why it failed; None while it is pending, and when it is stored."""
         completion = self._bucket.completion(self._number)
         return completion.error if completion is not None else None
 
     def result(self, timeout_s: float | None = None) -> Stored:
-        """Wait for where it is stored.  Raises why it is not; TimeoutError where it is pending after the time."""
+        """Wait until it is stored.  Raises the reason when it has failed; TimeoutError when it is pending after
+        timeout_s."""
         completion = self._bucket.wait(self._number, timeout_s)
         if completion is None:
             raise TimeoutError(
@@ -199,7 +200,8 @@ class Delivery:
 
 
 class Promise:
-    """Completes the Delivery of a message that goes through handlers: a bucket of one, its partition chosen late."""
+    """Completes the Delivery of a message that passes through handlers: it has its own bucket, and its partition
+    later."""
 
     __slots__ = ("_listener", "bucket")
 
@@ -214,7 +216,7 @@ class Promise:
     def complete(
         self, offset: int | None, error: Exception | None, tp: TopicPartition | None = None, sure: bool = True
     ) -> Calls | None:
-        """The callbacks to call; None: it was completed before."""
+        """Complete the message; returns the callbacks to call, or None when it was completed before."""
         with self.bucket.lock:
             if self.bucket.completions:
                 return None
@@ -223,7 +225,7 @@ class Promise:
         return calls if self._listener is None else [(self._listener, self.delivery), *calls]
 
     def __call__(self, delivery: Delivery) -> Calls:
-        """As the listener of the message that was made of an item: the callbacks to call."""
+        """Called as the listener of the message that was made from the item; returns the callbacks to call."""
         stored = None if delivery.error is not None else delivery.result(0)
         offset, sure = (None, True) if stored is None else (stored.offset, stored.acknowledged)
         return self.complete(offset, delivery.error, delivery.tp, sure) or []
@@ -233,7 +235,7 @@ class Deliveries(Sequence[Delivery]):
     """Deliveries of one send_many(), in the order of its values."""
 
     def __init__(self) -> None:
-        self._spans: list[tuple[int, Bucket, range]] = []  # number of the first message, its bucket, its range there
+        self._spans: list[tuple[int, Bucket, range]] = []  # number of the first message, bucket, range in the bucket
         self._count = 0
 
     def add(self, bucket: Bucket, numbers: range) -> None:
@@ -258,6 +260,6 @@ class Deliveries(Sequence[Delivery]):
                 yield Delivery(bucket, number)
 
     def result(self, timeout_s: float | None = None) -> list[Stored]:
-        """Wait for where all of them are stored.  Raises as Delivery.result() does, for the first that is not."""
+        """Wait until all of them are stored.  Raises as Delivery.result() for the first that is not."""
         until = None if timeout_s is None else monotonic() + timeout_s
         return [each.result(None if until is None else max(0.0, until - monotonic())) for each in self]

@@ -1,6 +1,6 @@
-"""The producer's side in the event loop: drains the accumulator into the sender, and waits on behalf of callers.
+"""Dispatcher: the producer's part in the event loop, which drains the accumulator into the sender.
 
-Made in the thread that makes the producer; from start() on everything here runs in the event loop.
+It is created in the producer's thread; from start() on everything here runs in the event loop.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BEING_CREATED = 5  # LeaderNotAvailable, which is also what naming a missing topic gets while it is created
+BEING_CREATED = 5  # LeaderNotAvailable, also the response for a topic that is being created
 STEP_S = 0.25  # how often a wait checks whether a greenlet has died
 UNBOUNDED = 1 << 62
 
 
 class Dispatcher:
-    """From the accumulator to the sender.
+    """Drains the accumulator into the sender, and waits for topics, room and completion on behalf of callers.
 
-    call(calls) has delivery callbacks called, outside the greenlets of this.  Waits raise what one of these died of.
+    call(calls) runs delivery callbacks outside of its greenlets.  When one of its greenlets has died, waits raise the
+    reason.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class Dispatcher:
         self._accumulator = accumulator
         self._call = call
         self._tickets: set[_Ticket] = set()
-        self._view: ClusterView | None = None  # that the accumulator's topics are of
+        self._view: ClusterView | None = None  # the view that the accumulator's topics are from
         self._largest = largest_entry(config.message_max_bytes, dialect)
         self.sizes = Sizes()
-        self.counters: Counters | None = None  # of the sender, for any thread; None: not started
+        self.counters: Counters | None = None  # the sender's, for any thread; None: not started
 
     def start(self) -> None:
         config = self._config
@@ -66,7 +67,7 @@ class Dispatcher:
         source = source_of(config, self._dialect, self._links)
         self._zookeeper = cast("ZookeeperSource", source) if config.zookeeper_connect else None
         live = None if self._zookeeper is None else self._live
-        quick = replace(config, linger_ms=0)  # messages have lingered in their buckets
+        quick = replace(config, linger_ms=0)  # messages have already lingered in their buckets
         self._sender = Sender(source, quick, self._tasks, events=log.log, by_name=True, live=live)
         if self._zookeeper is not None:
             self._zookeeper.changed = self._sender.leaders.refresh
@@ -81,17 +82,17 @@ class Dispatcher:
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers by id that have a connection, and whether it is up."""
+        """Brokers with a connection, by id, and whether it is connected."""
         return self._sender.pool
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
 
     def begin_round(self) -> None:
-        """The first message of a round is in its bucket."""
+        """Called when the first message of a round is in its bucket."""
         self._round_begun.set()
 
     def _linger(self) -> None:
-        """queue.buffering.max.ms after the first message of a round, all buckets are drained."""
+        """Drain all buckets queue.buffering.max.ms after the first message of a round."""
         while True:
             self._round_begun.wait()
             sleep(self._config.linger_ms / 1000)
@@ -99,12 +100,12 @@ class Dispatcher:
             self.drain()
 
     def drain(self) -> None:
-        """Submit all buckets to the sender.  Nothing here waits, so that rounds cannot overtake each other."""
+        """Submit all buckets to the sender, without waiting, so that rounds cannot overtake each other."""
         for bucket in self._accumulator.take():
             self._submit(bucket)
 
     def _metadata_refreshed(self) -> None:
-        """Messages put from now on go by the new view."""
+        """Use the new view for messages put from now on."""
         view = self._sender.leaders.view
         if view is not self._view:
             self._view = view
@@ -115,7 +116,7 @@ class Dispatcher:
                 self._move_unkeyed(view)
 
     def _move_unkeyed(self, view: ClusterView) -> None:
-        """Messages without a key, queued for a partition that went with its broker, are moved to another one."""
+        """Move messages without a key that are queued for a partition of a dead broker to another partition."""
         for tp in self._sender.waiting():
             there = view.topics.get(tp.topic, {})
             led = [partition for partition, seen in there.items() if seen.leader is not None]
@@ -142,11 +143,12 @@ class Dispatcher:
     # ---- partitions of topics --------------------------------------------------------------------------------------
 
     def need(self, topic: str) -> None:
-        """Look up the topic's partitions, unless they are known; by name, which may create the topic."""
+        """Request the topic's partitions by name, which may create it, unless they are known."""
         self._sender.leaders.need(topic)
 
     def wait_topic(self, topic: str) -> TopicInfo:
-        """The partitions of a topic, waited for; asking by name may create it.  Raises why there are none."""
+        """Wait for the partitions of a topic; the request by name may create it.  Raises the reason when there are
+        none."""
         leaders = self._sender.leaders
         deadline = now() + self._config.delivery_timeout_ms / 1000
         tries = 0
@@ -180,7 +182,7 @@ class Dispatcher:
     # ---- waits, and the end -----------------------------------------------------------------------------------------
 
     def wait_room(self, timeout_s: float | None) -> None:
-        """Wait until some messages are over, STEP_S at most; returns at once when there is room."""
+        """Wait until some messages are completed, STEP_S at most; returns at once when there is room."""
         self._check_alive()
         self.drain()
         self._room.clear()
@@ -188,7 +190,7 @@ class Dispatcher:
             self._room.wait(STEP_S if timeout_s is None else min(timeout_s, STEP_S))
 
     def flush(self, timeout_s: float) -> int:
-        """Send everything and wait for it; the number of messages still pending after the time."""
+        """Send everything and wait; the number of messages still pending after timeout_s."""
         deadline = now() + timeout_s
         self.drain()
         while not self._sender.flush(max(0.0, min(STEP_S, deadline - now()))):
@@ -200,7 +202,7 @@ class Dispatcher:
         return 0
 
     def end(self, timeout_s: float) -> int:
-        """Flush within the time, then end; the number of messages left, whose deliveries fail then."""
+        """Flush within timeout_s, then end; the number of messages left, whose deliveries have failed."""
         left = 0
         try:
             left = self.flush(timeout_s)
@@ -216,7 +218,7 @@ class Dispatcher:
         return left
 
     def completed(self, ticket: _Ticket, completion: Completion) -> None:
-        """Some messages of a ticket are over."""
+        """Record a completion of some messages of a ticket."""
         calls = self._accumulator.complete(ticket.bucket, completion)
         if calls:
             self._call(calls)
@@ -230,7 +232,7 @@ class Dispatcher:
         self._fail_all(reason)
 
     def _fail_all(self, reason: Exception) -> None:
-        """Fail whatever is pending, so that no caller waits for ever."""
+        """Fail all pending messages, so that no caller waits for ever."""
         self._accumulator.close(reason)
         for ticket in list(self._tickets):
             ticket.failed(reason, None)
@@ -249,7 +251,7 @@ def _is_free(ticket: Ticket) -> bool:
 
 
 class _Ticket:
-    """Ticket of one part: the messages begin to end of a bucket, completed in this order.
+    """Ticket of one part: the messages begin to end of a bucket, completed in order.
 
     A message that is too large fails alone; its neighbours are sent.
     """
@@ -258,7 +260,7 @@ class _Ticket:
 
     def __init__(self, dispatcher: Dispatcher, bucket: Bucket, *, begin: int, end: int, size: int) -> None:
         self._dispatcher, self.bucket, self.at, self.end, self.size = dispatcher, bucket, begin, end, size
-        self.tp: TopicPartition | None = None  # where it was moved; None: its bucket's
+        self.tp: TopicPartition | None = None  # the partition it was moved to; None: its bucket's
 
     def may_send(self) -> bool:
         return True
@@ -273,7 +275,7 @@ class _Ticket:
         self._complete(1, None, reason)
 
     def done(self) -> None:
-        """stored() and skipped() have completed all of it."""
+        """Nothing to do: stored() and skipped() have completed all its messages."""
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
         self._complete(self.end - self.at, None, reason)

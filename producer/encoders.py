@@ -1,10 +1,10 @@
-"""Encoders: from a value that a program sends to bytes.  None stays null."""
+"""Encoders of values to bytes.  None stays null."""
 
 from __future__ import annotations
 
 
 def as_bytes(value: object) -> bytes | None:
-    """bytes and their like as they are; text as UTF-8.  TypeError for anything else."""
+    """Bytes unchanged; text as UTF-8.  TypeError for anything else."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):

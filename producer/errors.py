@@ -1,4 +1,4 @@
-"""Errors of a producer.  Each sentence names topic, partition and broker, and what helps."""
+"""Errors of a producer.  Each sentence names topic, partition and broker, and the remedy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Undeliverable(WireError):
 
 
 class UnknownOutcome(Undeliverable):
-    """Whether it is stored is not known, and it may not be retried because it must not be stored twice."""
+    """The outcome is unknown, and the message is not retried because it must not be stored twice."""
 
 
 class TooLarge(Undeliverable):
-    """One message that its target refuses for its size (bytes of its entry)."""
+    """A message that its target refuses for its size (bytes of its entry)."""
 
     def __init__(self, sentence: str, size: int, broker: Broker) -> None:
         super().__init__(sentence)
@@ -28,7 +28,7 @@ class QueueFull(WireError):
 
 
 class SendFailed(WireError):
-    """Messages were not stored.  The first reason and the counts are in the sentence; .first is the reason itself."""
+    """Messages were not stored.  The sentence has the first reason and the counts; .first is the first reason."""
 
     def __init__(self, sentence: str, first: Exception) -> None:
         super().__init__(sentence)
@@ -40,19 +40,19 @@ class NotSent(LocalError):
 
 
 class InvalidTopic(NotSent):
-    """No broker takes a topic of this name."""
+    """The topic's name is invalid."""
 
 
 class EncoderFailed(NotSent):
-    """serializer.class or key.serializer.class raised, or returned no bytes."""
+    """serializer.class or key.serializer.class raised, or returned something other than bytes."""
 
 
 class PartitionerFailed(NotSent):
-    """partitioner.class raised, or returned no partition of the topic."""
+    """partitioner.class raised, or returned an index that is not a partition of the topic."""
 
 
 class HandlerFailed(WireError):
-    """callback.handler or event.handler raised, returned nonsense, or left a message out of its batch."""
+    """callback.handler or event.handler raised, returned an invalid value, or left a message out of its batch."""
 
 
 class Closed(WireError):
@@ -60,6 +60,6 @@ class Closed(WireError):
 
 
 def raised_by_users(own: bool) -> tuple[type[BaseException], ...]:
-    """What to catch of a program's own code.  own: in a thread of ours, where sys.exit() would silently end just that
-    thread.  Not own: in a greenlet of the program's event loop, where it ends the program, as intended."""
+    """The exceptions to catch from a program's own code.  own: it runs in a thread of the producer, where sys.exit()
+    would silently end just that thread.  Not own: in a greenlet of the program's hub, where it ends the program."""
     return (Exception, SystemExit) if own else (Exception,)

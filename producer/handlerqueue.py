@@ -1,15 +1,15 @@
-"""The queue in front of a producer that has handlers: items go through their hooks batch by batch, then are sent.
+"""Queue in front of a producer with handlers: items pass through the hooks batch by batch, and are then sent.
 
     send()  ->  before_enqueue, queue, after_enqueue
     worker  ->  after_dequeuing, before_sending  ->  the event handler; or encoder, partitioner, accumulator
 
-The worker is a plain thread, or a greenlet of the caller's hub.  A batch goes when batch.num.messages items are
-together, or queue.buffering.max.ms after its first one.  A Delivery is made when its item is queued and ends with it:
-an item that a hook leaves out fails with that reason; an item that a hook creates has no Delivery.
+The worker is a plain thread, or a greenlet of the caller's hub.  A batch is sent when it has batch.num.messages items,
+or queue.buffering.max.ms after its first one.  An item gets its Delivery when it is queued: an item that a hook leaves
+out fails with that reason; an item that a hook creates has no Delivery.
 
     OPEN        put() queues
     CLOSING     put() raises Closed; the worker empties the queue through the hooks, and ends
-    ABANDONED   what had not left the queue in time has failed; nothing that the worker still does counts
+    ABANDONED   items that had not left the queue in time have failed; what the worker still does has no effect
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from producer.plugins import Plugins, loaded_handler
 
 log = logging.getLogger(__name__)
 
-APPEND_S = 1.0  # within this the producer, once closed, refuses what it is just given
-IDLE_S = 0.1  # least time between two time-outs of an empty queue
+APPEND_S = 1.0  # time within which the closed producer refuses an item being appended
+IDLE_S = 0.1  # minimum time between two timeouts of an empty queue
 APPENDING = "serializer.class or partitioner.class"
 
 
@@ -53,26 +53,26 @@ class End(Enum):
     """How an item leaves the queue."""
 
     HANDLED = "handled"  # by an event handler
-    APPENDED = "appended"  # the producer has it, and counts it from there on
-    DROPPED = "dropped"  # it failed before that
+    APPENDED = "appended"  # put into the accumulator, which counts it from there on
+    DROPPED = "dropped"  # failed before that
 
 
-# By name: to find a member in its class takes as long as all the rest of a step.
+# As module constants: looking up an enum member in its class takes as long as the rest of a step.
 OPEN, CLOSING, ABANDONED = State
 HANDLED, APPENDED, DROPPED = End
 
 
 class _Mark:
-    """In the queue: what came before it is sent at once; last: nothing is queued after it."""
+    """Mark in the queue: items before it are sent at once.  last: nothing is queued after it."""
 
     def __init__(self, passed: Flag, last: bool) -> None:
         self.passed, self.last = passed, last
 
 
 class QueueState:
-    """The state of a queue, what is in it, and how many items ended how.  Each method is one step under one lock.
+    """State machine of a handler queue: its state, entries and counts.  Each method is one step under one lock.
 
-    waiting items are in the queue or in a batch.  at: the user's code that the worker is in; empty: in none.
+    waiting: number of items in the queue or in a batch.  at: the user's code that the worker runs now; empty: none.
     """
 
     def __init__(self, max_items: int, flag: Callable[[], Flag]) -> None:
@@ -83,10 +83,10 @@ class QueueState:
         self._lock = threading.Lock()
         self._entries: deque[Item | _Mark] = deque()
         self._came, self._room = flag(), flag()
-        self._promises: set[Promise] = set()  # of what was queued and has not ended
+        self._promises: set[Promise] = set()  # of items that were queued and have not ended
 
     def put(self, item: Item) -> bool:
-        """Queue an item; False: no room.  Raises Closed."""
+        """Queue an item; False when there is no room.  Raises Closed."""
         with self._lock:
             if self.state is not OPEN:
                 raise Closed("the producer is closed")
@@ -104,17 +104,17 @@ class QueueState:
         self._room.wait(timeout_s)
 
     def mark(self, mark: _Mark) -> None:
-        """Queue a mark; behind the last one nothing is queued."""
+        """Queue a mark; nothing can be queued after the last one."""
         with self._lock:
             if mark.last and self.state is OPEN:
                 self.state = CLOSING
             self._entries.append(mark)
         self._came.set()
         if mark.last:
-            self._room.set()  # a put() that waits for room is refused now
+            self._room.set()  # a put() that waits for room is now refused
 
     def take(self, due: float) -> Item | _Mark | None:
-        """The next entry, waited for; None: nothing came before `due`, or the queue is abandoned."""
+        """Wait for the next entry; None at the time `due`, or when the queue is abandoned."""
         while True:
             with self._lock:
                 if self._entries:
@@ -128,7 +128,7 @@ class QueueState:
             self._came.wait(left)
 
     def changed(self, more: int) -> bool:
-        """A hook made so many more items than it was given, or fewer.  False: the queue is abandoned."""
+        """Count items that a hook added (or, negative, removed).  False when the queue is abandoned."""
         with self._lock:
             if self.state is ABANDONED:
                 return False
@@ -136,7 +136,7 @@ class QueueState:
             return True
 
     def append(self) -> bool:
-        """The producer is given an item from here on, until end().  False: the queue is abandoned."""
+        """Begin to append an item, until end().  False when the queue is abandoned."""
         with self._lock:
             if self.state is ABANDONED:
                 return False
@@ -144,7 +144,7 @@ class QueueState:
             return True
 
     def end(self, items: Sequence[Item], how: End) -> bool:
-        """They are not waiting any more.  False: the queue is abandoned, and has counted them already."""
+        """End these items.  False when the queue is abandoned, and has counted them already."""
         with self._lock:
             self.at = ""
             if self.state is ABANDONED:
@@ -159,7 +159,7 @@ class QueueState:
         return True
 
     def abandon(self) -> tuple[list[Promise], int, str]:
-        """Drop what is left: its promises, how many items, and the user's code that the worker is in."""
+        """Drop the items left; returns their promises, their number, and the user's code that the worker runs now."""
         until = monotonic() + APPEND_S
         while self.at == APPENDING and monotonic() < until:
             self._room.clear()
@@ -177,9 +177,9 @@ class QueueState:
 
 
 class HandlerQueue:
-    """In place of an Appender where there are handlers: the queue in front of it, and the worker.
+    """Used instead of an Appender when there are handlers: the queue in front of it, and the worker.
 
-    callbacks and events: the handlers; at least one.  calls: has delivery callbacks called.
+    callbacks and events: the handlers, at least one.  calls: calls delivery callbacks.
     """
 
     def __init__(
@@ -208,17 +208,17 @@ class HandlerQueue:
 
     @property
     def waiting(self) -> int:
-        """Items in the queue or in a batch."""
+        """Number of items in the queue or in a batch."""
         return self._state.waiting
 
     @property
     def handled(self) -> int:
-        """Items that an event handler dealt with."""
+        """Number of items that an event handler has handled."""
         return self._state.handled
 
     @property
     def dropped(self) -> int:
-        """Items that failed before the producer had them."""
+        """Number of items that failed before they were put into the accumulator."""
         return self._state.dropped
 
     # ---- the side that sends ---------------------------------------------------------------------------------------
@@ -232,17 +232,17 @@ class HandlerQueue:
         partition: PartitionId | None,
         listener: Listener | None,
     ) -> Delivery:
-        """Queue a message.  Raises QueueFull, Closed, and HandlerFailed for what before_enqueue raises."""
+        """Queue a message.  Raises QueueFull, Closed, or HandlerFailed when before_enqueue raises."""
         return self._queued(Item(topic, value, key, partition, partition_key), listener)
 
     def put_values(self, topic: str, values: list[Any], deliveries: Deliveries, listener: Listener | None) -> None:
-        """Messages without keys, likewise."""
+        """Queue messages without keys."""
         self.put_pairs(topic, values, [None] * len(values), deliveries, listener)
 
     def put_pairs(
         self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries, listener: Listener | None
     ) -> None:
-        """Messages with keys, likewise."""
+        """Queue messages with keys."""
         for value, key in zip(values, keys, strict=True):
             deliveries.add(*self._queued(Item(topic, value, key), listener).place)
 
@@ -268,25 +268,26 @@ class HandlerQueue:
         return delivery
 
     def flush(self, timeout_s: float) -> bool:
-        """Have what is queued given to the producer now; False: not within the time."""
+        """Send the queued items now; False after timeout_s."""
         return self._marked(False, timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Close the handlers, then send what is queued; False: not within the time."""
+        """Close the handlers, then send the queued items; False after timeout_s."""
         until = monotonic() + timeout_s
         closed = self._accumulator.flag()
         try:
-            self._beside("closing handlers", lambda: self._close_handlers(closed))
-        except RuntimeError:  # the interpreter ends, and starts no thread any more
+            self._spawn("closing handlers", lambda: self._close_handlers(closed))
+        except RuntimeError:  # the interpreter ends, and can start no thread
             self._close_handlers(closed)
         if not closed.wait(timeout_s):
             log.error("close of a handler did not return within %g s", timeout_s)
         return self._marked(True, max(0.0, until - monotonic()))
 
     def abandon(self, timeout_s: float) -> None:
-        """What the producer does not have yet fails; after close(timeout_s), and once the producer takes no more.
+        """Fail the items that are not in the accumulator yet; called after close(timeout_s), with the accumulator
+        closed.
 
-        That includes the items of a hook that does not return; what it does with them later reaches no Delivery.
+        That includes the items of a hook that does not return; what the hook does with them later has no effect.
         """
         promises, count, at = self._state.abandon()
         if not count and not promises:
@@ -313,15 +314,15 @@ class HandlerQueue:
         return bool(mark.passed.wait(timeout_s))
 
     def _start(self) -> None:
-        """Start the worker, unless that is done."""
+        """Start the worker if it does not run."""
         if not self._running:
             with self._starting:
                 if not self._running:
                     self._running = True
-                    self._beside("handlers", self._work)
+                    self._spawn("handlers", self._work)
 
-    def _beside(self, name: str, run: Callable[[], None]) -> None:
-        """In a thread, or greenlet, of its own: a handler that never returns must not block close()."""
+    def _spawn(self, name: str, run: Callable[[], None]) -> None:
+        """Run in a separate thread or greenlet: a handler that never returns must not block close()."""
         if self._own:
             start_plain_thread(run)
         else:
@@ -338,7 +339,7 @@ class HandlerQueue:
             entry = self._state.take(due)
             if isinstance(entry, _Mark):
                 last = entry.last
-                self._go(batch, last)
+                self._send_batch(batch, last)
                 entry.passed.set()
             else:
                 if not batch and entry is not None:
@@ -346,15 +347,15 @@ class HandlerQueue:
                 batch += self._dequeued(entry)
                 if entry is not None and len(batch) < self._config.batch_messages:
                     continue
-                self._go(batch, False)
+                self._send_batch(batch, False)
             batch, due = [], monotonic() + max(linger_s, IDLE_S)
 
     def _dequeued(self, item: Item | None) -> list[Item]:
         given = [] if item is None else [item]
         return self._hooked("after_dequeuing", lambda: self._hooks.handler.after_dequeuing(item), given)
 
-    def _go(self, batch: list[Item], last: bool) -> None:
-        """Pass a batch through the rest of the hooks, and send it."""
+    def _send_batch(self, batch: list[Item], last: bool) -> None:
+        """Pass a batch through the remaining hooks, and send it."""
         if last:
             batch = batch + self._hooked("last_batch_before_close", self._hooks.handler.last_batch_before_close, [])
             self._hooks.ended()
@@ -369,10 +370,10 @@ class HandlerQueue:
         try:
             self._direct.drain()
         except HubStopped:
-            pass  # the producer was closed, and has failed what it was not given in time
+            pass  # the producer was closed, and has failed the items left
 
     def _hooked(self, name: str, call: Callable[[], list[Item]], given: list[Item]) -> list[Item]:
-        """What a hook makes of the items it is given; what it leaves out, or raises for, fails."""
+        """The items that a hook returns for the given ones; items that it leaves out, or raises for, fail."""
         self._state.at = f"callback.handler: {name}"
         try:
             made = self._hooks.made(name, call, given)
@@ -398,14 +399,14 @@ class HandlerQueue:
                 self._calls.call(item.promise.complete(None, None) or [])
 
     def _append(self, item: Item) -> None:
-        """Give an item to the appender, waiting for room as long as that takes."""
+        """Pass an item to the appender, waiting for room without limit."""
         if not self._state.append():
             return
         try:
             self._appender.put(
                 item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True
             )
-        except self._theirs as exc:  # what send() would have raised to its caller
+        except self._theirs as exc:  # what send() raises to its caller without a queue
             self._fail([item], exc if isinstance(exc, Exception) else HandlerFailed(f"an encoder raised {exc!r}"))
         else:
             self._state.end([item], APPENDED)
@@ -423,13 +424,13 @@ class HandlerQueue:
 
 
 class Direct:
-    """What an event handler sends with, past the queue (handlers.Sending)."""
+    """Lets an event handler send directly, past the queue (handlers.Sending)."""
 
     def __init__(self, appender: Appender, drain: Callable[[], object]) -> None:
         self._appender, self.drain = appender, drain
 
     def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery:
-        """Returns once the message is stored, or raises why it is not."""
+        """Send a message; returns once it is stored, or raises the reason why it is not."""
         delivery = self._appender.put(topic, value, key, None, partition, None, patient=True)
         self.drain()
         delivery.result()
@@ -437,7 +438,7 @@ class Direct:
 
 
 class Made(NamedTuple):
-    """What a hook made: items go on; out: items it was given that do not, for that reason."""
+    """Result of a hook.  items: to be sent; out: given items that the hook left out, with the reason."""
 
     items: list[Item]
     out: list[Item]
@@ -445,7 +446,7 @@ class Made(NamedTuple):
 
 
 class Hooks:
-    """Calls the hooks of a callback handler and checks what they return.  theirs: what they may raise."""
+    """Calls the hooks of a callback handler and checks what they return.  theirs: exceptions that they may raise."""
 
     def __init__(self, handler: CallbackHandler, theirs: tuple[type[BaseException], ...]) -> None:
         self.handler = handler
@@ -453,7 +454,7 @@ class Hooks:
         self._failures = Failures(log, "callback.handler: after_enqueue")
 
     def before(self, item: Item) -> Item:
-        """before_enqueue: what is queued in place of item.  Raises HandlerFailed."""
+        """Call before_enqueue; the item to queue instead.  Raises HandlerFailed."""
         try:
             queued = self.handler.before_enqueue(item)
         except Exception as exc:  # a user's code may raise anything
@@ -463,20 +464,20 @@ class Hooks:
         return queued
 
     def after(self, item: Item, added: bool) -> None:
-        """after_enqueue.  What it raises changes nothing: the item is in the queue, or its sender gets QueueFull."""
+        """Call after_enqueue.  An exception has no effect: the item is already queued, or refused with QueueFull."""
         try:
             self.handler.after_enqueue(item, added)
         except Exception as exc:  # a user's code may raise anything
             self._failures.raised(exc, repr(item))
 
     def ended(self) -> None:
-        """No item comes any more: log how often after_enqueue raised since the last line about it."""
-        self._failures.tell(all_of_it=True)
+        """Log how often after_enqueue raised since the last line about it; called when no item will follow."""
+        self._failures.tell(final=True)
 
     def made(self, name: str, call: Callable[[], list[Item]], given: list[Item]) -> Made:
-        """What the hook of that name makes of the items it is given.
+        """Call the hook of that name, and compare what it returns with the given items.
 
-        An item whose promise it keeps is not taken out, however it changed the rest.
+        An item whose promise is kept is not left out, however it was changed otherwise.
         """
         try:
             items = call()
@@ -498,7 +499,7 @@ def _failed(hook: str, exc: BaseException) -> HandlerFailed:
 def handlers_of(
     config: ProducerConfig, callbacks: CallbackHandler | None, events: EventHandler | None
 ) -> tuple[CallbackHandler | None, EventHandler | None]:
-    """The handlers given, else those that the options name, after init().  LocalError for what cannot be used."""
+    """The given handlers, else those that the options name, after init().  Raises LocalError for an unusable one."""
     callbacks = callbacks or loaded_handler("callback.handler", config.callback_handler, CallbackHandler)
     events = events or loaded_handler("event.handler", config.event_handler, EventHandler)
     if config.sync and (callbacks is not None or events is not None):

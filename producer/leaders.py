@@ -1,11 +1,11 @@
-"""Leaders of partitions: metadata, refreshed on request and every topic.metadata.refresh.interval.ms.
+"""Leaders of partitions: metadata that is refreshed on request and every topic.metadata.refresh.interval.ms.
 
-A refresh by name may create the topic (auto.create.topics.enable): the user of a plain producer expects that.  A mirror
-reads all topics, which never creates one.
+A refresh by name may create the topic (auto.create.topics.enable), as users of a producer expect.  A mirror reads all
+topics, which never creates one.
 
 zookeeper.connect       metadata from ZooKeeper, with watches
-metadata.broker.list    metadata from the brokers of the list; from 0.7's, which have none, the list is all there is:
-                        each broker picks partitions itself
+metadata.broker.list    metadata from the brokers of the list.  0.7 brokers have none: there the list itself is the
+                        metadata, and each broker picks partitions itself
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kafkawire.net.links import Links
 from producer.config import ProducerConfig
 from producer.outages import CLUSTER, Outages
 
-MAX_BACKOFF_S = 1.0  # between two refreshes while something waits for a leader: an election takes a few of them
+MAX_BACKOFF_S = 1.0  # between two refreshes while a part waits for a leader: an election takes a few of them
 NEW_PARTITION_S = 30.0  # how long a new partition may lack a leader: its state is written after its topic
-QUIET_S = 3.0  # after so long without a refresh, the next one is made at once
+QUIET_S = 3.0  # after this time without a refresh, the next one is made at once
 
 
 class Metadata(ViewSource, Protocol):
-    """Where a sender's metadata comes from, and the release it is spoken to as."""
+    """Source of a sender's metadata, with the dialect of its brokers."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -39,8 +39,8 @@ class Metadata(ViewSource, Protocol):
 class Leaders:
     """The newest view of the target, and the greenlet that refreshes it.
 
-    after_refresh(old view) is called after each refresh, also one that failed.  idle: refresh also while no topic is
-    named, for the brokers' sake.
+    after_refresh(old view) is called after each refresh, also a failed one.  idle: refresh also while no topic is
+    needed, to learn about brokers.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Leaders:
         idle: bool = False,
     ) -> None:
         self.view = ClusterView()
-        self.failure: WireError | None = None  # of the newest refresh; None: it worked
+        self.failure: WireError | None = None  # of the newest refresh; None: it succeeded
         self.refreshes = 0
         self._metadata = metadata
         self._names: set[str] | None = set() if by_name else None
@@ -65,23 +65,23 @@ class Leaders:
         self._outages = outages
         self._requested = Event()
         self._refreshed = Event()
-        self._new: dict[TopicPartition, float] = {}  # new, without a leader; until when one is waited for
+        self._new: dict[TopicPartition, float] = {}  # new partitions without a leader, and how long to wait for one
         self._closed = False
         self._idle = idle
 
     def refresh(self) -> None:
-        """Request a refresh; many requests make one."""
+        """Request a refresh; several requests cause one refresh."""
         self._requested.set()
 
     def need(self, topic: str) -> None:
-        """Have a topic in the view, if it is not there yet."""
+        """Request a topic's metadata, unless it is in the view."""
         if self._names is not None:
             self._names.add(topic)
         if topic not in self.view.topics:
             self.refresh()
 
     def wait_refresh(self, timeout_s: float) -> bool:
-        """Wait for the next refresh; False: not within the time."""
+        """Wait for the next refresh; False after timeout_s."""
         self._refreshed.clear()
         return bool(self._refreshed.wait(timeout_s))
 
@@ -90,7 +90,7 @@ class Leaders:
         self._requested.set()
 
     def run(self) -> None:
-        """The greenlet: until close()."""
+        """The greenlet that refreshes until close()."""
         while not self._closed:
             self._requested.wait(self._refresh_s)
             if self._closed:
@@ -123,7 +123,7 @@ class Leaders:
         self._refreshed.set()
 
     def _wait_for_new(self, old: ClusterView) -> None:
-        """Refresh again while a new partition has no leader: no message is sent to it that would request that."""
+        """Refresh again while a new partition has no leader: no failed message would request it."""
         at = now()
         unled = {TopicPartition(t, p) for t, seen in self.view.topics.items() for p in seen if seen[p].leader is None}
         new = {tp: at + NEW_PARTITION_S for tp in unled if tp.partition not in old.topics.get(tp.topic, {})}
@@ -133,7 +133,8 @@ class Leaders:
 
 
 class ListedSource:
-    """Metadata of a fixed list of brokers.  Any topic has one partition on each of them, which the broker picks."""
+    """Metadata from a fixed list of brokers.  Each topic has one partition per broker, which the broker picks
+    itself."""
 
     def __init__(self, brokers: Mapping[int, Broker], dialect: Dialect) -> None:
         self.dialect = dialect
@@ -147,9 +148,9 @@ class ListedSource:
 
 
 def source_of(config: ProducerConfig, dialect: Dialect, links: Links) -> Metadata:
-    """The metadata source that the options name.  Connects to nothing yet.  LocalError: unusable ZooKeeper options."""
+    """The metadata source for the options, not connected yet.  Raises LocalError for unusable ZooKeeper options."""
     if config.zookeeper_connect:
-        from producer.zookeeper import ZookeeperSource  # here: a list of brokers needs no kazoo
+        from producer.zookeeper import ZookeeperSource  # late: a list of brokers needs no kazoo
 
         return ZookeeperSource(
             config.zookeeper_connect,

@@ -1,13 +1,13 @@
-"""KafkaHandler: Python's logging into a topic.
+"""KafkaHandler: a handler of Python's logging that sends records to a topic.
 
     handler = KafkaHandler({"metadata.broker.list": "broker1:9092"}, "logs")
     logging.getLogger().addHandler(handler)
     ...
     handler.close()                     # also called at the end of the program
 
-emit() never waits and never raises: a log line must not stop the program, whatever the brokers do.  What cannot be
-queued is counted and given to logging's own handleError; what the brokers refuse is counted.  Records of this package
-and of the libraries below it are not sent: a producer that logs about its brokers would send that to its brokers.
+emit() never waits and never raises: logging must not stop the program, whatever the brokers do.  A record that cannot
+be queued is counted and passed to logging's handleError; one that the brokers refuse is counted.  Records of this
+package and of the libraries below it are not sent: the producer's own log lines would cause more of them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class KafkaHandler(logging.Handler):
 
     config is a ProducerConfig or a mapping of option names; the queue never waits for room (queue.enqueue.timeout.ms
     is 0).  key(record) chooses the key: by default the name of the logger, so that its lines keep their order.
-    dropped counts records that were not queued, failed those that were not stored.  At most as many lines wait to
-    be stored as queue.buffering.max.messages says.
+    dropped counts records that were not queued, failed those that were not stored.  At most
+    queue.buffering.max.messages records wait to be stored.
 
-    Raises OptionError, and LocalError where producer.type is sync.
+    Raises OptionError, and LocalError when producer.type is sync.
     """
 
     def __init__(
@@ -58,19 +58,20 @@ class KafkaHandler(logging.Handler):
         self._max_lines = config.queue_messages
         self._begun = False
         self._key = key or (lambda record: record.name)
-        # With a handler send() only queues; without one it waits until the topic's partitions are known.
+        # With a callback handler send() only queues; without one it waits until the topic's partitions are known.
         behind = {} if config.callback_handler else {"callback_handler": CallbackHandler()}
         quick = replace(config, enqueue_timeout_ms=0)
         self._producer = Producer(quick, on_delivery=self._completed, **{**behind, **producer})
-        super().__init__(level)  # last: logging knows the handler from here on
-        # A filter runs before the handler's lock is taken, which a thread holds that waits for the hub in emit().
+        super().__init__(level)  # last: from here on logging knows the handler
+        # A filter runs before the handler's lock is taken; a thread in emit() holds that lock while it waits for the
+        # hub.
         self.addFilter(_is_of_others)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             if not self._begun:
                 self._begin()
-            if self._producer.pending >= self._max_lines:  # in the queue of the handler and behind it, together
+            if self._producer.pending >= self._max_lines:  # in the handler's queue and behind it, together
                 text = f"{self.topic}: {self._max_lines} lines wait to be stored; raise queue.buffering.max.messages"
                 raise QueueFull(text)
             self._producer.send(self.topic, self.format(record), key=self._key(record))
@@ -80,7 +81,8 @@ class KafkaHandler(logging.Handler):
 
     def _begin(self) -> None:
         self._producer.prepare(self.topic)
-        # Later than the producer registers its end, so called before it, and not by logging.shutdown() after it.
+        # Registered after the producer's exit function, so called before it; logging.shutdown() would be called after
+        # it.
         atexit.register(self.close)
         self._begun = True
 
@@ -89,7 +91,7 @@ class KafkaHandler(logging.Handler):
             self.failed += 1
 
     def flush(self) -> None:
-        """Wait until what was logged is stored, five seconds at most."""
+        """Wait until the records are stored, five seconds at most."""
         try:
             self._producer.flush(CLOSE_S)
         except WireError:

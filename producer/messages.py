@@ -1,4 +1,4 @@
-"""Message classes of both generations, which send() takes in place of topic and value; rules of topic names."""
+"""Message classes of 0.8 and 0.7, which send() takes instead of topic and value; and the rules of topic names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kafkawire.model import PartitionId
 from producer.errors import InvalidTopic, NotSent
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-LONGEST_TOPIC = 249  # 255 until 0.9; longer ones cannot have a log folder everywhere
+LONGEST_TOPIC = 249  # 255 until 0.9; longer names do not fit every file system
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedMessage:
-    """One message, as 0.8 has it (kafka.producer.KeyedMessage).
+    """One message, as 0.8's kafka.producer.KeyedMessage.
 
-    partition_key is what the partitioner gets instead of the key; it is not stored.  partition: to this one,
+    partition_key: passed to the partitioner instead of the key; not stored.  partition: the message's partition,
     whatever the key is.
     """
 
@@ -31,9 +31,9 @@ class KeyedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ProducerData:
-    """Several messages of one topic and key, as 0.7 has them (kafka.javaapi.producer.ProducerData).
+    """Several messages of one topic and key, as 0.7's kafka.javaapi.producer.ProducerData.
 
-    The key chooses the partition.  Where messages have keys (0.8) it is stored too.
+    The key chooses the partition.  In 0.8, where messages have keys, it is also stored.
     """
 
     topic: str
@@ -48,7 +48,7 @@ Given = KeyedMessage | ProducerData | Sequence[KeyedMessage | ProducerData]
 
 
 def messages_of(given: Given) -> list[KeyedMessage]:
-    """Single messages, in order, of what send() was given.  Raises NotSent for anything else."""
+    """The single messages, in order, from the argument of send().  Raises NotSent for anything else."""
     listed = [given] if isinstance(given, KeyedMessage | ProducerData) else given
     if not isinstance(listed, list | tuple):
         raise NotSent(
@@ -63,7 +63,7 @@ def messages_of(given: Given) -> list[KeyedMessage]:
 
 
 def check_topic(topic: str) -> None:
-    """Raise InvalidTopic for a name that no broker takes (kafka.common.Topic.validate)."""
+    """Raise InvalidTopic for an invalid name (kafka.common.Topic.validate)."""
     if len(topic) > LONGEST_TOPIC:
         raise InvalidTopic(f"topic {topic[:40]}..: {len(topic)} characters, and at most {LONGEST_TOPIC} are allowed")
     if topic in ("", ".", "..") or _LEGAL.fullmatch(topic) is None:

@@ -1,15 +1,16 @@
-"""Numbers of producers for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
+"""Metrics of producers for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
 
     producer_messages_sent_total, _acked_total, _failed_total       sent = acked + failed + pending
-    producer_messages_unacknowledged_total, _maybe_lost_total       of acked: only sent; and what may be lost of that
+    producer_messages_unacknowledged_total, _maybe_lost_total       acked but only sent; and those of them that may be
+                                                                    lost
     producer_messages_pending, producer_bytes_pending
     producer_requests_total, producer_retries_total
-    producer_unknown_outcomes_total         batches without a response: sent again, and perhaps stored twice
+    producer_unknown_outcomes_total         batches without a response: sent again, perhaps stored twice
     producer_errors_total                   responses with an error, by code
     producer_message_size_bytes             histogram of entries before compression, by topic
-    producer_fetch_message_max_bytes        what consumers of a topic need
+    producer_fetch_message_max_bytes        fetch.message.max.bytes that consumers of a topic need
 
-Each has the label client (client.id, or a number where that is empty).  Needs prometheus-client (the extra `metrics`).
+Each has the label client (client.id, or a number when that is empty).  Needs prometheus-client (the extra `metrics`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Numbers of a producer at one scrape.  counters: None before it has started."""
+    """Metrics of a producer at one scrape.  counters: None before it was started."""
 
     counts: Counts
     counters: Counters | None
@@ -40,7 +41,7 @@ class Snapshot:
 
 
 class ProducerMetrics:
-    """The metrics of one producer until close().  snapshot() is called at each scrape.
+    """Metrics of one producer until close().  snapshot() is called at each scrape.
 
     Raises OptionError when prometheus-client is not installed.
     """
@@ -110,29 +111,29 @@ class TopicSizes:
     """Message sizes of one topic.  by_bits: messages by the bit length of their entry's size: 7 is 64 to 127 bytes."""
 
     messages: int = 0
-    bytes: int = 0  # of entries, before compression
-    largest: int = 0  # entry that a broker stores: a wrapper counts as one
+    bytes: int = 0  # of entries before compression
+    largest: int = 0  # largest entry that a broker stores: a wrapper counts as one
     by_bits: Counter[int] = field(default_factory=Counter)
 
     @property
     def histogram(self) -> dict[int, int]:
-        """Messages by the size that their entry is below (a power of two, in bytes), ascending."""
+        """Number of messages by the upper bound of their entry's size (a power of two, in bytes), ascending."""
         return {1 << bits: self.by_bits[bits] for bits in sorted(self.by_bits)}
 
     @property
     def fetch_message_max_bytes(self) -> int:
-        """The least that consumers need: a power of two, not below the JVM's default."""
+        """The smallest value that consumers need: a power of two, not below the JVM's default."""
         return max(FETCH_DEFAULT, 1 << (self.largest - 1).bit_length()) if self.largest else FETCH_DEFAULT
 
 
 class Sizes:
-    """Sizes by topic.  Recorded in the event loop; read from anywhere."""
+    """Message sizes by topic.  Recorded in the event loop; read from any thread."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicSizes] = {}
 
     def record(self, topic: str, sizes: Sequence[int], wrapper: int) -> None:
-        """Record messages sent as one part, by the sizes of their entries.  wrapper: bytes of theirs; 0: none."""
+        """Record the messages of one part by the sizes of their entries.  wrapper: bytes of their wrapper, or 0."""
         found = self.topics.setdefault(topic, TopicSizes())
         found.messages += len(sizes)
         found.bytes += sum(sizes)

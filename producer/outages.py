@@ -1,15 +1,15 @@
-"""Outages: brokers out of reach, and partitions that store nothing; reported when they begin and end.  No clock.
+"""Outages: unreachable brokers, and partitions that store nothing; reported when they begin and end.  No clock.
 
-A warning at the beginning, information at the end, and nothing of the retries in between.  A broker that leads a
-hundred partitions is one outage.  What an election or a topic that was just created brings along for a moment is
-information, and a warning only once it lasts GRACE_S.
+An outage is a warning at its beginning and information at its end; the retries in between are not reported.  A broker
+that leads a hundred partitions is one outage.  Errors that an election or a new topic causes for a moment are
+information, and a warning only when they last for GRACE_S.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from kafkawire.cluster.view import ClusterView
@@ -17,14 +17,15 @@ from kafkawire.errors import BrokerError, LinkLost, error_info
 from kafkawire.model import BrokerPartition, TopicPartition
 from producer.errors import Undeliverable
 
-Events = Callable[[int, str], object]  # gets a level of `logging`, and a sentence
+Events = Callable[[int, str], object]  # called with a level of `logging` and a sentence
 GRACE_S = 2.0
-CLUSTER: Final = -1  # the outage of all brokers together; none has that id
+CLUSTER: Final = -1  # stands for all brokers together; no broker has this id
 UNKNOWN_TOPIC = 3
 
 
 class Waiting(Undeliverable):
-    """What the target lacks for a partition to flow.  group: what is said once for all partitions that lack it."""
+    """What the target lacks so that a partition cannot be written.  group: partitions with the same cause, warned of
+    once."""
 
     def __init__(self, tp: TopicPartition, lacks: str) -> None:
         super().__init__(f"{tp}: {lacks}")
@@ -39,14 +40,15 @@ class _Outage:
 
 
 class Outages:
-    """Brokers of the target that are out of reach: one that refuses or breaks connections, or does not answer."""
+    """Outages of the target's brokers, which refuse or break connections, or do not answer."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._outages: dict[int, _Outage] = {}  # by broker id
 
     def begin(self, broker_id: int, what: str, why: str, then: str, now: float) -> None:
-        """A try at a broker (or CLUSTER) failed.  what: whose outage it is; then: what becomes of what waits for it."""
+        """Record that a broker (or CLUSTER) could not be reached.  what: its name; then: the consequence for its
+        messages."""
         outage = self._outages.get(broker_id)
         if outage is not None:
             outage.why = why
@@ -56,11 +58,11 @@ class Outages:
         self._events(logging.INFO if covered else logging.WARNING, f"{why}; {then}")
 
     def closed(self, why: str, then: str) -> None:
-        """We closed a connection, which is no outage."""
+        """Report a connection that was closed here, which is not an outage."""
         self._events(logging.INFO, f"{why}; {then}")
 
     def over(self, broker_id: int, how: str, now: float, also: str = "") -> None:
-        """It answers, or nothing waits for it any more; how: what it does, in words."""
+        """End an outage: the broker answers, or nothing waits for it any more.  how: the end of the sentence."""
         outage = self._outages.pop(broker_id, None)
         if outage is not None:
             self._events(logging.INFO, f"{outage.what} {how} after {now - outage.since:.1f} s{also}")
@@ -75,7 +77,7 @@ class Outages:
         return bool(self._outages)
 
     def summary(self, now: float) -> str:
-        """Those that are not over, for a status line; "": none."""
+        """The current outages for a status line; "": none."""
         return "; ".join(f"{one.why} (for {now - one.since:.0f} s)" for one in self._outages.values())
 
 
@@ -83,10 +85,11 @@ class Outages:
 class _Stall:
     """A partition that stores nothing, from its first failure until something is stored.
 
-    group: partitions of one group are warned of once.
+    group: only one warning is given for all partitions of a group.
     """
 
     since: float
+    _: KW_ONLY
     reason: str
     group: object
     tries: int = 0
@@ -95,20 +98,20 @@ class _Stall:
 
 
 class Stalls:
-    """Partitions that store nothing: events gets a sentence when that begins, when the reason changes, when it ends."""
+    """Partitions that store nothing; events is called when that begins, when the reason changes, and when it ends."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._stalls: dict[TopicPartition, _Stall] = {}
 
     def failed_again(self, tp: TopicPartition, reason: Exception, now: float) -> None:
-        """Something of tp was not stored, and is retried."""
+        """Record that a batch of tp was not stored and is retried."""
         stall = self._stalls.get(tp)
         said = reason.info.name if isinstance(reason, BrokerError) else type(reason).__name__
         group = reason.group if isinstance(reason, Waiting) else said
         if stall is None or stall.group != group:
             since, tries, reported = (stall.since, stall.tries, stall.reported) if stall else (now, 0, False)
-            self._stalls[tp] = stall = _Stall(since, said, group, tries, reported)
+            self._stalls[tp] = stall = _Stall(since, reason=said, group=group, tries=tries, reported=reported)
             if isinstance(reason, BrokerError):
                 stall.reported = True
                 self._report(stall, f"{reason}; it is sent again", at_once=not _may_pass(reason))
@@ -117,20 +120,20 @@ class Stalls:
             self._warn_if_it_lasts(stall, f"{reason}; it is sent again, for {now - stall.since:.0f} s now")
 
     def recovered(self, tp: TopicPartition, now: float) -> None:
-        """Something of tp was stored."""
+        """Record that a batch of tp was stored."""
         stall = self._stalls.pop(tp, None)
         if stall is not None and stall.reported:
             what = f"{stall.reason}, {stall.tries} times"
             self._events(logging.INFO, f"{tp}: flows again after {now - stall.since:.1f} s ({what})")
 
     def _report(self, stall: _Stall, sentence: str, at_once: bool) -> None:
-        """A warning for the first partition of a group."""
+        """Warn for the first partition of a group."""
         first = at_once and not self._warned(stall)
         stall.warned = at_once
         self._events(logging.WARNING if first else logging.INFO, sentence)
 
     def _warn_if_it_lasts(self, stall: _Stall, sentence: str) -> None:
-        """It did not pass.  A group whose first partition was warned of gets no second warning."""
+        """Warn when the stall lasts, unless another partition of the group was warned of."""
         first = not self._warned(stall)
         stall.warned = True
         if first:
@@ -142,12 +145,12 @@ class Stalls:
 
 
 def _may_pass(reason: BrokerError) -> bool:
-    """A change of leader, or a topic that was just created, says the same for a moment."""
+    """Whether a change of leader, or a new topic, causes the same error for a moment."""
     return reason.info.refresh or reason.code == UNKNOWN_TOPIC
 
 
 def away(tp: TopicPartition, view: ClusterView) -> bool:
-    """Whether tp belongs to a broker that is down now (0.7): its partitions come back with it."""
+    """Whether tp belongs to a broker that is down now (0.7), and so will return with it."""
     if not isinstance(tp.partition, BrokerPartition):
         return False
     there = view.topics.get(tp.topic, {})
@@ -155,7 +158,7 @@ def away(tp: TopicPartition, view: ClusterView) -> bool:
 
 
 def waiting(tp: TopicPartition, view: ClusterView) -> Waiting:
-    """What the target lacks for tp, by its metadata; and what helps."""
+    """What the target lacks for tp, by its metadata, and the remedy."""
     if tp.topic not in view.topics:
         code = view.errors.get(tp.topic, 0)
         said = f" ({error_info(code).name})" if code else ""

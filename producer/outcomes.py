@@ -1,12 +1,14 @@
-"""Outcomes of batches: each response, or its absence, becomes stored, retried, split, or failed.  No clock, no socket.
+"""Outcomes of batches: each response, or its absence, leads to stored, retried, split or failed.  No clock, no socket.
 
-Tickets are called here and nowhere else: reached() after each stored piece of a part that was split, done() with its
-last piece, failed() when something of it can never be stored.  The order within a partition is kept throughout.
+Tickets are called only here: reached() after each stored piece of a part that was split, done() with its last piece,
+failed() when some of it can never be stored.  The order within a partition is always kept.
 
-A ticket that implements one of these protocols is called more often, or decides more, than kafkawire.model.Ticket:
+A ticket may implement these protocols in addition to kafkawire.model.Ticket:
 
-    SkippedListener   goes on without messages that are too large    StoredListener   is called as messages are stored
-    OffsetListener    is called with where they were stored          AtMostOnce       no retry after an unknown outcome
+        SkippedListener   continues without messages that are too large  StoredListener   is called as messages are
+                          stored
+        OffsetListener    is called with the stored offsets              AtMostOnce       no retry after an unknown
+                          outcome
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ from producer.outages import Events, Stalls, away, waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 TOO_LARGE = 10  # MessageSizeTooLarge
-UNKNOWN_OUTCOME = frozenset({-1, 7, 20})  # unknown, time-out, too few replicas after the append: it may be stored
-NEVER = frozenset({17, 29})  # metadata errors of a topic that waiting does not cure
+UNKNOWN_OUTCOME = frozenset({-1, 7, 20})  # unknown, timeout, too few replicas after the append: it may be stored
+NEVER = frozenset({17, 29})  # metadata errors of a topic that a retry does not cure
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Bounds of retries.  retries < 0: for ever (topic_wait_s bounds unknown topics all the same)."""
+    """Bounds of retries.  retries < 0: for ever (topic_wait_s still bounds the wait for unknown topics)."""
 
     retries: int = -1
     backoff_s: float = 0.1
     topic_wait_s: float = 60.0
-    delivery_s: float = 30.0  # with bounded retries: how long a part may wait that cannot even be sent
+    delivery_s: float = 30.0  # with bounded retries: how long a part may wait that cannot be sent
 
 
 @dataclass(slots=True)
@@ -52,15 +54,15 @@ class Counters:
     retries: int = 0
     unknown: int = 0
     failed: int = 0
-    maybe_lost: int = 0  # sent; then their connection broke before a barrier behind them was answered
+    maybe_lost: int = 0  # sent, but their connection broke before a barrier behind them was answered
     errors: Counter[int] = field(default_factory=Counter)
 
 
 class Outcomes:
-    """Applies verdicts to `batches`.  events gets one sentence each time the state of a partition changes.
+    """Applies verdicts to `batches`.  events is called with a sentence each time the state of a partition changes.
 
-    created(topic): the cluster does not have this topic; True: somebody sees to it that it is created (again), and says
-    how that goes, so what waits for it is not given up meanwhile.
+    created(topic): called when the cluster does not have a topic.  True: the caller creates it, and reports on that, so
+    its messages do not fail meanwhile.
     """
 
     def __init__(
@@ -79,11 +81,11 @@ class Outcomes:
         self._events = events
         self._created = created
         self._stalls = Stalls(events)
-        self._missing: dict[TopicPartition, float] = {}  # since when the cluster does not know them
+        self._missing: dict[TopicPartition, float] = {}  # partitions that the cluster does not know, and since when
         self._rng = random.Random()
 
     def answered(self, batch: Batch, code: int, base_offset: int, broker: Broker, now: float) -> bool:
-        """A broker answered a batch.  True: leaders should be refreshed."""
+        """Handle the response to a batch.  True: leaders should be refreshed."""
         where = f"{batch.tp} on {broker}"
         verdict = judge(code, base_offset)
         if verdict is Verdict.STORED:
@@ -102,7 +104,7 @@ class Outcomes:
         return refreshes(code)
 
     def lost(self, batch: Batch, reason: LinkLost, now: float) -> None:
-        """No response will come: the outcome is unknown, so the batch is sent again and may be stored twice."""
+        """Handle a lost response: the outcome is unknown, so the batch is sent again and may be stored twice."""
         self.counters.unknown += 1
         if _once(batch):
             self._fail_unknown(batch, reason, now)
@@ -110,25 +112,27 @@ class Outcomes:
             self._again(batch, reason, now, Verdict.AGAIN)
 
     def maybe_refused(self, batch: Batch, reason: LinkLost, now: float) -> None:
-        """The connection was closed while this was the oldest in flight: so refuses a broker that never answers (0.7).
+        """Handle the close of a connection while this batch was the oldest in flight: 0.7 refuses a request in this
+        way.
 
-        Or it died just then: the batch fails only when that happens several times in a row.
+        The broker may also have died just then, so the batch fails only when that happens several times in a row.
         """
         self.counters.unknown += 1
         said = f"{batch.tp}: its broker closed the link when this was sent, as it does with what it refuses ({reason})"
         self._check(batch, Undeliverable(said), str(batch.tp), now)
 
     def oversize(self, batch: Batch, broker: Broker, now: float) -> None:
-        """It was not sent, because the broker would drop it silently."""
+        """Handle a batch that was not sent, because the broker would silently drop it for its size."""
         self._split(batch, TOO_LARGE, broker, now)
 
     def maybe_lost(self, count: int, reason: LinkLost) -> None:
-        """Messages were sent, and their connection broke before a barrier behind them was answered."""
+        """Count messages whose connection broke before a barrier behind them was answered."""
         self.counters.maybe_lost += count
         self._events(logging.WARNING, f"{reason}; {count} messages that were sent over it before may be lost")
 
     def stored(self, batch: Batch, now: float, base_offset: int = -1, sure: bool = True) -> None:
-        """The batch is stored.  base_offset: of its first message; -1: unknown.  Not sure: sent, not acknowledged."""
+        """Complete a stored batch.  base_offset: of its first message; -1: unknown.  Not sure: sent, not
+        acknowledged."""
         self._batches.complete(batch)
         self.counters.messages += batch.count
         self.counters.bytes += batch.size
@@ -145,10 +149,10 @@ class Outcomes:
             self._piece_stored(piece)
 
     def expire(self, view: ClusterView, now: float, answered: bool) -> bool:
-        """Fail what has waited long enough for a topic, a leader or a connection.
+        """Fail parts that have waited too long for a topic, a leader or a connection.
 
-        answered: the view was just read; else the cluster could not be asked, and no topic counts as missing.
-        True: something still waits for a topic or a leader, so metadata should be refreshed.
+        answered: the view was just read; otherwise the cluster could not be reached, and no topic counts as missing.
+        Returns True while parts wait for a topic or a leader, so that metadata should be refreshed.
         """
         if not answered:
             self._missing.clear()
@@ -159,18 +163,18 @@ class Outcomes:
             del self._missing[tp]
         return waits
 
-    # one verdict each
+    # ---- one method per verdict
 
     def _again(self, batch: Batch, reason: Exception, now: float, verdict: Verdict) -> None:
-        """Retry after a backoff; or fail, after enough tries."""
+        """Retry after a backoff, or fail after too many attempts."""
         single = len(batch.pieces) == 1
         for piece in batch.pieces:
             piece.tries += 1
-            # In a row: what survived an outage does not fail by the first odd response after it.
+            # Consecutive ones: after an outage the first odd response does not fail the batch.
             piece.refusals = piece.refusals + 1 if verdict is Verdict.BOUNDED else 0
             since = now if piece.missing_since is None else piece.missing_since
             piece.missing_since = since if verdict is Verdict.WAIT else None
-            piece.alone |= verdict is Verdict.BOUNDED  # so that in the end only the one at fault fails
+            piece.alone |= verdict is Verdict.BOUNDED  # so that in the end only the piece at fault fails
         if self._tried_enough(batch, verdict, now) and (single or verdict is not Verdict.BOUNDED):
             self._fail(batch, reason, now)
             return
@@ -193,7 +197,8 @@ class Outcomes:
         self._fail(batch, UnknownOutcome(said), now)
 
     def _split(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
-        """Too large: each piece alone, then in halves; a message that is too large by itself fails its part."""
+        """Split a batch that is too large: first into its pieces, then in halves; a single message that is too large
+        fails."""
         if len(batch.pieces) > 1:
             for piece in batch.pieces:
                 piece.alone = True
@@ -214,7 +219,7 @@ class Outcomes:
         self._batches.put_back(batch, split_into(piece, halves), now)
 
     def _too_large(self, batch: Batch, reason: Undeliverable, now: float) -> None:
-        """Fail its part; only this message, where the ticket goes on without one."""
+        """Fail the part of a message that is too large; only this message if the ticket is a SkippedListener."""
         piece = batch.pieces[0]
         if not isinstance(piece.ticket, SkippedListener):
             self._fail(batch, reason, now)
@@ -225,7 +230,8 @@ class Outcomes:
         self._piece_stored(piece)
 
     def _check(self, batch: Batch, reason: Exception, where: str, now: float) -> None:
-        """The broker found damage: the first damaged entry of ours fails its part, after what precedes it is stored."""
+        """Check the bytes after the broker found damage: the first damaged entry fails its part, once what precedes it
+        is stored."""
         pieces: list[Piece] = []
         found: CorruptMessage | None = None
         for piece in batch.pieces:
@@ -254,7 +260,7 @@ class Outcomes:
             whole.reached = piece.part.resume_at
         if piece.fails_with is not None:
             if whole.reached is not None:
-                ticket.reached(whole.reached)  # failed() only names the position; what precedes it is stored now
+                ticket.reached(whole.reached)  # failed() only names the offset; what precedes it is stored now
             self._end(piece, piece.fails_with, whole.reached)
         elif piece.last:
             whole.over = True
@@ -263,23 +269,23 @@ class Outcomes:
             ticket.reached(whole.reached)
 
     def _fail(self, batch: Batch, reason: Exception, now: float) -> None:
-        """Fail every part of the batch."""
+        """Fail all parts of the batch."""
         for piece in batch.pieces:
             self._end(piece, reason, piece.whole.reached)
         self._batches.put_back(batch, batch.pieces, now)  # none of its pieces is kept
 
     def _end(self, piece: Piece, reason: Exception, resume_at: int | None) -> None:
-        """Fail its part."""
+        """Fail the part of a piece."""
         if piece.whole.over:
             return
         self._batches.end(piece.whole)
         self.counters.failed += 1
         piece.ticket.failed(reason, resume_at)
 
-    # what waits for a topic or a leader
+    # ---- parts that wait for a topic or a leader
 
     def _waits(self, tp: TopicPartition, view: ClusterView, now: float, answered: bool) -> bool:
-        """Whether tp waits for a topic or a leader; its head fails where it has waited too long."""
+        """Whether tp waits for a topic or a leader; fails its head when it has waited too long."""
         head = self._batches.head(tp)
         if head is None:
             return False
@@ -320,17 +326,17 @@ def _too_large(piece: Piece, code: int, broker: Broker) -> str:
 
 @runtime_checkable
 class SkippedListener(Protocol):
-    """A ticket that goes on without a message that is too large: called with each, and for the rest as usual."""
+    """A ticket that continues without messages that are too large: skipped() is called for each of them."""
 
     def skipped(self, reason: Exception) -> None: ...
 
 
 @runtime_checkable
 class StoredListener(Protocol):
-    """A ticket that is called as its messages are stored, in order; done() or failed() comes after."""
+    """A ticket that is called as its messages are stored, in order, before done() or failed()."""
 
     def stored(self, count: int, offset: int | None, sure: bool) -> None:
-        """The next `count` messages; offset: of the first of them, None where the broker did not say.
+        """The next `count` messages are stored.  offset: of the first one; None when the broker did not report it.
 
         Not sure: they were sent, and no broker acknowledges them.
         """
@@ -339,19 +345,21 @@ class StoredListener(Protocol):
 
 @runtime_checkable
 class OffsetListener(Protocol):
-    """A ticket that is called with where its messages were stored; done() or failed() comes after."""
+    """A ticket that is called with the offsets of its stored messages, before done() or failed()."""
 
     def placed(self, count: int, offset: int | None, exact: bool) -> None:
-        """The next messages.  offset: of the first of them, or less; None where the broker did not say.
+        """The next `count` messages are stored.  offset: of the first one, or less; None when the broker did not report
+        it.
 
-        exact: not where a wrapper precedes them in the same request, which may hold more messages than are counted.
+        Not exact: a wrapper precedes them in the same request, which may hold more messages than are counted.
         """
         ...
 
 
 @runtime_checkable
 class AtMostOnce(Protocol):
-    """A ticket whose part, where once is true, is not retried after an unknown outcome: it fails by UnknownOutcome."""
+    """A ticket whose part, when `once` is true, is not retried after an unknown outcome but fails with
+    UnknownOutcome."""
 
     @property
     def once(self) -> bool: ...

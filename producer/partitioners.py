@@ -1,20 +1,21 @@
 """Partitioners: functions of (key, number of partitions); UnkeyedPartitioner for messages without a key.
 
     default_partitioner      the 0.8.2 Scala producer's: |hashCode| mod n, of text, bytes or a number
-    masking_partitioner      that of 0.8.0 and 0.8.1: (hashCode & 0x7fffffff) mod n; negative hashes go elsewhere
-    default_partitioner_07   that of 0.7: |hashCode| mod n, which fails for the smallest int32
-    byte_array_partitioner   the same of bytes, as ByteArrayPartitioner of 0.8.2
+    masking_partitioner      0.8.0's and 0.8.1's: (hashCode & 0x7fffffff) mod n; differs for negative hashes
+    default_partitioner_07   0.7's: |hashCode| mod n, which fails for the smallest int32
+    byte_array_partitioner   |hashCode| mod n of bytes, as ByteArrayPartitioner of 0.8.2
     murmur2_partitioner      the Java producer's (0.8.1 and later): murmur2 of the key's bytes
 
-|hash| of the smallest int32 is 0 in 0.8.2 (KAFKA-1469).  A number is an Integer where it fits, else a Long; Long(7)
-says that it is one all the same: the hashes of negative numbers differ.
+|hash| of the smallest int32 is 0 in 0.8.2 (KAFKA-1469).  A number is taken as an Integer if it fits, else as a Long;
+use Long(7) for a Long that would fit: the hashes of negative numbers differ.
 
-unkeyed.partitioner, among the partitions that have a leader:
+Values of unkeyed.partitioner, which choose among the partitions that have a leader:
 
-batch         one random partition a round (queue.buffering.max.ms, or a full batch): requests are large, and within
-              seconds all partitions get as much; never the last one again, which may have a request in flight
-sticky        one random partition until topic.metadata.refresh.interval.ms is over or it has lost its leader, as
-              0.8's producer (DefaultEventHandler.getPartition; KAFKA-1017 is why)
+batch         one random partition per round (queue.buffering.max.ms, or a full batch): requests are large, and
+              within seconds all partitions get the same load; never the last one again, since it may have a
+              request in flight
+sticky        one random partition for topic.metadata.refresh.interval.ms or until it loses its leader, as
+              0.8's producer (DefaultEventHandler.getPartition; the reason is KAFKA-1017)
 random        a random partition each message, as 0.7's
 round-robin   the next partition each message, as the Java producer of 0.8.1 and later
 """
@@ -39,11 +40,11 @@ def _abs(value: int) -> int:
 
 
 class Long(int):
-    """A key that is java.lang.Long on the JVM's side."""
+    """A key that is a java.lang.Long for the JVM."""
 
 
 def hash_code(key: object) -> int:
-    """key.hashCode() as an int32, for keys whose hash code is the same everywhere: text, bytes (java.util.Arrays),
+    """key.hashCode() as an int32, for keys whose hash code is the same in every JVM: text, bytes (java.util.Arrays) and
     whole numbers.  TypeError for others."""
     if isinstance(key, bytes | bytearray | memoryview):
         return bytes_hash(bytes(key))
@@ -70,7 +71,7 @@ def masking_partitioner(key: object, partitions: int) -> int:
 
 
 def default_partitioner_07(key: object, partitions: int) -> int:
-    """|key.hashCode()| mod n; where the JVM's |h| stays negative it gives no partition (the producer refuses it).
+    """|key.hashCode()| mod n; a negative result, where the JVM's |h| stays negative, is refused by the producer.
 
     TypeError as hash_code().
     """
@@ -79,14 +80,14 @@ def default_partitioner_07(key: object, partitions: int) -> int:
 
 
 def default_of(dialect: Dialect) -> Callable[[object, int], int]:
-    """The partitioner that kafka.producer.DefaultPartitioner is in that release."""
+    """The equivalent of kafka.producer.DefaultPartitioner in that release."""
     if dialect.negates_hashes:
         return default_partitioner_07
     return masking_partitioner if dialect.masks_hashes else default_partitioner
 
 
 def _int_hash(key: int) -> int:
-    """Integer.hashCode where it fits, else Long.hashCode: the two halves together, as int32."""
+    """Integer.hashCode if the number fits, else Long.hashCode: the exclusive or of both halves, as int32."""
     if INT_MIN <= key < 1 << 31 and not isinstance(key, Long):
         return int(key)
     folded = (key ^ (key >> 32)) & MASK
@@ -94,7 +95,7 @@ def _int_hash(key: int) -> int:
 
 
 def murmur2_partitioner(key: bytes | str, partitions: int) -> int:
-    """(murmur2(key) & 0x7fffffff) mod n; text counts as UTF-8."""
+    """(murmur2(key) & 0x7fffffff) mod n; text is taken as UTF-8."""
     data = key.encode() if isinstance(key, str) else bytes(key)
     return (murmur2(data) & 0x7FFFFFFF) % partitions
 
@@ -114,9 +115,9 @@ def murmur2(data: bytes) -> int:
 
 
 class Sticky:
-    """For messages without a key: one random partition with a leader per topic, until forget().
+    """Sticky choice for messages without a key: one random partition with a leader per topic, until forget().
 
-    As the Scala producer does it, so that a producer does not connect to every broker for a handful of messages.
+    As the Scala producer does, so that a producer does not connect to every broker for a few messages.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -124,7 +125,7 @@ class Sticky:
         self._chosen: dict[str, PartitionId] = {}
 
     def choose(self, topic: str, with_leader: Sequence[PartitionId]) -> PartitionId | None:
-        """A partition among those with a leader; None when there are none."""
+        """The topic's partition, one with a leader; None when there is none."""
         chosen = self._chosen.get(topic)
         if chosen is None or chosen not in with_leader:
             if not with_leader:
@@ -133,7 +134,7 @@ class Sticky:
         return chosen
 
     def forget(self, topic: str | None = None) -> None:
-        """Choose again, for one topic or for all."""
+        """Make the next choice new, for one topic or for all."""
         if topic is None:
             self._chosen.clear()
         else:
@@ -144,7 +145,8 @@ UNKEYED = ("batch", "sticky", "random", "round-robin")
 
 
 class UnkeyedPartitioner:
-    """way: one of UNKEYED; refresh_s: how long a choice of `sticky` lasts, negative: until it has no leader."""
+    """Partitioner of messages without a key.  way: one of UNKEYED; refresh_s: how long a choice of `sticky` lasts,
+    negative: until the partition has no leader."""
 
     def __init__(
         self, way: str, refresh_s: float, rng: random.Random | None = None, now: Callable[[], float] = monotonic
@@ -154,11 +156,11 @@ class UnkeyedPartitioner:
         self._refresh_s = refresh_s
         self._rng = rng or random.Random()
         self._now = now
-        self._chosen: dict[str, tuple[PartitionId, float]] = {}  # sticky: and until when
-        self._next: dict[str, int] = {}  # where the last one went
+        self._chosen: dict[str, tuple[PartitionId, float]] = {}  # sticky: the partition, and until when
+        self._next: dict[str, int] = {}  # index of the last choice
 
     def choose(self, topic: str, led: Sequence[PartitionId]) -> PartitionId:
-        """One of led, which is not empty."""
+        """One of `led`, which is not empty."""
         if self._way == "sticky":
             return self._sticky(topic, led)
         if self._way == "round-robin":

@@ -1,10 +1,10 @@
-"""Plug-ins: a program's own encoders, partitioner and handlers, by object, by name, or by entry point.
+"""Plug-ins: a program's own encoders, partitioner and handlers, given as objects, by name, or by entry point.
 
     encoder         fn(value) -> bytes | None, or an object with to_bytes(value)
     partitioner     fn(key, partitions) -> index, or an object with partition(key, partitions)
 
-A name is package.module:function, package.module:Class (made without arguments), or one of the entry points that an
-installed package declares in the group "producer.encoders", "producer.partitioners" or "producer.handlers".
+A name is package.module:function, package.module:Class (created without arguments), or an entry point that an installed
+package declares in the group "producer.encoders", "producer.partitioners" or "producer.handlers".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENCODERS, PARTITIONERS = "producer.encoders", "producer.partitioners"
 
 
 class Plugins:
-    """Plug-ins of one producer.  LocalError, naming the option, for one that cannot be loaded."""
+    """Plug-ins of one producer.  Raises LocalError, which names the option, for one that cannot be loaded."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Plugins:
         return self._encoded(self._encode_key, "key.serializer.class", "key", topic, key)
 
     def encoded_all(self, topic: str, values: Sequence[Any]) -> Sequence[bytes | None]:
-        """The values encoded; the list itself, where all are bytes already."""
+        """The encoded values; the same list when all are bytes already."""
         if self.takes_bytes and set(map(type, values)) <= {bytes}:
             return values
         return [self.encoded(topic, value) for value in values]
@@ -108,7 +108,7 @@ class Plugins:
 
 
 def loaded_handler(option: str, named: str, kind: type[T]) -> T | None:
-    """A handler by its name; None for no name.  LocalError: it is not of that class."""
+    """The handler with a name; None without a name.  Raises LocalError when it is not of that class."""
     if not named:
         return None
     found = _made(option, named, _found(option, named, HANDLERS))
@@ -118,7 +118,7 @@ def loaded_handler(option: str, named: str, kind: type[T]) -> T | None:
 
 
 def loaded(option: str, named: str, group: str, method: str) -> Callable[..., Any]:
-    """The function, or method of an object or class, that an option names.  LocalError says what is missing."""
+    """The function, or method of an object or class, that an option names.  Raises LocalError."""
     found = _made(option, named, _found(option, named, group))
     bound = getattr(found, method, found)
     if not callable(bound):
@@ -134,7 +134,7 @@ def _found(option: str, named: str, group: str) -> Any:
 
 
 def _made(option: str, named: str, found: Any) -> Any:
-    """An object of a class, made without arguments; anything else as it is."""
+    """An instance of a class, created without arguments; any other object unchanged."""
     if not isinstance(found, type):
         return found
     try:

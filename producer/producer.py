@@ -1,18 +1,18 @@
-"""A producer for any Python program: send(), send_many(), flush(), close().
+"""Producer for any Python program: send(), send_many(), flush(), close().
 
     with Producer({"metadata.broker.list": "broker1:9092"}) as producer:
         producer.send("orders", b"value", key=b"customer 7")
         stored = producer.send("orders", b"value").result(10)         # stored.tp, stored.offset
 
-send() encodes a message, chooses its partition and puts it into that partition's bucket (accumulator.py).  In the
-event loop the buckets are drained to the Sender every queue.buffering.max.ms, or once one is full (dispatcher.py).  Any
-thread of a plain program may send; in a gevent program, any greenlet of the hub that made the first call.
+send() encodes a message, chooses its partition and puts it into that partition's bucket (accumulator.py).  The event
+loop drains the buckets into the Sender every queue.buffering.max.ms, or when one is full (dispatcher.py).  Any thread
+of a plain program may send; in a gevent program, any greenlet of the hub that made the first call.
 
-Each message ends in one of three ways: acknowledged; failed, with the reason in its Delivery, at its callback and in
-the next flush() or close(); or refused by send() itself.  counts has how many of each there are.
+Each message ends in one of three ways: acknowledged; failed, with the reason in its Delivery, for its callback and in
+the next flush() or close(); or refused by send() itself.  `counts` has the numbers.
 
-Bounded: queue.buffering.max.messages and queue.buffering.max.bytes count what is not acknowledged yet; send() waits
-when there is no room.
+queue.buffering.max.messages and queue.buffering.max.bytes bound the messages that are not acknowledged yet; send()
+waits when there is no room.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from producer.plugins import Encoder, Partitioner, Plugins
 
 log = logging.getLogger(__name__)
 
-CHUNK = 500  # messages of send_many that go into one bucket
-CALLBACKS_S = 1.0  # least time for delivery callbacks at close()
-EXIT_S = 3.0  # for sending at the interpreter's exit without close()
-FORKED = "this process was forked after the producer was made: its connections stayed behind; make a producer here"
+CHUNK = 500  # messages of send_many that are put into one bucket
+CALLBACKS_S = 1.0  # minimum time for delivery callbacks at close()
+EXIT_S = 3.0  # for sending at the interpreter's exit, without close()
+FORKED = "this process was forked after the producer was made, and has none of its connections; make a producer here"
 
 
 class Producer:
-    """NEW until start() or the first send(); OPEN; CLOSED for good.
+    """A producer: NEW until start() or the first send(), then OPEN, and CLOSED for good.
 
-    config: a ProducerConfig, or a mapping of option names to values; OptionError names what is wrong with it.
-    encoder, key_encoder: functions from a value to bytes or None.  partitioner(key, partitions): an index; it gets the
-    key as it was sent.  callback_handler, event_handler: see producer.handlers.  Each overrides its option.
-    on_delivery(delivery): called once a message is stored or has failed, unless send() was given one.  hub: the event
-    loop (groundwork.hub).
+    config: a ProducerConfig, or a mapping of option names to values; OptionError names its problems.
+    encoder, key_encoder: functions from a value to bytes or None.  partitioner(key, partitions): returns an index; the
+    key is not encoded.  callback_handler, event_handler: see producer.handlers.  Each overrides its option.
+    on_delivery(delivery): called when a message is stored or has failed, unless send() got another callback.  hub: the
+    event loop (groundwork.hub).
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Producer:
         _producers.add(self)
 
     def start(self) -> None:
-        """Start the event loop and its greenlets; send() does it otherwise.  Connects to nothing yet."""
+        """Start the event loop and its greenlets, which send() would do, too.  Does not connect yet."""
         if self._forked:
             raise Closed(FORKED)
         with self._starting:
@@ -141,7 +141,7 @@ class Producer:
                 self._not_running = False
 
     def prepare(self, topic: str) -> None:
-        """Start, and look up a topic's partitions, so that the first send() need not wait."""
+        """Start, and request a topic's partitions, so that the first send() need not wait for them."""
         self.start()
         self._hub.post(self._dispatcher.need, topic)
 
@@ -170,10 +170,10 @@ class Producer:
     ) -> Delivery | list[Delivery]:
         """Send one message, in order within its partition; or the messages of message objects, in their order.
 
-        Returns once there is room, not once it is stored; with producer.type=sync once it is stored.  Raises QueueFull
+        Returns when the message is queued; with producer.type=sync when it is stored.  Raises QueueFull
         (queue.enqueue.timeout.ms); NotSent (InvalidTopic, EncoderFailed, PartitionerFailed) and Undeliverable for a
-        message that cannot be sent; another WireError when no partitions of the topic are found; Closed.  Then nothing
-        of this message was sent.  With producer.type=sync also raises why it was not stored.
+        message that cannot be sent; another WireError when no partitions of the topic are found; Closed.  In all these
+        cases nothing of the message was sent.  With producer.type=sync it also raises the reason of a failure.
         """
         if self._not_running:
             self.start()
@@ -189,8 +189,8 @@ class Producer:
     def send_many(self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None = None) -> Deliveries:
         """Send many messages of one topic, several times as fast as one by one; keys: one for each value.
 
-        Messages without a key go to one partition a few hundred at a time.  Raises as send() does; the messages taken
-        from values before are being sent then, and the exception's .deliveries has them.
+        Messages without a key are sent to one partition a few hundred at a time.  Raises as send() does; the messages
+        taken from values before are still sent, and the exception's .deliveries has their deliveries.
         """
         if self._not_running:
             self.start()
@@ -229,8 +229,8 @@ class Producer:
     def flush(self, timeout_s: float = 30.0) -> None:
         """Wait until everything sent so far is stored.
 
-        Raises SendFailed for messages that failed since the last flush(), or are not stored within the time: with the
-        first reason and the counts.
+        Raises SendFailed, with the first reason and the counts, for messages that failed since the last flush(), or are
+        not stored within timeout_s.
         """
         if self._forked:
             raise Closed(FORKED)
@@ -242,7 +242,7 @@ class Producer:
             self._totals.report(self.counts.pending, timeout_s, self._closed)
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Flush within the time, then end.  Raises SendFailed as flush() does."""
+        """Flush within timeout_s, then end.  Raises SendFailed as flush() does."""
         if self._forked:
             raise Closed(FORKED)
         until = now() + timeout_s
@@ -276,22 +276,22 @@ class Producer:
         except SendFailed as failure:
             if error is None:
                 raise
-            log.error("%s", failure)  # the exception that ended the block is raised on
+            log.error("%s", failure)  # the exception that ended the block is raised
 
     def _at_exit(self) -> None:
-        """In the event loop, at the interpreter's exit."""
+        """Runs in the event loop at the interpreter's exit."""
         if self._closed:
             return
         self._closed = self._not_running = True
         before = self.counts.failed
-        self._dispatcher.end(EXIT_S)  # what is left fails, and is counted
+        self._dispatcher.end(EXIT_S)  # the messages left fail, and are counted
         counts = self.counts
-        lost = counts.failed - before + counts.pending  # pending: items in the queue of the handlers
+        lost = counts.failed - before + counts.pending  # pending: items in the handlers' queue
         if lost:
             log.error("the program ended without Producer.close(): %d messages are lost", lost)
 
     def after_fork(self) -> None:
-        """In a child process: the event loop's thread and the connections are the parent's."""
+        """Called in a forked child process: the event loop's thread and the connections belong to the parent."""
         self._forked = self._not_running = True
 
     def _flag(self) -> Flag:
@@ -301,12 +301,12 @@ class Producer:
 
     @property
     def counts(self) -> Counts:
-        """Messages so far: sent = acked + failed + pending."""
+        """Counts of messages so far: sent = acked + failed + pending."""
         return self._totals.counts
 
     @property
     def pending(self) -> int:
-        """Messages sent and not yet stored or failed."""
+        """Number of messages not yet stored or failed."""
         return self.counts.pending
 
     def _snapshot(self) -> Snapshot:
@@ -314,7 +314,7 @@ class Producer:
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers by id that have a connection, and whether it is up; with zookeeper.connect: all live brokers."""
+        """Brokers with a connection, by id, and whether it is connected; with zookeeper.connect: all live brokers."""
         live = self._started and not (self._closed or self._forked)
         return self._hub.call(lambda: self._dispatcher.pool) if live else {}
 
@@ -325,7 +325,7 @@ class Producer:
 
 
 class Totals:
-    """Counts of all messages, and the failures that flush() and close() report, each once.  queue: of the handlers."""
+    """Counts of all messages, and the failures that flush() and close() report, each once.  queue: the handlers'."""
 
     def __init__(self, accumulator: Accumulator, dispatcher: Dispatcher, queue: HandlerQueue | None) -> None:
         self._accumulator, self._dispatcher, self._queue = accumulator, dispatcher, queue
@@ -333,7 +333,7 @@ class Totals:
 
     @property
     def counts(self) -> Counts:
-        """Messages so far: sent = acked + failed + pending."""
+        """Counts of messages so far: sent = acked + failed + pending."""
         counts, queue = self._accumulator.counts, self._queue
         if self._dispatcher.counters is not None and self._dispatcher.counters.maybe_lost:
             counts = replace(counts, maybe_lost=self._dispatcher.counters.maybe_lost)
@@ -347,9 +347,10 @@ class Totals:
         )
 
     def report(self, left: int, timeout_s: float, closed: bool) -> None:
-        """After timeout_s: raise SendFailed for what failed since the last report, and for `left` pending messages.
+        """Raise SendFailed for messages that failed since the last report, and for `left` pending messages after
+        timeout_s.
 
-        closed: these have failed by now, too.
+        closed: the pending ones have failed by now, too.
         """
         failed, first = self._accumulator.failures()
         failed -= left if closed else 0

@@ -11,7 +11,7 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.model import Part, TopicPartition
 from producer.batches import WHOLE_SET_SHARE
 
-WRAPPED_SHARE = 0.9  # what does not compress may grow a little, here and when the broker compresses again
+WRAPPED_SHARE = 0.9  # incompressible data may grow a little, here and when the broker compresses again
 
 
 class Row(NamedTuple):
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 
 def size_of(row: Row, magic: int) -> int:
-    """Bytes of its entry."""
+    """Bytes of a row's entry."""
     return ENTRY_OVERHEAD[magic] + len(row.key or b"") + len(row.value or b"")
 
 
@@ -32,7 +32,7 @@ def sizes_of(rows: Sequence[Row | tuple[bytes | None, bytes | None, int | None]]
 
 
 def limit_of(dialect: Dialect, codec: int, batch_bytes: int, message_max_bytes: int) -> int:
-    """Largest part in bytes of entries.  A wrapper must fit message.max.bytes even where nothing compresses."""
+    """Largest part in bytes of entries.  A wrapper must fit message.max.bytes even when its data does not compress."""
     if codec:
         return min(batch_bytes, int(message_max_bytes * WRAPPED_SHARE))
     if dialect.measures_whole_set:
@@ -48,9 +48,9 @@ def parts(
     limit: int,
     sizes: Sequence[int] | None = None,
 ) -> Iterator[Part]:
-    """The rows in order, in parts of at most `limit` bytes before compression; a larger row goes alone.
+    """The rows in order, in parts of at most `limit` bytes before compression; a larger row is a part by itself.
 
-    sizes: bytes of each row's entry, where they are known.
+    sizes: bytes of each row's entry, if known.
     """
     ends = list(accumulate(sizes_of(rows, dialect.magic) if sizes is None else sizes))
     at = 0

@@ -1,12 +1,12 @@
-"""The sender of parts to target partitions, which calls their tickets: under a mirror and a plain producer alike.
+"""Sender of parts to target partitions, which calls their tickets; used by mirrors and producers.
 
-    submit      queues a part and never waits; memory is bounded by the owner of the tickets
+    submit      queues a part without waiting; the owner of the tickets bounds the memory
     flush       waits until nothing is pending
-    drop        drops parts that became unwanted (a partition was revoked, or parked)
-    close_links the fence: nothing that was sent before is acknowledged after; what may still be sent is sent again
+    drop        drops parts that are not wanted any more (their partition was revoked, or parked)
+    close_links the fence: no request sent before is acknowledged after it; parts that may still be sent are sent again
 
-At least once: a batch with an unknown outcome is sent again.  In order within a partition, across retries.  Everything
-here belongs to one event loop; `connect` must be of it.
+Delivery is at least once: a batch with an unknown outcome is sent again.  The order within a partition is kept across
+retries.  Everything here runs in one event loop; `connect` must belong to it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ from producer.leaders import Leaders, Metadata
 from producer.outages import CLUSTER, Events, Outages
 from producer.outcomes import Counters, Outcomes
 
-CONFIRM_S = 1.0  # how long close() waits for barriers of brokers that never answer
+CONFIRM_S = 1.0  # how long close() waits for barriers of 0.7 brokers
 
 
 def ignore(level: int, sentence: str) -> None:
-    """No log of events."""
+    """Ignore events."""
 
 
 class Sender:
-    """metadata must be this sender's own.  by_name: metadata is read by the names of the topics submitted (which may
-    create them); else of all topics.  events gets a level of `logging` and a sentence each time the state of something
-    changes: a warning where that is an outage.  created: see Outcomes.  live: ids of the brokers that live, where
-    ZooKeeper tells: then each of these has a connection, and no other broker.
+    """Sends parts through one connection per broker.
+
+    metadata: a source of this sender alone.  by_name: read metadata by the names of the submitted topics (which may
+    create them); else of all topics.  events: called with a level of `logging` and a sentence when a state changes;
+    outages are warnings.  created: see Outcomes.  live: returns the ids of live brokers, when ZooKeeper is the source:
+    then each of these, and no other broker, has a connection.
 
     Tickets are called from the greenlets of `tasks`; they must neither wait nor raise.
     """
@@ -93,7 +95,7 @@ class Sender:
 
     @property
     def bytes_pending(self) -> int:
-        """Bytes of entries submitted and not completed, those in flight included."""
+        """Bytes of submitted entries that are not completed, those in flight included."""
         return self._batches.bytes_pending
 
     @property
@@ -102,16 +104,16 @@ class Sender:
 
     @property
     def dropped(self) -> int:
-        """Parts that were not sent because their ticket refused, or drop() took them."""
+        """Number of parts that were not sent because their ticket refused them, or drop() removed them."""
         return self._batches.dropped
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for a response."""
+        """Number of requests that wait for a response."""
         return sum(connection.in_flight for connection in self._connections.values())
 
     def start(self) -> None:
-        """Start the greenlet that refreshes metadata; submit() does it otherwise."""
+        """Start the greenlet that refreshes metadata, which submit() would do, too."""
         if not self._started and not self._closed:
             self._started = True
             self._tasks.spawn("leaders", self.leaders.run)
@@ -119,7 +121,7 @@ class Sender:
                 self.leaders.refresh()
 
     def submit(self, part: Part, ticket: Ticket) -> None:
-        """Queue a part behind all others of its partition.  Never waits.  After close() nothing is sent."""
+        """Queue a part behind all others of its partition, without waiting.  After close() nothing is sent."""
         if self._closed:
             self._batches.dropped += 1
             return
@@ -134,15 +136,15 @@ class Sender:
             self._connection(partition.leader).wake.set()
 
     def flush(self, timeout_s: float) -> bool:
-        """Send without lingering, and wait until nothing is pending; False: not within the time."""
+        """Send without lingering, and wait until nothing is pending; False after timeout_s."""
         self._batches.flush(now())
         self._wake_all()
         self._completed()
         return bool(self._empty.wait(timeout_s))
 
     def wait_confirmed(self, timeout_s: float) -> bool:
-        """Wait until each broker that never answers (0.7) has answered a barrier behind all that was sent to it, or its
-        connection is lost and what may be lost is counted; False: not within the time."""
+        """Wait until each broker that never answers (0.7) has answered a barrier behind all requests, or its connection
+        is lost and the messages that may be lost are counted; False after timeout_s."""
         until = now() + timeout_s
         while any(connection.unconfirmed for connection in self._connections.values()):
             self._progress.clear()
@@ -154,28 +156,28 @@ class Sender:
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
         """Drop the parts that are unwanted; their number.  Their tickets are not called.
 
-        Those in flight may still be stored, and their tickets called, but are not sent again.
+        Parts in flight may still be stored, with their tickets called, but are not sent again.
         """
         count = self._batches.drop(unwanted)
         self._completed()
         return count
 
     def waiting(self) -> list[TopicPartition]:
-        """Partitions with something queued and nothing in flight."""
+        """Partitions with queued parts and nothing in flight."""
         return list(self._batches.waiting())
 
     def move(self, old: TopicPartition, new: TopicPartition, chosen: Callable[[Ticket], bool]) -> list[Ticket]:
-        """Move what is queued for one partition, where its ticket is chosen, to another; their tickets."""
+        """Move the queued parts with a chosen ticket from one partition to another; their tickets."""
         moved = self._batches.move(old, new, chosen)
         self._wake_all()
         return moved
 
     def close_links(self) -> None:
-        """Close every connection at once: what is in flight has an unknown outcome, and is sent again if it may."""
+        """Close every connection at once: requests in flight have an unknown outcome, and are sent again if allowed."""
         self._s.links.close()
 
     def close(self, timeout_s: float) -> int:
-        """Flush within the time, then end; the number of parts left.  Their tickets are not called."""
+        """Flush within timeout_s, then end; the number of parts left, whose tickets are not called."""
         self.flush(timeout_s)
         self.wait_confirmed(CONFIRM_S)
         self._closed = True
@@ -187,20 +189,20 @@ class Sender:
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers that have a connection, and whether it is connected."""
+        """Brokers with a connection, and whether it is connected."""
         return {broker: connection.connected for broker, connection in self._connections.items()}
 
     @property
     def outage(self) -> str:
-        """The brokers that are out of reach and waited for, why, and since when; "": none."""
+        """The outages of brokers that parts wait for, with reason and time; "": none."""
         return self._s.outages.summary(now())
 
     def _is_live(self, broker_id: int) -> bool:
-        """As far as is known."""
+        """Whether the broker is live, as far as is known."""
         return self._live is None or broker_id in self._live()
 
     def _connect_live(self, live: frozenset[int]) -> None:
-        """A connection for each live broker; what was in flight to one that left is sent again elsewhere."""
+        """Make a connection for each live broker; requests in flight to one that left are sent again elsewhere."""
         for broker in [broker for broker in self._connections if broker not in live]:
             self._connections.pop(broker).broker_left(f"broker {broker} has left the cluster")
         for broker in live:
@@ -215,14 +217,14 @@ class Sender:
         return connection
 
     def _after_refresh(self, old: ClusterView) -> None:
-        """Metadata is refreshed: send to new leaders, fail what has waited too long."""
+        """Called after a refresh of metadata: send to new leaders, and fail parts that have waited too long."""
         if self._closed:
             return
         view = self.leaders.view
         live = self._live() if self._live is not None and self.leaders.failure is None else None
         if live is not None:
             self._connect_live(live)
-        self.on_refresh()  # nothing is in flight any more to a broker that has left
+        self.on_refresh()  # nothing is in flight to a broker that has left
         for tp in list(self._batches.waiting()):
             leader = view.leader(tp)
             if leader is not None and self._is_live(leader.id):
@@ -234,7 +236,7 @@ class Sender:
         self._completed()
 
     def _end_outages(self) -> None:
-        """Of brokers that nothing waits for any more: others lead what they led."""
+        """End the outages of brokers that nothing waits for any more, because others lead their partitions."""
         for broker_id in self._s.outages:
             connection = self._connections.get(broker_id)
             wanted = connection is not None and connection.wanted
@@ -242,11 +244,11 @@ class Sender:
                 self._s.outages.over(broker_id, "is waited for by nothing any more", now())
 
     def _leading(self) -> set[int]:
-        """Brokers that lead what waits."""
+        """Brokers that lead partitions with waiting parts."""
         return {leader.id for tp in self._batches.waiting() if (leader := self.leaders.view.leader(tp)) is not None}
 
     def _completed(self) -> None:
-        """A batch is completed: others may be sent, or nothing is pending."""
+        """Called when a batch is completed: others may be sent, or nothing is pending."""
         self._progress.set()
         if self._batches:
             self._wake_all()

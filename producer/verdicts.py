@@ -2,10 +2,10 @@
 
 STORED    done
 AGAIN     not stored, or an unknown outcome: retry, for ever or up to message.send.max.retries
-BOUNDED   the broker would most likely answer the same again: retry a few times, then fail
-WAIT      the topic or partition is unknown there: it may be about to come up; retry for a bounded time, then fail
+BOUNDED   the broker would most likely respond with the same again: retry a few times, then fail
+WAIT      the broker does not know the topic or partition, which may be new: retry for a bounded time, then fail
 SPLIT     too large together: retry each part alone, then halves, down to the message that is too large
-CHECK     the broker found damage: check our own bytes; if they are undamaged it happened in transit
+CHECK     the broker found damage: check the sent bytes; if they are undamaged it happened in transit
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkawire.protocol.request import ProducedPartition
 
 BOUNDED_TRIES = 5
 BACKOFF_MAX_S = 2.0
-UNANSWERED = ProducedPartition(error=-1, base_offset=-1)  # of a partition that a response leaves out
+UNANSWERED = ProducedPartition(error=-1, base_offset=-1)  # for a partition that a response leaves out
 NOTHING_STORED = "error 0 with base offset -1: the broker stored nothing (an empty or incomplete set)"
 
 
@@ -44,11 +44,11 @@ def judge(code: int, base_offset: int) -> Verdict:
 
 
 def refreshes(code: int) -> bool:
-    """Whether leaders have to be refreshed: by the table of errors, and for 8 (the broker itself is not available)."""
+    """Whether leaders must be refreshed: by the table of errors, and for 8 (the broker itself is not available)."""
     return code == 8 or error_info(code).refresh
 
 
 def backoff_s(tries: int, first_s: float, rng: random.Random) -> float:
-    """Backoff after so many failed tries in a row: it doubles, with jitter."""
+    """Backoff after this number of consecutive failed attempts: it doubles, with jitter."""
     longest = max(first_s, BACKOFF_MAX_S)
     return min(longest, first_s * 2.0 ** min(tries - 1, 16)) * rng.uniform(0.8, 1.2)

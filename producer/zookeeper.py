@@ -1,13 +1,13 @@
-"""Metadata from ZooKeeper (zookeeper.connect), kept current by watches, as 0.7's producer had it.
+"""Metadata from ZooKeeper (zookeeper.connect), kept current by watches, as in 0.7's producer.
 
     a broker registers or leaves      watch on /brokers/ids: the pool of connections follows
     a topic, or partitions, appear    watch on /brokers/topics and on each topic that is produced to
-    a leader changes                  the next response says so, and the partition states are read again
+    a leader changes                  the next response shows it, and the partition states are read again
 
-For a topic that ZooKeeper does not have a broker is asked by name, which creates it where brokers do that.  Where
-partitions belong to brokers (0.7), such a topic has partition 0 of each live broker: a broker creates it with the first
-message.  Those partitions are kept beside what brokers register later, as the original's running producer keeps them.
-Everything here belongs to one event loop.
+For a topic that is not in ZooKeeper, metadata is requested from a broker by name, which creates the topic if brokers do
+that.  Where partitions belong to brokers (0.7), such a topic has partition 0 of each live broker, which creates it with
+the first message.  Those partitions are kept together with what brokers register later, as in the original's producer.
+Everything here runs in one event loop.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ OPTION = "zookeeper.connect"
 
 
 class ZookeeperAway(WireError):
-    """ZooKeeper does not answer now; the newest metadata stays in use."""
+    """ZooKeeper does not answer now; the last metadata stays in use."""
 
 
 class ZookeeperSource:
-    """Metadata source (producer.leaders.Metadata) that reads ZooKeeper.  changed() is called when a watch fires.
+    """Metadata source (producer.leaders.Metadata) that reads ZooKeeper; changed() is called when a watch fires.
 
-    access: ZooKeeper credentials and TLS.  LocalError: a file of these, or the connect string, cannot be used.
+    access: ZooKeeper credentials and TLS.  Raises LocalError when their files, or the connect string, cannot be used.
     brokers: ids of the live brokers, as last read.
     """
 
@@ -70,21 +70,21 @@ class ZookeeperSource:
         except TlsUnusable as exc:
             raise LocalError(str(exc)) from None
         self._links = links
-        self._trouble = ""  # why the newest connection failed
+        self._trouble = ""  # why the last connection failed
         self._zk: Any = None
         self._watched: set[str] = set()
         self._listed: set[str] = set()  # paths whose children are watched
-        self._new: dict[str, frozenset[int]] = {}  # topics, and brokers that had not registered them
+        self._new: dict[str, frozenset[int]] = {}  # topics, with the brokers that had not registered them
         self._closed = False
-        self._found = False  # brokers have registered where we look
+        self._found = False  # brokers have registered in this ZooKeeper
 
     def read(self, topics: Sequence[str] | None) -> ClusterView:
-        """A view of the topics named (None: of all); errors of single topics are in it.  Raises ZookeeperAway."""
+        """A view of the named topics (None: all), with errors of single topics.  Raises ZookeeperAway."""
         zk = self._started()
         try:
             with deadline(self._session_ms / 1000, "reading ZooKeeper"):
                 names = read_topics(zk, self.dialect.znodes) if topics is None else list(topics)
-                self._watch(zk, names)  # first: what is missing may be made later
+                self._watch(zk, names)  # first: missing nodes may be created later
                 self._must_be_a_cluster(zk)
                 view = read_view(zk, self.dialect.znodes, names)
         except NoAuthError as exc:
@@ -100,7 +100,8 @@ class ZookeeperSource:
         return view.merged(self._named(missing, view)) if missing else view
 
     def _must_be_a_cluster(self, zk: Any) -> None:
-        """Raises Unreachable: a wrong connect string looks like a cluster without topics.  Nothing is created here."""
+        """Raise Unreachable unless brokers have registered: a wrong connect string looks like a cluster without
+        topics."""
         if self._found:
             return
         wrong = missing_chroot(zk, self._connect, OPTION) or no_cluster(zk, self._connect, OPTION)
@@ -109,7 +110,8 @@ class ZookeeperSource:
         self._found = True
 
     def _with_new(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
-        """The view with partition 0 of live brokers added for topics that no broker has registered, or had not."""
+        """The view with partition 0 of each live broker added for topics that brokers have not, or had not,
+        registered."""
         if not view.brokers:
             raise Unreachable(f"no broker is registered in ZooKeeper at {self._connect}")
         for topic in topics:
@@ -124,7 +126,7 @@ class ZookeeperSource:
         return ClusterView(view.brokers, {**view.topics, **kept}, view.errors)
 
     def _named(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
-        """Metadata from a broker of topics that ZooKeeper does not have: asking by name may create them."""
+        """The view with metadata from a broker for topics that are not in ZooKeeper: the request may create them."""
         if not view.brokers:
             raise Unreachable(f"no broker is registered in ZooKeeper at {self._connect}")
         bootstrap = [(broker.host, broker.port) for broker in view.brokers.values()]
@@ -140,7 +142,7 @@ class ZookeeperSource:
             _stop(client)
             raise ZookeeperAway(f"ZooKeeper at {self._connect} is not reached: {exc}") from exc
         except BaseException:
-            _stop(client)  # we are ended while we wait: kazoo would end it at the exit, in the wrong thread
+            _stop(client)  # killed while waiting: kazoo would stop it at the exit, in the wrong thread
             raise
         if not connected:
             _stop(client)
@@ -155,7 +157,7 @@ class ZookeeperSource:
         return client
 
     def _client(self) -> Any:
-        """A client that records why it could not connect."""
+        """A new client that records why it could not connect."""
         handler = kazoo_handler(self._tls)
         made = handler.create_connection
 
@@ -171,7 +173,7 @@ class ZookeeperSource:
         return KazooClient(hosts=self._connect, timeout=self._session_ms / 1000, handler=handler, **who)
 
     def _watch(self, zk: Any, topics: Sequence[str]) -> None:
-        """Set a watch on each list and topic, which renews itself; its first call reports what this read has seen."""
+        """Set a self-renewing watch on each list and topic; its first call reports what this read has seen."""
         for path in (BROKERS, TOPICS):
             self._watch_children(zk, path)
         for topic in topics:

@@ -106,7 +106,7 @@ def test_what_is_dropped_or_never_tried_again_does_not_work_again(
     failures.raised(value_error(), "a callback")
     failures.raised(value_error(), "a callback")
     caplog.clear()
-    failures.tell(all_of_it=True)
+    failures.tell(final=True)
     clock.now += 60
-    failures.tell(all_of_it=True)
+    failures.tell(final=True)
     assert lines(caplog) == ["the handler raised ValueError once more, at last a callback: another line"]

@@ -237,7 +237,7 @@ def test_what_kazoo_says_of_lost_connections_is_below_what_its_owner_says(caplog
 
 
 def test_write_now_waits_for_no_lock_and_for_nobody_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("groundwork.logs.NOBODY_READS_S", 0.05)
+    monkeypatch.setattr("groundwork.logs.READER_TIMEOUT_S", 0.05)
     handler = set_up_logging()
     reads, writes = os.pipe()
     with os.fdopen(reads, "rb") as pipe, handler.limit._lock:

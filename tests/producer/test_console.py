@@ -280,7 +280,7 @@ def test_lines_that_cannot_be_read_end_it_after_what_was_read():
 
     with FakeCluster({"t": 1}) as cluster:
         producer = Producer(ProducerConfig(brokers=tuple(cluster.bootstrap)))
-        assert run(producer, "t", cast(BinaryIO, Broken()), None) == 1
+        assert run(producer, "t", cast(BinaryIO, Broken()), separator=None) == 1
         assert cluster.values("t", 0) == [b"v"]
 
 

@@ -129,7 +129,7 @@ def test_a_broker_that_breaks_the_connection_again_and_again_is_warned_of_once()
         run.sent(part(b"a"))
         [warning] = run.warnings()
         assert warning.endswith(
-            "without an answer: 1 Produce; what was on the way is sent again and may be stored twice"
+            "without an answer: 1 Produce; what was in flight is sent again and may be stored twice"
         )
         until(lambda: any("answers again after" in event for event in run.events))
         assert run.sender.outage == ""

@@ -154,7 +154,7 @@ class _Run(ConsumerListener):
                 self._failures.tell()
         finally:
             self._end()
-            self._failures.tell(all_of_it=True)
+            self._failures.tell(final=True)
         if self._error is not None:
             raise self._error
 
