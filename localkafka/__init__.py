@@ -1,1 +1,1 @@
-"""Real ZooKeeper and real brokers as child processes, a TCP proxy with faults, the demo."""
+"""Real ZooKeeper servers and Kafka brokers as child processes, a TCP proxy with faults, and the demo."""

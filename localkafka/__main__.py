@@ -1,4 +1,4 @@
-"""`python -m localkafka`: a cluster until ctrl-C: real brokers, or 0.7's in Python."""
+"""`python -m localkafka`: a cluster that runs until ctrl-C, of real brokers or of 0.7 brokers in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OURS = "ours"  # --version without a value: the version of this package
 
 
 class Stop(Exception):
-    """Ctrl-C or SIGTERM; raised once, so that it cannot break the clean-up it starts."""
+    """Ctrl-C or SIGTERM; raised only once, so that it cannot interrupt the clean-up."""
 
 
 def _stop_on_signal() -> None:
@@ -52,7 +52,7 @@ def _known(context: click.Context, parameter: click.Parameter, version: str) -> 
     help="Start a real ZooKeeper and brokers on 127.0.0.1 and run them until ctrl-C.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many brokers.")
+@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of brokers.")
 @click.option(
     "--version",
     is_flag=False,
@@ -67,7 +67,7 @@ def _known(context: click.Context, parameter: click.Parameter, version: str) -> 
 @click.option("--original", is_flag=True, help="Of 0.7: the original brokers, from KAFKA_07_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: version, zookeeper, brokers.")
 @click.option("--setting", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable.")
-@click.option("--keep", is_flag=True, help="Leave data and logs behind, and say where.")
+@click.option("--keep", is_flag=True, help="Keep data and logs, and print where they are.")
 @click.option("--port", type=PORT, default=0, help="Port of broker 0; the others follow.  [default: any free ones]")
 @click.option("--zookeeper-port", type=PORT, default=0, help="Port of ZooKeeper.  [default: any free one]")
 @click.option(
@@ -90,11 +90,11 @@ def main(
     for option in (name for name, value in where.items() if value and version in SEVEN):
         raise click.BadParameter("is not for brokers of 0.7", param_hint=f"--{option.replace('_', '-')}")
     if original and version not in SEVEN:
-        raise click.BadParameter("is for 0.7 only: later brokers always are the original", param_hint="--original")
+        raise click.BadParameter("is for 0.7 only: later brokers are always the original", param_hint="--original")
     for setting in settings:
         if "=" not in setting:
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--setting")
-    set_up_logging("warning")  # without it the ZooKeeper client tells each failed connect on stderr
+    set_up_logging("warning")  # else the ZooKeeper client would print each failed connect on stderr
     _stop_on_signal()
     values = dict(setting.split("=", 1) for setting in settings)
     cluster: Cluster | Cluster07
@@ -130,7 +130,7 @@ def main(
 
 
 def _watch(cluster: Cluster | Cluster07) -> None:
-    """Until a signal; a broker that ends unasked is told of once, and the others run on."""
+    """Wait for a signal.  A broker that ends by itself is reported once; the others run on."""
     told: set[int] = set()
     while True:
         for node in cluster.nodes:

@@ -35,7 +35,7 @@ def command(release: Release, main: str, arguments: Sequence[str], flags: Sequen
     """The command line of a server: see java.command; inside a container it names what the image has."""
     if in_containers():
         return java.command_line("java", containers.cache(), release, main, arguments, flags, level)
-    return java.command(release, main, arguments, flags, level)
+    return java.command(release, main, arguments, flags=flags, level=level)
 
 
 def started(name: str, argv: Sequence[str], log: Path) -> Child | Container:

@@ -1,4 +1,4 @@
-"""A child process that does not outlive us, held by a keeper (see keeper.py), with the signals a test gives."""
+"""Child process that does not outlive this one: a keeper (keeper.py) runs it and passes signals on."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from localkafka.waiting import wait_until
 
 KEEPER = Path(__file__).with_name("keeper.py")
 STOPPED_S = 10.0
-PYTHON = (sys.executable, "-I", "-S")  # without site-packages it is up in a fraction of the time
+PYTHON = (sys.executable, "-I", "-S")  # without site-packages it starts in a fraction of the time
 
 
 class Child:
-    """One program under a keeper.
+    """A program under a keeper.
 
-    name     how errors call it ("broker 1")
-    log      file that takes its standard output and error (appended), or None where stdout is given
-    stdin, stdout   as for subprocess.Popen, for programs that are talked to; .stdin and .stdout are then the pipes
+    name     its name in errors ("broker 1")
+    log      file to which its standard error, and its standard output unless stdout is given, are appended
+    stdin, stdout   as for subprocess.Popen; with PIPE, .stdin and .stdout are the pipes
 
-    running   started, and its exit was not seen          paused   running, but SIGSTOP holds it
-    ended     .exit_code is a number: its own, or minus the signal that ended it
+    running   started, and not known to have ended        paused   running, but stopped by SIGSTOP
+    ended     .exit_code is its exit code, or minus the signal that ended it
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Child:
         name: str,
         argv: Sequence[str],
         log: Path,
+        *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         stdin: int = subprocess.DEVNULL,
@@ -60,7 +61,7 @@ class Child:
                 env=None if env is None else {**os.environ, **env},
                 cwd=cwd,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # ctrl-C in our terminal is for us alone
+                start_new_session=True,  # ctrl-C in the terminal does not reach it
             )
         self.stdin: IO[bytes] | None = self._keeper.stdin
         self.stdout: IO[bytes] | None = self._keeper.stdout
@@ -72,30 +73,30 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """True until its end is known; a paused one runs."""
+        """True until its end is known, also while it is paused."""
         self._listen(timeout_s=0)
         return self.exit_code is None
 
     def send(self, number: signal.Signals) -> None:
-        """Give it a signal; nothing happens to one that has ended."""
+        """Send it a signal; no effect when it has ended."""
         with self._lock:
             try:
                 self._control.sendall(f"signal {int(number)}\n".encode())
             except OSError:
-                pass  # the keeper is gone, and the child with it: _listen says how
+                pass  # the keeper is gone, and the child with it: _listen finds out how
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until it is stopped: the keeper only passes the signal on."""
+        """Send SIGSTOP and wait until the process is stopped: the keeper only passes the signal on."""
         self.paused = True
         self.send(signal.SIGSTOP)
         wait_until(self._stopped, STOPPED_S, f"{self.name} to be stopped by SIGSTOP")
 
     def _stopped(self) -> bool:
-        """Whether each of its threads is; an ended one runs no more either."""
+        """Whether each of its threads is stopped, or it has ended."""
         try:
             stats = [task.joinpath("stat").read_text() for task in Path(f"/proc/{self.pid}/task").iterdir()]
         except OSError:
-            return not self.running or not Path("/proc/self").exists()  # without /proc nothing is known: as before
+            return not self.running or not Path("/proc/self").exists()  # no /proc: unknown, do not wait
         return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
 
     def resume(self) -> None:
@@ -103,19 +104,19 @@ class Child:
         self.paused = False
 
     def wait(self, timeout_s: float) -> int | None:
-        """Its exit code, or None when it still runs after timeout_s."""
+        """Wait for its end; its exit code, or None when it still runs after timeout_s."""
         self._listen(timeout_s)
         return self.exit_code
 
     def stop(self, timeout_s: float = 15) -> int:
-        """SIGTERM, and SIGKILL when it has not ended after timeout_s; its exit code."""
+        """Send SIGTERM, and SIGKILL when it has not ended after timeout_s; its exit code."""
         self.send(signal.SIGTERM)
         self.resume()
         code = self.wait(timeout_s)
         return self.kill() if code is None else code
 
     def kill(self) -> int:
-        """SIGKILL, and wait until it is gone; its exit code."""
+        """Send SIGKILL and wait until it has ended; its exit code."""
         self.send(signal.SIGKILL)
         code = self.wait(15)
         if code is None:
@@ -123,7 +124,7 @@ class Child:
         return code
 
     def close(self) -> None:
-        """Kill it when it still runs, and close the pipes to it."""
+        """Kill it if it still runs, and close its pipes."""
         if self.running:
             self.kill()
         for pipe in (self.stdin, self.stdout):
@@ -131,11 +132,11 @@ class Child:
                 pipe.close()
 
     def log_end(self, count: int = 12) -> str:
-        """Its last lines with the path of the log, for an error message."""
+        """The last lines and the path of its log, for an error message."""
         return f"the end of {self.log}:\n{last_lines(self.log, count)}"
 
     def _listen(self, timeout_s: float = 15, until_pid: bool = False) -> None:
-        """Read what the keeper says until the child's end (or its pid) is known or time is over."""
+        """Read the keeper's messages until the child's end (or its pid) is known, or timeout_s is over."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
             while self.exit_code is None and not (until_pid and self.pid):
@@ -144,7 +145,7 @@ class Child:
                     return
                 received = self._control.recv(512)
                 if not received:
-                    self._ended(-signal.SIGKILL)  # somebody killed the keeper; PDEATHSIG took the child along
+                    self._ended(-signal.SIGKILL)  # the keeper was killed, and the child by PDEATHSIG
                     return
                 *lines, self._pending = (self._pending + received).split(b"\n")
                 for line in lines:

@@ -1,4 +1,4 @@
-"""What can be asked of a running cluster from any process: its addresses, topics, and waiting for a state."""
+"""Client of a running cluster, for any process: addresses, topics, and waiting for a state."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from localkafka.errors import LocalKafkaError
 from localkafka.registry import Registry
 from localkafka.waiting import wait_until
 
-SESSION_S = 10  # our own clients hold nothing in ZooKeeper; the server caps at 20 ticks anyway
+SESSION_S = 10  # these clients own no nodes; the server caps it at 20 ticks
 
 
 class Described:
-    """A running cluster of any release, as it is described to others, and ZooKeeper clients inside its chroot.
+    """A running cluster of any release: its addresses, and ZooKeeper clients inside its chroot.
 
-    version     of Kafka                      zookeeper   connect string with chroot: "127.0.0.1:2181/kafka"
+    version     Kafka's version               zookeeper   connect string with chroot: "127.0.0.1:2181/kafka"
     brokers     the bootstrap list: "127.0.0.1:9092,127.0.0.1:9093"
     folder      its work folder: broker-N/data, broker-N/log, tools/
     """
@@ -47,7 +47,7 @@ class Described:
         return self._brokers
 
     def description(self) -> dict[str, str]:
-        """What another process needs to know; what `python -m localkafka --json` prints."""
+        """What another process needs to use the cluster, as `python -m localkafka --json` prints it."""
         return {
             "version": self.version,
             "zookeeper": self.zookeeper,
@@ -56,27 +56,28 @@ class Described:
         }
 
     def zk(self) -> KazooClient:
-        """A new KazooClient with threads, started, inside the chroot; closed with the cluster, or by its user."""
+        """A new, started KazooClient with threads inside the chroot; closed with the cluster, or earlier by the
+        caller."""
         client = started_client(self.zookeeper)
         self._clients.append(client)
         return client
 
     def close(self) -> None:
-        """End the clients that zk() gave."""
+        """Close the clients that zk() returned."""
         for client in self._clients:
             client.stop()
             client.close()
         self._clients, self._own = [], None
 
     def _reader(self) -> KazooClient:
-        """A client of its own, the same one each time."""
+        """The client for the cluster's own requests, the same one each time."""
         if self._own is None:
             self._own = self.zk()
         return self._own
 
 
 class ClusterClient(Described):
-    """A running cluster, seen from outside.  Closing it ends its clients, never the cluster."""
+    """A running cluster of another owner.  Closing it closes its clients, never the cluster."""
 
     def registry(self) -> Registry:
         """The brokers' znodes."""
@@ -91,7 +92,7 @@ class ClusterClient(Described):
         timeout_s: float = 30,
     ) -> None:
         """Create a topic as the admin tool does, and wait until its replicas are in sync and every broker knows it.
-        Raises LocalKafkaError when it exists already, kafkawire's LocalError for a name no broker takes."""
+        Raises LocalKafkaError when it exists already, kafkawire's LocalError for an invalid name."""
         registry = self.registry()
         assignment = topics.assign(sorted(registry.brokers()), partitions, replication)
         settings = {key: text_of(value) for key, value in (config or {}).items()}
@@ -102,7 +103,7 @@ class ClusterClient(Described):
         wait_until(lambda: self._agree(name, everyone), timeout_s, lambda: f"every broker to know {name}")
 
     def wait_leader(self, topic: str, partition: int, timeout_s: float = 30, other_than: int | None = None) -> int:
-        """Wait until a registered broker leads the partition, one other than `other_than` if given; its id."""
+        """Wait until a registered broker, not `other_than`, leads the partition; the leader's id."""
         registry = self.registry()
 
         def led() -> PartitionView | None:
@@ -115,8 +116,8 @@ class ClusterClient(Described):
         return seen.leader
 
     def wait_in_sync(self, topic: str, timeout_s: float = 30) -> None:
-        """Wait until every partition has a registered leader, all its replicas are in sync, and the brokers that hold
-        it say so, too: what stands in ZooKeeper may be older than their restart."""
+        """Wait until every partition has a registered leader and all its replicas in sync, by ZooKeeper and by the
+        brokers that hold it: ZooKeeper's data may be older than their restart."""
         registry = self.registry()
 
         def in_sync() -> bool:
@@ -130,7 +131,7 @@ class ClusterClient(Described):
         wait_until(in_sync, timeout_s, lambda: f"{topic} to be in sync; {self._now(topic)}")
 
     def _agree(self, topic: str, brokers: Iterable[Broker]) -> bool:
-        """Whether each of these brokers names the leaders of the topic that ZooKeeper names."""
+        """Whether each of these brokers reports the same leaders of the topic as ZooKeeper."""
         leaders = {p: seen.leader for p, seen in self.registry().partitions(topic).items()}
         speaks = dialect(self.version)
         links = Links("localkafka", timeout_ms=2000)
@@ -153,18 +154,19 @@ class ClusterClient(Described):
     def _now(self, topic: str) -> str:
         view = self.registry().view(topic)
         seen = sorted(view.topics.get(topic, {}).items(), key=str)
-        told = ", ".join(f"{p}: leader {s.leader} isr {sorted(s.isr)} of {sorted(s.replicas)}" for p, s in seen)
-        return f"partitions now {told or 'none'}; registered are brokers {sorted(view.brokers)}"
+        states = ", ".join(f"{p}: leader {s.leader} isr {sorted(s.isr)} of {sorted(s.replicas)}" for p, s in seen)
+        return f"partitions now {states or 'none'}; registered are brokers {sorted(view.brokers)}"
 
     def describe(self, file: Path) -> None:
-        """Write the description where other processes find it, complete or not at all."""
+        """Write the description to a file for other processes, complete or not at all."""
         draft = file.with_name(f".{file.name}.draft")
         draft.write_text(json.dumps(self.description()) + "\n", encoding="utf-8")
         draft.replace(file)
 
     @staticmethod
     def attach(file: Path) -> ClusterClient:
-        """The cluster that another process runs and described in this file; LocalKafkaError when none did."""
+        """The cluster that another process runs and described in this file.  Raises LocalKafkaError when there is
+        none."""
         try:
             text = file.read_text(encoding="utf-8")
         except OSError as error:
@@ -178,12 +180,12 @@ class ClusterClient(Described):
 
     @staticmethod
     def described(document: Mapping[str, str]) -> ClusterClient:
-        """The cluster of a description()."""
+        """The cluster with this description()."""
         return ClusterClient(document["version"], document["zookeeper"], document["brokers"], Path(document["folder"]))
 
 
 def started_client(hosts: str) -> KazooClient:
-    """A KazooClient with threads that has reached ZooKeeper.  Raises LocalKafkaError when it cannot."""
+    """A KazooClient with threads that is connected.  Raises LocalKafkaError when it cannot connect."""
     client = KazooClient(hosts, timeout=SESSION_S, connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 0.5})
     try:
         client.start(timeout=20)
@@ -194,5 +196,5 @@ def started_client(hosts: str) -> KazooClient:
 
 
 def text_of(value: object) -> str:
-    """A setting as a .properties file has it: Python's True is Java's true."""
+    """A setting as text of a .properties file: Python's True is Java's true."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -20,14 +20,14 @@ from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
 
 
 class Cluster(OwnCluster[Node], ClusterClient):
-    """ZooKeeper and brokers, started by `with` or start(), ended by leaving it or by close().
+    """ZooKeeper and brokers, started by `with` or start(), ended by the end of `with` or by close().
 
-    version    one of localkafka.releases.STARTABLE          brokers    how many; their ids count from 0
-    settings   broker settings on top of the usual ones          flags    of its JVMs (usual: java.SMALL)
-    proxied    a proxy with faults before each broker: node(i).proxy; clients and the other brokers go through it
-    port       of broker 0, the others follow; 0: any free ones
-    advertise  the name by which other hosts reach this one: brokers and ZooKeeper then listen on every address
-    chroot, zookeeper, zookeeper_port, keep    of every OwnCluster
+    version    one of localkafka.releases.STARTABLE          brokers    number of brokers; their ids count from 0
+    settings   additional broker settings                    flags      flags of the JVMs (default: java.SMALL)
+    proxied    a proxy with faults before each broker: node(i).proxy; clients and the other brokers connect through it
+    port       port of broker 0, the others follow; 0: any free ones
+    advertise  host name for clients on other hosts: brokers and ZooKeeper then listen on every address
+    chroot, zookeeper, zookeeper_port, keep    as for every OwnCluster
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Cluster(OwnCluster[Node], ClusterClient):
         version: str = releases.DEFAULT,
         brokers: int = 1,
         chroot: str | None = None,
+        *,
         zookeeper: ZooKeeperServer | ZooKeeperAt | None = None,
         settings: Mapping[str, object] | None = None,
         flags: Sequence[str] = java.SMALL,
@@ -50,18 +51,35 @@ class Cluster(OwnCluster[Node], ClusterClient):
         self.release = releases.startable(version)
         if proxied and advertise:
             raise LocalKafkaError("a proxy stands on 127.0.0.1: proxied and advertise exclude each other")
-        super().__init__(version, chroot, zookeeper, tick_ms, keep, zookeeper_port, advertise)
+        super().__init__(
+            version,
+            chroot,
+            zookeeper,
+            tick_ms=tick_ms,
+            keep=keep,
+            zookeeper_port=zookeeper_port,
+            advertise=advertise,
+        )
         texts = {key: text_of(value) for key, value in (settings or {}).items()}
         self.nodes = [
             Node(
-                self.release, n, self.folder / f"broker-{n}", self.zookeeper, self.registry, lambda: self.nodes, texts,
-                flags, proxied, port + n if port else 0, advertise,
+                release=self.release,
+                broker=n,
+                folder=self.folder / f"broker-{n}",
+                zookeeper=self.zookeeper,
+                registry=self.registry,
+                nodes=lambda: self.nodes,
+                settings=texts,
+                flags=flags,
+                proxied=proxied,
+                port=port + n if port else 0,
+                advertise=advertise,
             )
             for n in range(brokers)
-        ]  # fmt: skip
+        ]
 
     def zookeeper_through(self, proxy: Proxy) -> str:
-        """The connect string that goes through a proxy before ZooKeeper: Proxy(cluster.zookeeper_address)."""
+        """The connect string through a proxy before ZooKeeper: Proxy(cluster.zookeeper_address)."""
         return proxy.connect + self.chroot
 
     @property

@@ -1,8 +1,8 @@
-"""Two clusters' logs held against each other, message by message, as the JVM's own DumpLogSegments reads them.
+"""Comparison of two clusters' logs, message by message, as the JVM's DumpLogSegments reads them.
 
-Nothing of ours decodes a message here: a decoder must not be its own judge.  A partition is compared as a multiset of
-(key, value): what the source has more of is lost; what the target has more of is a duplicate when the source has it at
-all, and a phantom when it does not.
+No decoder of this project is used: a decoder must not check itself.  A partition is compared as a multiset of
+(key, value): messages that the source has more of are lost; those that the target has more of are duplicates when the
+source has them at all, and phantoms when it does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Logged = tuple[int, str | None, str | None]  # offset, key and value as text
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One partition of both clusters; every figure counts messages."""
+    """Comparison of one partition; every number counts messages."""
 
     topic: str
     partition: int
@@ -24,17 +24,17 @@ class Comparison:
     target: int
     lost: int
     duplicates: int
-    outside: int  # duplicates of messages that were committed when the mirror was killed: nothing may repeat those
+    outside: int  # duplicates of messages that were committed before the mirror was killed: there must be none
     phantoms: int
     examples: tuple[str, ...]  # the first values that are lost, outside or phantoms
 
 
 def compare(
-    topic: str, partition: int, source: Sequence[Logged], target: Sequence[Logged], committed: int = 0
+    topic: str, partition: int, source: Sequence[Logged], target: Sequence[Logged], *, committed: int = 0
 ) -> Comparison:
-    """Hold the two logs of a partition against each other.
+    """Compare the logs of a partition in both clusters.
 
-    committed is the group's position when the mirror was killed: only messages from there on may stand in the target
+    committed: the group's committed offset when the mirror was killed; only messages from there on may be in the target
     twice.
     """
     offsets = {(key, value): offset for offset, key, value in source}

@@ -1,4 +1,4 @@
-"""A console consumer of the JVM while it runs: what it printed so far."""
+"""Running console consumer of the JVM, and what it has printed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from localkafka.waiting import wait_until
 
 
 class ConsoleConsumer:
-    """A running console consumer; a thread collects what it prints.
+    """A running console consumer; a thread collects its output.
 
-    .lines so far (bytes, without line ends) · wait_for(count) · stop() (SIGTERM: it leaves its group) · kill()
+    .lines: printed so far (bytes, without line ends) · wait_for(count) · stop() (SIGTERM: it leaves its group) · kill()
     """
 
     def __init__(self, child: Child) -> None:
@@ -22,7 +22,7 @@ class ConsoleConsumer:
         self._reader.start()
 
     def wait_for(self, count: int, timeout_s: float = 30) -> list[bytes]:
-        """Its lines, as soon as there are at least `count`."""
+        """Wait until it has printed at least `count` lines; all its lines."""
 
         def there() -> bool:
             if not self.child.running and not self._reader.is_alive() and len(self.lines) < count:
@@ -41,7 +41,7 @@ class ConsoleConsumer:
         return self._ended()
 
     def kill(self) -> list[bytes]:
-        """End it with SIGKILL: its znodes stay until its session ends.  All its lines."""
+        """End it with SIGKILL, so that its znodes stay until its session expires; all its lines."""
         self.child.kill()
         return self._ended()
 

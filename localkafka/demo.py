@@ -1,26 +1,30 @@
-"""`make demo`: the mirror's main job on real clusters, and the proof that nothing was lost.
+"""`make demo`: the mirror on real clusters, with the proof that no message is lost.
 
     source cluster (2 brokers, ZooKeeper) --> mirrormaker, a child process --> target cluster (2 brokers, ZooKeeper)
                                                              --> sparkpipeline, a child process --> Parquet, and a table
 
-Three topics of keyed and unkeyed, plain, gzip and snappy messages are copied; a fourth appears while the mirror runs;
-the mirror is killed with -9 in the middle and started again.  Then both clusters' logs are read with the JVM's own
-DumpLogSegments and compared message by message.  In the last act Spark loads the target's topics into Parquet and
-counts them by hour.  Exit code 1 if anything is lost.
+Three topics of keyed and unkeyed, plain, gzip and snappy messages are copied; a fourth one is created while the mirror
+runs; the mirror is killed with -9 under load and started again.  Then both clusters' logs are read with the JVM's
+DumpLogSegments and compared message by message.  At the end `sparkpipeline run` loads the target's topics into Parquet
+and one SQL stage counts them by hour.  Exit code 1 if anything is lost.
 """
 
 from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
+import yaml
 
 from groundwork import output
 from groundwork.logs import set_up_logging
@@ -28,10 +32,8 @@ from kafkawire.model import TopicPartition
 from localkafka import tools
 from localkafka.cluster import Cluster
 from localkafka.compare import Comparison, Logged, compare
-from localkafka.errors import LocalKafkaError
+from localkafka.errors import LocalKafkaError, last_lines
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
-from localkafka.loading import COLUMNS as HOUR_COLUMNS
-from localkafka.loading import load_and_count
 from localkafka.logends import log_end_offsets
 from localkafka.mirror import MirrorProcess, Positions, committed
 from localkafka.waiting import wait_until
@@ -45,15 +47,23 @@ TOPICS = {
     "payments": Mixture(keyed=0.5, codecs=(PLAIN, GZIP, SNAPPY), value_bytes=300),
 }
 LATE_TOPIC, LATE_MIXTURE = "returns", Mixture(keyed=0.9, codecs=(SNAPPY, PLAIN))
-COUNT = 30_000  # messages of each topic; two thirds are there when the mirror starts
-COLUMNS = ["topic", "partition", "source", "target", "lost", "duplicates"]
+COUNT = 30_000  # messages of each topic; two thirds are sent before the mirror starts
+SPARKPIPELINE = Path(sys.executable).with_name("sparkpipeline")
+LOAD_TIMEOUT_S = 300
+HOURS_STAGE = "by_hour"
+HOUR_COLUMNS = ("topic", "date", "hour", "messages", "keyed", "bytes")
+HOURS_SQL = """
+select topic, date, hour, count(*) as messages, count(key) as keyed, sum(length(value)) as bytes
+from mirrored group by topic, date, hour
+"""
+COMPARED = ["topic", "partition", "source", "target", "lost", "duplicates"]
 
 
 class Demo:
-    """The story, step by step; each step says what it does and how long it took since the start.
+    """The steps of the demo; each prints what it does and the time since the start.
 
-    Attributes: source, target (running clusters), mirror (the daemon's process), committed (the group's positions when
-    the mirror was killed).
+    Attributes: source, target (running clusters), mirror (the daemon's process), committed (the group's committed
+    offsets when the mirror was killed).
     """
 
     def __init__(self, folder: Path, source: Cluster, target: Cluster) -> None:
@@ -73,26 +83,26 @@ class Demo:
         self.say(f"source: {self.load.sent} messages, acknowledged by both replicas")
 
     def copy(self) -> None:
-        """Everything between the first message and the clean stop of the mirror."""
+        """Run the mirror from its first message to its clean stop."""
         for topic in TOPICS:
             self.source.create_topic(topic, partitions=PARTITIONS, replication=2)
         self.fill(2 / 3)
         self.mirror.start()
-        wait_until(lambda: self.arrived() > 0, 45, lambda: f"the mirror's first message; {self.mirror.last_words()}")
+        wait_until(lambda: self.arrived() > 0, 45, lambda: f"the mirror's first message; {self.mirror.log_end()}")
         self.say(f"mirror runs: {self.arrived()} messages have arrived in the target")
         self.source.create_topic(LATE_TOPIC, partitions=PARTITIONS, replication=2)
         self.load.produce(LATE_TOPIC, PARTITIONS, COUNT // 3, LATE_MIXTURE)
         self.say(f"topic {LATE_TOPIC} was created and filled while the mirror runs")
-        self.break_and_mend()
+        self.kill_and_restart()
         self.wait_for_all()
         self.say("everything is committed; the mirror gets SIGTERM")
         code = self.mirror.stop()
         if code:
-            raise LocalKafkaError(f"the mirror ended with exit code {code}; {self.mirror.last_words()}")
+            raise LocalKafkaError(f"the mirror ended with exit code {code}; {self.mirror.log_end()}")
         self.say("mirror drained, committed, released its partitions, exit 0")
 
-    def break_and_mend(self) -> None:
-        """kill -9 while messages flow, and a new start."""
+    def kill_and_restart(self) -> None:
+        """Kill the mirror with -9 under load, and start it again."""
         before = self.load.sent
         with self.load.in_background(TOPICS, PARTITIONS, COUNT // 6):
             wait_until(lambda: self.load.sent > before + COUNT // 12, 30, "the load to flow")
@@ -108,7 +118,7 @@ class Demo:
             ends = log_end_offsets(self.source, [*TOPICS, LATE_TOPIC])
             return committed(self.source, GROUP, self.partitions()) == ends
 
-        wait_until(caught_up, 60, lambda: f"the mirror to have copied everything; {self.mirror.last_words()}")
+        wait_until(caught_up, 60, lambda: f"the mirror to have copied everything; {self.mirror.log_end()}")
 
     def partitions(self) -> list[TopicPartition]:
         return [TopicPartition(topic, p) for topic in [*TOPICS, LATE_TOPIC] for p in range(PARTITIONS)]
@@ -117,19 +127,19 @@ class Demo:
         return sum(log_end_offsets(self.target, [*TOPICS, LATE_TOPIC]).values())
 
     def compare(self) -> list[Comparison]:
-        """Both clusters' logs, read by the JVM's DumpLogSegments."""
+        """Compare both clusters' logs, read by the JVM's DumpLogSegments."""
         rows = []
         for topic in [*TOPICS, LATE_TOPIC]:
             source, target = logged(self.source, topic), logged(self.target, topic)
             rows += [
-                compare(topic, p, source[p], target[p], self.committed.get(TopicPartition(topic, p), 0))
+                compare(topic, p, source[p], target[p], committed=self.committed.get(TopicPartition(topic, p), 0))
                 for p in range(PARTITIONS)
             ]
         self.say("both clusters' logs read with the JVM's DumpLogSegments and compared")
         return rows
 
     def load_into_parquet(self) -> int:
-        """The last act; the exit code: 1 when Parquet holds other counts than the target's logs."""
+        """Load the target into Parquet; exit code 1 when Parquet has other counts than the target's logs."""
         self.say("sparkpipeline loads the target's topics into Parquet, and counts them by hour")
         topics = [*TOPICS, LATE_TOPIC]
         loaded = load_and_count(self.folder, self.target.brokers, topics)
@@ -153,20 +163,20 @@ class Demo:
 
 
 def logged(cluster: Cluster, topic: str) -> dict[int, list[Logged]]:
-    """Every partition's log as the JVM reads it."""
+    """The log of every partition as the JVM reads it."""
     dumped = tools.dump_topic(cluster, topic, range(PARTITIONS))
     return {partition: [(row.offset, row.key, row.payload) for row in rows] for partition, rows in dumped.items()}
 
 
 def verdict(rows: Sequence[Comparison]) -> int:
-    """Print the table; the exit code: 1 when a message is lost, or there is one twice or at all that must not be."""
-    output.write([{column: getattr(row, column) for column in COLUMNS} for row in rows], COLUMNS)
+    """Print the table; exit code 1 when messages are lost, repeated although committed, or phantoms."""
+    output.write([{column: getattr(row, column) for column in COMPARED} for row in rows], COMPARED)
     lost, outside, phantoms = (sum(getattr(row, c) for row in rows) for c in ("lost", "outside", "phantoms"))
     print(f"\n{sum(row.source for row in rows)} messages: lost {lost}, duplicates {sum(r.duplicates for r in rows)}")
     if outside:
-        print(f"{outside} of the duplicates were committed before the kill -9: they must not be there")
+        print(f"{outside} of the duplicates were committed before the kill -9: the mirror must not repeat them")
     elif any(row.duplicates for row in rows):
-        print("every duplicate was sent before the kill -9 and not yet committed: at least once, as promised")
+        print("every duplicate was sent before the kill -9 and not yet committed: delivery is at least once")
     if phantoms:
         print(f"{phantoms} messages of the target were never in the source")
     for row in rows:
@@ -175,10 +185,76 @@ def verdict(rows: Sequence[Comparison]) -> int:
     return 1 if lost or outside or phantoms else 0
 
 
+# the load into Parquet ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Result of the load.  hours: rows of HOUR_COLUMNS, by topic and hour; files: number of Parquet files written."""
+
+    hours: list[dict[str, Any]]
+    files: int
+
+    @property
+    def messages(self) -> Counter[str]:
+        """Number of messages by topic."""
+        found: Counter[str] = Counter()
+        for row in self.hours:
+            found[row["topic"]] += row["messages"]
+        return found
+
+
+def load_and_count(folder: Path, brokers: str, topics: Sequence[str]) -> Loaded:
+    """Load the topics of a cluster into folder/warehouse and count them.  Raises LocalKafkaError when it fails."""
+    if not SPARKPIPELINE.exists():
+        raise LocalKafkaError(
+            f"the command {SPARKPIPELINE.name} is not installed beside {sys.executable}: run make demo"
+        )
+    file, log = folder / "pipeline.yaml", folder / "pipeline.log"
+    file.write_text(yaml.safe_dump(pipeline(folder / "warehouse", brokers, topics), sort_keys=False))
+    local = ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+    argv = [str(SPARKPIPELINE), "run", str(file), "--master", "local[2]", *local, "--conf", "spark.ui.enabled=false"]
+    with log.open("wb") as out:
+        try:
+            code = subprocess.run(argv, stdout=out, stderr=out, timeout=LOAD_TIMEOUT_S, check=False).returncode
+        except subprocess.TimeoutExpired:
+            raise LocalKafkaError(f"the load does not end within {LOAD_TIMEOUT_S} s; {last_lines(log)}") from None
+    if code:
+        raise LocalKafkaError(f"sparkpipeline run ended with exit code {code}; {last_lines(log)}")
+    return Loaded(_hours(folder / "warehouse"), sum(1 for _ in (folder / "warehouse/mirrored/data").rglob("*.parquet")))
+
+
+def pipeline(base: Path, brokers: str, topics: Sequence[str]) -> Mapping[str, object]:
+    """Content of pipeline.yaml: one load, followed by one stage."""
+    job = {"base": str(base / "mirrored"), "bootstrap.servers": brokers, "topics": list(topics)}
+    stage = {
+        "name": HOURS_STAGE,
+        "inputs": ["mirrored"],
+        "mode": "partition",
+        "partition.by": ["date", "hour"],
+        "sql": HOURS_SQL.strip(),
+    }
+    return {"name": "demo", "base": str(base), "loads": [{"name": "mirrored", "job": job}], "stages": [stage]}
+
+
+def _hours(base: Path) -> list[dict[str, Any]]:
+    from pyarrow import dataset, parquet  # late: only this step needs it
+
+    rows: list[dict[str, Any]] = []
+    files = dataset.dataset(base / "stages" / HOURS_STAGE / "data", format="parquet", partitioning="hive").files
+    for name in files:
+        parts = dict(part.split("=", 1) for part in Path(name).parts if "=" in part)
+        rows += [{**parts, **row} for row in parquet.ParquetFile(name).read().to_pylist()]
+    return sorted(rows, key=lambda row: (row["topic"], row["date"], row["hour"]))
+
+
+# the program ----------------------------------------------------------------------------------------------------------
+
+
 def closer_look(demo: Demo) -> str:
-    """What to type next, with the clusters of this run."""
+    """Commands to try on the clusters of this run."""
     return f"""
-To play (another terminal, same folder; ctrl-C here ends everything):
+To try more (in another terminal, same folder; ctrl-C here ends everything):
   .venv/bin/mirrormaker run {demo.mirror.file}
   .venv/bin/zkconsumer groups describe -z {demo.source.zookeeper} --group {GROUP}
   .venv/bin/zkconsumer consume -z {demo.target.zookeeper} --topic orders --group look --from-beginning --max-messages 5
@@ -188,7 +264,8 @@ To play (another terminal, same folder; ctrl-C here ends everything):
 
 
 def run(keep: bool = False, before_compare: Callable[[Demo], None] | None = None) -> int:
-    """The whole demo; its exit code.  before_compare gets the stopped demo: tests meddle with the logs there."""
+    """Run the whole demo; its exit code.  before_compare is called with the stopped demo: tests damage the logs in
+    it."""
     folder = Path(tempfile.mkdtemp(prefix="localkafka-demo-"))
     try:
         with Cluster(version=VERSION, brokers=2) as source, Cluster(version=VERSION, brokers=2) as target:
@@ -203,7 +280,7 @@ def run(keep: bool = False, before_compare: Callable[[Demo], None] | None = None
                     print(closer_look(demo))
                     stay()
                 else:
-                    print("\nTo look closer: `make demo KEEP=1` leaves the clusters up and says how to play.")
+                    print("\nTo look closer: `make demo KEEP=1` keeps the clusters running and prints commands to try.")
             finally:
                 demo.close()
     finally:
@@ -212,7 +289,7 @@ def run(keep: bool = False, before_compare: Callable[[Demo], None] | None = None
 
 
 def stay() -> None:
-    """Until ctrl-C."""
+    """Wait for ctrl-C."""
     try:
         signal.pause()
     except KeyboardInterrupt:
@@ -220,10 +297,10 @@ def stay() -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--keep", is_flag=True, help="Leave the clusters up until ctrl-C, and say how to play.")
+@click.option("--keep", is_flag=True, help="Keep the clusters running until ctrl-C, and print commands to try.")
 def main(keep: bool) -> None:
-    """Mirror one real cluster to another, kill the mirror in the middle, prove that nothing was lost."""
-    set_up_logging("warning")  # without it the ZooKeeper client tells each failed connect on stderr
+    """Mirror one real cluster to another, kill the mirror under load, and prove that no message is lost."""
+    set_up_logging("warning")  # else the ZooKeeper client would print each failed connect on stderr
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(run(keep))

@@ -1,10 +1,10 @@
-r"""What DumpLogSegments --print-data-log prints (0.8 to 0.10), as values.
+r"""Parser of what DumpLogSegments --print-data-log prints (0.8 to 0.10).
 
     offset: 7 position: 0 isvalid: true payloadsize: 5 magic: 0 compresscodec: NoCompressionCodec crc: 99 keysize: 1 \
         key: k payload: hello
 
-Sizes count bytes, so that keys and payloads may hold anything that is UTF-8, line ends too.  From 0.9 on the key of a
-message without payload is not printed, only its size.
+Sizes count bytes, so keys and payloads may hold any UTF-8, also line ends.  From 0.9 on the key of a message without
+payload is not printed, only its size.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ KEY, PAYLOAD = b" key: ", b" payload: "
 
 @dataclass(frozen=True, slots=True)
 class Dumped:
-    """A message as the JVM read it.  position: byte in the segment file; codec: the JVM's name of it; None: null, or a
-    key that was not printed: key_size is −1 for null only.  timestamp_ms: None where the format has none."""
+    """A message as the JVM read it.  position: byte in the segment file; codec: the JVM's name for it.  A key is None
+    when it is null (then key_size is −1) or was not printed.  timestamp_ms: None where the format has none."""
 
-    file: str  # the segment it stands in
+    file: str  # the segment that holds it
     offset: int
     position: int
     valid: bool  # its CRC is right
@@ -44,7 +44,7 @@ class Dumped:
 
 
 def parse(printed: IO[bytes]) -> Iterator[Dumped]:
-    """Read a dump to its end.  Raises LocalKafkaError where a key or payload is not the text its size promises."""
+    """The messages of a dump.  Raises LocalKafkaError where a key or payload does not have its printed size."""
     lines = iter(printed.readline, b"")
     file = ""
     for line in lines:
@@ -55,7 +55,7 @@ def parse(printed: IO[bytes]) -> Iterator[Dumped]:
             continue
         sizes = [int(head[name]) if head[name] is not None else -1 for name in ("key", "payload")]
         if sizes[1] < 0 and not line.startswith(KEY, head.end()):
-            yield _dumped(file, head, line, -1, -1)
+            yield _dumped(file, head, line, key_size=-1, payload_size=-1)
             continue
         rest = sum(len(label) + size for label, size in zip((KEY, PAYLOAD), sizes, strict=True) if size >= 0)
         while len(line) < head.end() + rest + 1:
@@ -63,10 +63,10 @@ def parse(printed: IO[bytes]) -> Iterator[Dumped]:
             if more is None:
                 break
             line += more
-        yield _dumped(file, head, line, *sizes)
+        yield _dumped(file, head, line, key_size=sizes[0], payload_size=sizes[1])
 
 
-def _dumped(file: str, head: re.Match[bytes], line: bytes, key_size: int, payload_size: int) -> Dumped:
+def _dumped(file: str, head: re.Match[bytes], line: bytes, *, key_size: int, payload_size: int) -> Dumped:
     at = head.end()
     key, at = _text(line, at, KEY, key_size)
     payload, at = _text(line, at, PAYLOAD, payload_size)

@@ -1,4 +1,4 @@
-"""The one error of this package: a sentence that says what is missing and what helps."""
+"""The only error class of this package; its text says what is missing, and the remedy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class LocalKafkaError(Exception):
-    """A cluster cannot be started or used: java, mvn, a port or a version is missing, or a process ended unasked."""
+    """A cluster cannot be started or used: java, mvn, a port or a version is missing, or a process has ended."""
 
 
 def last_lines(log: Path, count: int = 12) -> str:
-    """The end of a log, indented, for quoting; a sentence in its place when there is none."""
+    """The last lines of a log, indented, for an error; a sentence instead when there is no log."""
     try:
         with log.open(encoding="utf-8", errors="replace") as lines:
             tail = deque((line.rstrip() for line in lines if line.strip()), maxlen=count)

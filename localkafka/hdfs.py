@@ -1,9 +1,9 @@
-"""A real HDFS for tests: one name node and one data node of Hadoop 3.4.2 in a child process, on 127.0.0.1.
+"""Real HDFS for tests: one name node and one data node of Hadoop 3.4.2 in a child process on 127.0.0.1.
 
     with Hdfs() as hdfs:
         spark.range(9).write.parquet(f"{hdfs.uri}/nine")
 
-Its jars stay in the child: a Spark session has a Hadoop client of its own, and talks to it over the wire.
+Only the child loads its jars: a Spark session has its own Hadoop client, and connects to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from localkafka.waiting import wait_until
 from localkafka.workfolder import WorkFolder
 
 JARS = "hadoop-3.4.2"
-JAVA = 11  # what runs a source file as it is
+JAVA = 11  # the first release that runs a source file directly
 READY = "HDFS IS READY"
 MAIN = """\
 import org.apache.hadoop.conf.Configuration;
@@ -40,9 +40,9 @@ FLAGS = (*java.SMALL, "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-Djava.
 
 
 class Hdfs:
-    """One HDFS in a folder of its own; its data is gone when it is closed.  It ends with the process that started it.
+    """An HDFS in its own work folder; close() removes its data.  It ends with the process that started it.
 
-    port   of the name node; 0: any free one
+    port   port of the name node; 0: any free port
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -65,8 +65,8 @@ class Hdfs:
         return self._child.pid
 
     def start(self, timeout_s: float = 60) -> Hdfs:
-        """Start it and wait until it serves; its jars are fetched the first time.
-        Raises LocalKafkaError with the end of its log when it does not."""
+        """Start it and wait until it serves; the first start fetches its jars.
+        Raises LocalKafkaError with the end of its log when it does not serve."""
         program = java.executable()
         if java.feature_version(program) < JAVA:
             raise LocalKafkaError(f"{program} is older than Java {JAVA}, which HDFS is started with; set JAVA_HOME")
@@ -85,7 +85,7 @@ class Hdfs:
         return self
 
     def close(self) -> None:
-        """End it, and remove all it holds; it cannot be started again."""
+        """End it and remove its data; it cannot be started again."""
         if self._child is not None:
             self._child.close()
         self._work.close()

@@ -1,7 +1,7 @@
-"""Jars of a version: by Maven into a cache folder, once, also when two processes start at the same time.
+"""Cache of the jars of a version, fetched by Maven once, also when two processes start at the same time.
 
-    CACHE/jars/0.8.2.2/*.jar    a finished folder, renamed into place when complete
-    CACHE/m2                    Maven's own repository, where the home has none to use
+    CACHE/jars/0.8.2.2/*.jar    renamed into place when complete
+    CACHE/m2                    Maven's repository, when there is none in the home
 
 CACHE is LOCALKAFKA_CACHE, else XDG_CACHE_HOME/localkafka, else ~/.cache/localkafka.
 """
@@ -26,32 +26,32 @@ MAVEN_TIMEOUT_S = 900
 
 
 def class_path(version: str) -> str:
-    """The class path of a version for `java -cp`, fetching the jars when they are not there yet.
+    """The class path of a version for `java -cp`; fetches the jars if necessary.
     Raises LocalKafkaError when Maven is missing or fails."""
     return f"{folder(version)}/*"
 
 
 def folder(version: str) -> Path:
-    """The folder of a version's jars, complete.  Raises LocalKafkaError when Maven is missing or fails."""
+    """The folder with all jars of a version.  Raises LocalKafkaError when Maven is missing or fails."""
     releases.release(version)
     return fetched(version, f"Kafka {version}")
 
 
 def fetched(name: str, what: str) -> Path:
-    """The folder of the jars of poms/NAME.xml, complete; what: how sentences call them.
+    """The folder with all jars of poms/NAME.xml; what: their name in messages.
     Raises LocalKafkaError when Maven is missing or fails."""
     ready = cache() / "jars" / name
     if ready.is_dir():
         return ready
     ready.parent.mkdir(parents=True, exist_ok=True)
     with _locked(ready.with_suffix(".lock")):
-        if not ready.is_dir():  # else another process was quicker
+        if not ready.is_dir():  # else another process has fetched them
             _fetch(name, what, ready)
     return ready
 
 
 def cache() -> Path:
-    """The cache folder, made when missing."""
+    """The cache folder, created if missing."""
     named = os.environ.get("LOCALKAFKA_CACHE")
     where = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "localkafka"
     try:
@@ -105,14 +105,14 @@ def _run(argv: list[str], what: str) -> None:
 
 
 def _repository() -> list[str]:
-    """Which local repository Maven is told to use.  Java takes its home from the password database and ignores $HOME:
-    told nothing, Maven would write outside an empty home, and overlook the ~/.m2 of a home that was moved."""
+    """Options that name Maven's local repository.  Java takes the home from the password database and ignores $HOME:
+    by default Maven would write outside an empty $HOME, and miss the ~/.m2 of a $HOME that was set."""
     home = Path(os.environ.get("HOME") or "~").expanduser()
     existing = home / ".m2"
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         return [f"-Dmaven.repo.local={cache() / 'm2'}"]
     if home.resolve() == Path(pwd.getpwuid(os.getuid()).pw_dir).resolve():
-        return []  # Maven finds it, and whatever its settings.xml says
+        return []  # Maven finds it, with its settings.xml
     settings = existing / "settings.xml"
     told = [f"-Dmaven.repo.local={existing / 'repository'}"]
     return [*told, "-s", str(settings)] if settings.is_file() else told

@@ -1,4 +1,4 @@
-"""The command lines of JVMs: which java, which flags, where the logs go."""
+"""Command lines of JVMs: the java program, flags, and log configuration."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from localkafka import jars
 from localkafka.errors import LocalKafkaError
 from localkafka.releases import Release
 
-# Quick to start and small.  Benchmarks pass their own: without TieredStopAtLevel the JIT optimises fully.
+# Fast to start, and small.  Benchmarks pass their own flags: without TieredStopAtLevel the JIT optimises fully.
 SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
-# To standard error: standard output is the data of some tools, and a server's two streams go to one file anyway.
+# To standard error: some tools print their data to standard output, and a server's two streams go to one file.
 LOG4J = """\
 log4j.rootLogger={level}, err
 log4j.appender.err=org.apache.log4j.ConsoleAppender
@@ -38,7 +38,7 @@ appender.err.layout.pattern=%d{{HH:mm:ss,SSS}} %p %c{{1}} %m%n
 
 
 def executable() -> str:
-    """The java to use: of JAVA_HOME, else of the PATH.  Raises LocalKafkaError when there is none."""
+    """The java program of JAVA_HOME, else of the PATH.  Raises LocalKafkaError when there is none."""
     home = os.environ.get("JAVA_HOME")
     if home and Path(home, "bin", "java").is_file():
         return str(Path(home, "bin", "java"))
@@ -53,7 +53,7 @@ def executable() -> str:
 
 @functools.cache
 def feature_version(java: str) -> int:
-    """8, 11, 17, ... as `java -version` says.  Raises LocalKafkaError when it does not."""
+    """The feature release (8, 11, 17, ...) that `java -version` prints.  Raises LocalKafkaError when it prints none."""
     done = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=60)
     said = done.stderr + done.stdout
     found = re.search(r'version "(?:1\.)?(\d+)', said)
@@ -63,7 +63,7 @@ def feature_version(java: str) -> int:
 
 
 def ready(release: Release) -> tuple[str, str]:
-    """The java and the class path that run a version, its jars fetched.
+    """The java program and the class path for a version, its jars fetched.
     Raises LocalKafkaError when java is missing or too old, or the jars cannot be fetched."""
     java = executable()
     have = feature_version(java)
@@ -79,6 +79,7 @@ def command(
     release: Release,
     main: str,
     arguments: Sequence[str],
+    *,
     flags: Sequence[str] = SMALL,
     level: str = "WARN",
 ) -> list[str]:
@@ -104,7 +105,7 @@ def _log_config_name(release: Release, level: str) -> str:
 
 
 def _log_config(release: Release, level: str) -> None:
-    """Write the log configuration of this level into the cache folder; complete whenever it can be seen."""
+    """Write the log configuration of this level into the cache folder, atomically."""
     path = jars.cache() / _log_config_name(release, level)
     wanted = (LOG4J2 if release.log4j2 else LOG4J).format(level=level)
     if not path.is_file() or path.read_text(encoding="utf-8") != wanted:

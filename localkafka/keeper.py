@@ -1,10 +1,10 @@
-"""The keeper: a small process that holds one child, and ends it when whoever asked for the child is gone.
+"""The keeper: a small process that runs one child, and ends it when the parent that asked for the child is gone.
 
     parent  <-- socket -->  keeper  -- PDEATHSIG -->  child
 
 Run by path, single-threaded: PR_SET_PDEATHSIG follows the *thread* that spawned, so a child started from a worker
-thread would end with that thread.  The socket's end of file tells the keeper that the parent is gone, by kill -9
-too.  The child's standard input and output are the ones the keeper was given; the keeper itself lets go of them.
+thread would end with that thread.  The end of file on the socket shows the keeper that the parent is gone, also after
+kill -9.  The child inherits the keeper's standard input and output; the keeper closes its own copies.
 
     parent to keeper:  "signal N\\n"
     keeper to parent:  "pid N\\n" once, "exit N\\n" at the end (N below 0: ended by that signal)
@@ -22,13 +22,13 @@ import socket
 import sys
 
 PR_SET_PDEATHSIG = 1
-LEFT_TO_THE_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # it decides, and says so by the socket
+LEFT_TO_THE_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the parent decides, and sends them by the socket
 
 
 def start(argv: list[str]) -> int:
-    """Fork and run argv; the child is killed by the kernel when this process ends.
+    """Fork and run argv; the kernel kills the child when this process ends.
 
-    Returns when the program has taken over: a signal sent before would be ignored as we ignore it."""
+    Returns when the program runs: before its exec the child would ignore the signals that the keeper ignores."""
     keeper = os.getpid()
     running, starting = os.pipe()  # both ends close on exec
     pid = os.fork()
@@ -40,9 +40,9 @@ def start(argv: list[str]) -> int:
     try:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:  # it ended before the line above took hold
+        if os.getppid() != keeper:  # the keeper ended before the line above took effect
             os._exit(1)
-        for inherited in (signal.SIGPIPE, *LEFT_TO_THE_PARENT):  # what is ignored here would stay ignored there
+        for inherited in (signal.SIGPIPE, *LEFT_TO_THE_PARENT):  # ignored signals stay ignored after exec
             signal.signal(inherited, signal.SIG_DFL)
         os.execvp(argv[0], argv)
     except OSError as error:
@@ -51,7 +51,7 @@ def start(argv: list[str]) -> int:
 
 
 def let_go() -> None:
-    """Standard streams belong to the child alone: its reader sees the end of file when the child ends."""
+    """Close the standard streams here, so that their reader sees the end of file when the child ends."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
@@ -59,7 +59,7 @@ def let_go() -> None:
 
 
 def keep(pid: int, control: socket.socket, ended: int) -> None:
-    """Pass signals on until the child ends or the other end of control is gone."""
+    """Pass signals to the child until it ends or the parent is gone."""
     control.sendall(f"pid {pid}\n".encode())
     pending = b""
     while True:
@@ -78,7 +78,7 @@ def keep(pid: int, control: socket.socket, ended: int) -> None:
                 return
             *commands, pending = (pending + received).split(b"\n")
             for command in commands:
-                os.kill(pid, int(command.removeprefix(b"signal ")))  # not reaped yet, so the pid is still the child's
+                os.kill(pid, int(command.removeprefix(b"signal ")))  # not reaped yet, so the pid is still valid
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""One real broker without ZooKeeper (KRaft, 3.9 and 4.x): broker and controller in one process on 127.0.0.1."""
+"""Real broker without ZooKeeper (KRaft, 3.9 and 4.x): broker and controller in one process on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
 class KraftBroker(ServerProcess):
-    """Broker 0 of a cluster of its own, started by `with` or start().
+    """Broker 0 of a one-broker cluster, started by `with` or start().
 
-    version    3.9.1 or later          settings   on top of the usual ones
-    listener   its security protocol: PLAINTEXT, SSL, SASL_PLAINTEXT; what that needs is among the settings
+    version    3.9.1 or later          settings   additional broker settings
+    listener   security protocol: PLAINTEXT, SSL or SASL_PLAINTEXT; `settings` has what the protocol needs
     """
 
     def __init__(
         self,
         folder: Path,
         version: str = "3.9.1",
+        *,
         settings: Mapping[str, str] | None = None,
         listener: str = "PLAINTEXT",
         flags: Sequence[str] = java.SMALL,
@@ -54,7 +55,7 @@ class KraftBroker(ServerProcess):
         return f"{ports.HOST}:{self.port}"
 
     def start(self, timeout_s: float = 60) -> Self:
-        """Start it, and wait until it answers.  Raises LocalKafkaError with the end of its log when it does not."""
+        """Start it, and wait until it serves.  Raises LocalKafkaError with the end of its log when it does not."""
         if self.running:
             return self
         self._format()
@@ -63,7 +64,7 @@ class KraftBroker(ServerProcess):
         return self
 
     def topics(self, *arguments: str) -> str:
-        """What TopicCommand prints for these arguments.  Raises LocalKafkaError."""
+        """Run TopicCommand with these arguments; its output.  Raises LocalKafkaError."""
         return self._run(TOPICS, "--bootstrap-server", self.brokers, *arguments)
 
     def close(self) -> None:
@@ -77,7 +78,7 @@ class KraftBroker(ServerProcess):
         self.close()
 
     def _answers(self) -> bool:
-        """Its log says so where a plain request has no answer."""
+        """Whether it serves: by a plain request, or by its log when the listener is not plain."""
         if self.listener != "PLAINTEXT":
             return "Kafka Server started" in self.log.read_text(errors="replace")
         links = Links("localkafka", timeout_ms=2000)
@@ -98,7 +99,7 @@ class KraftBroker(ServerProcess):
         self._run(STORAGE, "format", "-t", CLUSTER_ID, "-c", str(config))
 
     def _run(self, main: str, *arguments: str) -> str:
-        argv = java.command(self.release, main, arguments, self.flags, level="ERROR")
+        argv = java.command(self.release, main, arguments, flags=self.flags, level="ERROR")
         done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120)
         if done.returncode:
             raise LocalKafkaError(f"{main} {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}")
@@ -121,4 +122,4 @@ class KraftBroker(ServerProcess):
         }
 
     def _command(self, config: Path) -> list[str]:
-        return java.command(self.release, MAIN, [str(config)], self.flags, level="INFO")
+        return java.command(self.release, MAIN, [str(config)], flags=self.flags, level="INFO")

@@ -1,7 +1,7 @@
-"""Messages to play with: a seeded mixture of keyed and unkeyed, plain and compressed ones, produced with acks −1.
+"""Generated messages: a seeded mixture of keyed and unkeyed, plain and compressed ones, produced with acks −1.
 
-Every value says who it is (`topic/partition #number …`), so that a reader of logs can count what is missing without a
-list of what was sent.
+Every value names its place (`topic/partition #number …`), so that lost messages can be counted without a list of what
+was sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLAIN, GZIP, SNAPPY = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """How the messages of a topic look: share of keyed ones (0..1), codecs drawn for each batch, value bytes."""
+    """Kind of messages of a topic: share of keyed ones (0..1), codecs to draw from for each batch, bytes of a value."""
 
     keyed: float
     codecs: tuple[int, ...]
@@ -34,11 +34,11 @@ class Mixture:
 
 
 class Load:
-    """Produces to one cluster, partition by partition, each batch acknowledged before the next: by all replicas, or by
-    the leader alone with acks 1.
+    """Producer of generated messages: each batch is acknowledged before the next is sent, by all replicas or, with acks
+    1, by the leader.
 
-    A batch is resent until it is acknowledged, so after a broker's death the source may hold a batch twice: the log
-    itself, not this class, is the truth about what a mirror has to copy.
+    A batch is resent until it is acknowledged, so after a broker's death the log may hold a batch twice: a test of a
+    mirror must compare with the log, not with what this class sent.
     """
 
     def __init__(self, brokers: str, version: str, seed: int = 1, acks: int = -1) -> None:
@@ -91,12 +91,13 @@ class Load:
 
     @property
     def numbers(self) -> dict[TopicPartition, int]:
-        """How many messages each partition was given; they are numbered from 0 on."""
+        """Number of messages sent to each partition; they are numbered from 0."""
         return dict(self._next)
 
     @contextmanager
     def in_background(self, topics: Mapping[str, Mixture], partitions: int, count: int) -> Iterator[None]:
-        """Produce `count` messages to each topic from a thread; at the end of the block, wait until all are there."""
+        """Produce `count` messages to each topic in a thread during the block; its end waits until all are
+        acknowledged."""
         with ThreadPoolExecutor(1, thread_name_prefix="load") as pool:
             filling = pool.submit(self._fill, topics, partitions, count)
             yield

@@ -1,4 +1,4 @@
-"""The mirror daemon as a child process, started by the installed command as an operator would start it."""
+"""Mirror daemon as a child process, started with the installed command."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ COMMAND = Path(sys.executable).with_name("mirrormaker")
 
 
 class MirrorProcess:
-    """`mirrormaker run FILE` from one cluster to another; the file and the log lie in `folder`."""
+    """`mirrormaker run FILE` from one cluster to another; the file and the log are in `folder`."""
 
     def __init__(
         self, folder: Path, source: Cluster, target: Cluster, group: str, whitelist: str, **mirror: object
     ) -> None:
         self.file = folder / "mirror.yaml"
         self.log = folder / "mirror.log"
-        self.file.write_text(yaml.safe_dump(settings(source, target, group, whitelist, mirror), sort_keys=False))
+        self.file.write_text(
+            yaml.safe_dump(settings(source, target, group=group, whitelist=whitelist, mirror=mirror), sort_keys=False)
+        )
         self._child: Child | None = None
 
     @property
@@ -42,18 +44,18 @@ class MirrorProcess:
         self._child = Child("the mirror", self.command, self.log)
 
     def kill(self) -> None:
-        """kill -9, and wait until the process is gone."""
+        """Send SIGKILL and wait until the process has ended."""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
     def send(self, number: signal.Signals) -> None:
-        """Give it a signal."""
+        """Send it a signal."""
         if self._child is not None:
             self._child.send(number)
 
     def stop(self, timeout_s: float = 20) -> int:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM and wait; its exit code."""
         if self._child is None:
             raise LocalKafkaError("the mirror was not started")
         child, self._child = self._child, None
@@ -61,15 +63,15 @@ class MirrorProcess:
 
     close = kill
 
-    def last_words(self) -> str:
-        """The end of its log, for an error message."""
+    def log_end(self) -> str:
+        """The last lines of its log, for an error message."""
         return f"the end of {self.log}:\n{last_lines(self.log, 12)}"
 
 
 def settings(
-    source: Cluster, target: Cluster, group: str, whitelist: str, mirror: Mapping[str, object]
+    source: Cluster, target: Cluster, *, group: str, whitelist: str, mirror: Mapping[str, object]
 ) -> dict[str, object]:
-    """A whole configuration file for these two clusters."""
+    """The configuration file's content for these two clusters."""
     return {
         "sources": [{"name": "source", "zookeeper.connect": source.zookeeper, "group.id": group}],
         "target": {
@@ -82,9 +84,9 @@ def settings(
 
 
 def committed(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Positions:
-    """What the group has committed in ZooKeeper; a partition without a position is left out."""
+    """The group's committed offsets in ZooKeeper; partitions without one are left out."""
     positions = {}
-    zk = cluster.registry().zk  # one client, however often this is asked
+    zk = cluster.registry().zk  # the same client for each call
     for tp in partitions:
         try:
             text, _stat = zk.get(znodes.offset(group, tp))

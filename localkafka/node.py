@@ -1,4 +1,4 @@
-"""One real broker: start, stop, kill -9, SIGSTOP, restart (on another port too), and a byte flipped in its log."""
+"""Real broker as a child process: start, stop, kill -9, SIGSTOP, restart (also on another port), damage in its log."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from localkafka.serverprocess import ServerProcess
 from localkafka.waiting import wait_until
 
 MAIN = "kafka.Kafka"
-CLEAN = ".kafka_cleanshutdown"  # a broker that stops cleanly writes it, and one that starts believes it
+CLEAN = ".kafka_cleanshutdown"  # written by a clean stop, believed by the next start
 
 
 class Node(ServerProcess):
-    """Broker `id` of a cluster, in a folder of its own; its data stays there through stop, kill and restart.
+    """Broker `id` of a cluster in its own folder, which keeps its data through stop, kill and restart.
 
-    zookeeper   connect string with chroot          registry   makes the reader of its znodes (a live client inside)
-    nodes       all brokers of the cluster, this one too
-    port        where it listens: a number, or 0 for any free one
-    advertise   the name by which other hosts reach this one: it then listens on every address
-    proxied     advertise a proxy's address: .proxy then stands before the broker, for its clients and for the other
-                brokers (replication goes through it, too), and keeps its address when the broker changes its port
+    zookeeper   connect string with chroot          registry   returns the reader of its znodes
+    nodes       returns all brokers of the cluster, this one included
+    port        port to listen on; 0: any free one
+    advertise   host name for clients on other hosts: it then listens on every address
+    proxied     advertise a proxy's address: clients and the other brokers (replication too) connect through .proxy,
+                which keeps its address when the broker changes its port
     """
 
     in_containers = True
 
     def __init__(
         self,
+        *,
         release: Release,
         broker: int,
         folder: Path,
@@ -55,8 +56,8 @@ class Node(ServerProcess):
         self._registry = registry
         self._nodes = nodes
         self._proxy = Proxy((ports.HOST, self.port)) if proxied else None
-        self._session = 0  # the ZooKeeper session in which it was last seen registered
-        self._told = 0  # the port it advertised when it was last started
+        self._session = 0  # the ZooKeeper session of its last known registration
+        self._advertised_port = 0  # at its last start
 
     @property
     def name(self) -> str:
@@ -64,32 +65,32 @@ class Node(ServerProcess):
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Where clients are told to go."""
+        """The advertised address."""
         return self._proxy.address if self._proxy else (self.advertise or ports.HOST, self.port)
 
     @property
     def proxy(self) -> Proxy:
-        """What stands before it in a proxied cluster.  Raises LocalKafkaError in others."""
+        """The proxy before the broker in a proxied cluster.  Raises LocalKafkaError in others."""
         if self._proxy is None:
             raise LocalKafkaError(f"{self.name} has no proxy; start the cluster with proxied=True")
         return self._proxy
 
     @property
     def address(self) -> str:
-        """What clients are told: "127.0.0.1:9092"."""
+        """The advertised address as text: "127.0.0.1:9092"."""
         return "{}:{}".format(*self.advertised)
 
     def start(self) -> None:
-        """Start it without waiting for it; see wait_registered."""
+        """Start it without waiting; see wait_registered."""
         if self.running:
             return
         self._forget_the_dead()
         self._launch()
-        self._told = self.advertised[1]
+        self._advertised_port = self.advertised[1]
 
     def wait_registered(self, timeout_s: float = 60) -> None:
-        """Wait until it accepts connections and its id node is there.  Raises LocalKafkaError with the end of its log
-        when it ends meanwhile, or time is over."""
+        """Wait until it accepts connections and its id node exists.  Raises LocalKafkaError with the end of its log
+        when it ends first, or after timeout_s."""
 
         def registered() -> Registered | None:
             node = self._registry().broker(self.id)
@@ -98,9 +99,9 @@ class Node(ServerProcess):
         self._session = self._wait_ready(registered, timeout_s, "register").session
 
     def restart(self, port: int | None = None, timeout_s: float = 60) -> None:
-        """Start it again on its data, stopping it first when it runs, and wait until it is registered.
+        """Start it again on its data, after a stop if it runs, and wait until it is registered.
 
-        port: None keeps the old one, 0 takes any free one, another number that one (LocalKafkaError when taken).
+        port: None keeps the port, 0 takes any free one, another number that one (LocalKafkaError when taken).
         """
         self.stop()
         self._take_port(port)
@@ -110,16 +111,16 @@ class Node(ServerProcess):
         self.wait_registered(timeout_s)
 
     def segments(self, topic: str, partition: int) -> list[Path]:
-        """The log files of a partition on this broker's disk, oldest first; the last one is being written."""
+        """The log files of a partition on this broker's disk, oldest first; the last one is active."""
         return segments.files(self.data / f"{topic}-{partition}")
 
     def flip_byte(self, topic: str, partition: int, offset: int | None = None, at: int = 0) -> Flipped:
-        """Flip the byte `at` of the value of the message with this offset (None: the oldest one; a compressed entry
-        is the one that holds the offset, its value the compressed bytes), in a closed segment, while the broker is
-        down.  A running broker is stopped cleanly and started again, so that it finds nothing to recover and does not
-        see the damage; a stopped one stays stopped, and must have been stopped cleanly.
+        """Flip the byte `at` of the value of the message with this offset (None: the oldest message), in a closed
+        segment, while the broker is down.  For a compressed entry that holds the offset, the value is its compressed
+        bytes. A running broker is stopped cleanly and started again, so that it has nothing to recover and does not
+        notice the damage; a stopped one stays stopped, and must have been stopped cleanly.
 
-        Other replicas keep the true bytes: take a topic with one replica, or one that this broker leads afterwards.
+        Other replicas keep the original bytes: use a topic with one replica, or one that this broker leads afterwards.
         Raises LocalKafkaError when no closed segment holds the message (see the setting log.segment.bytes)."""
         was_running = self.running
         self.stop()
@@ -134,21 +135,21 @@ class Node(ServerProcess):
         return flipped
 
     def close(self) -> None:
-        """End it at once and give its port back; it cannot be started again."""
+        """End it at once and release its port; it cannot be started again."""
         super().close()
         if self._proxy is not None:
             self._proxy.close()
 
     def _forget_the_dead(self) -> None:
-        """After kill -9: delete the znodes of every process of this cluster that has ended (a controller that starts
-        between them takes the dead for living and makes them leaders), and give the living brokers time to see that
-        this one was away (a controller that misses the bounce never tells the new process what it leads)."""
+        """After kill -9: delete the znodes of every broker of this cluster that has ended, and wait until the living
+        ones have taken over.  A controller that starts while such nodes exist would make dead brokers leaders; a
+        controller that misses the restart never sends the new process the partitions that it leads."""
         if self._child is None:
             return
         registry = self._registry()
         for node in self._nodes():
             if node._child is not None and not node.running:
-                registry.forget_dead(node.id, node._session, node._told)
+                registry.forget_dead(node.id, node._session, node._advertised_port)
         others = [node.id for node in self._nodes() if node.id != self.id and node.active]
         if others:
             wait_until(

@@ -1,4 +1,4 @@
-"""What every cluster of child processes has: ZooKeeper (its own or a shared one), brokers, a start and an end."""
+"""Base of clusters of child processes: ZooKeeper (its own or a shared one), brokers, start and end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
 
 
 class BrokerProcess(Protocol):
-    """What a cluster does with a broker of its own."""
+    """A broker process as its cluster uses it."""
 
     id: int
     wanted: bool
@@ -35,23 +35,24 @@ B = TypeVar("B", bound=BrokerProcess)
 
 
 class OwnCluster(Described, ABC, Generic[B]):
-    """ZooKeeper and brokers, started by `with` or start(), ended by leaving it or by close().
+    """ZooKeeper and brokers, started by `with` or start(), ended by the end of `with` or by close().
 
-    chroot     path under which all its znodes are; None: "/kafka", or a name of its own on a shared ZooKeeper
-    zookeeper  the ZooKeeper to share (another cluster's .zookeeper_server); None: one of its own
-    keep       leave the work folder behind when it ends
+    chroot     path of all its znodes; None: "/kafka", or a unique path on a shared ZooKeeper
+    zookeeper  a ZooKeeper to share (another cluster's .zookeeper_server); None: its own
+    keep       keep the work folder when it ends
     zookeeper_port, advertise   of its own ZooKeeper: see ZooKeeperServer
 
-    A folder is also kept when the start failed: the error names the log in it.
+    The folder is also kept when the start fails: the error names the log in it.
     """
 
-    nodes: Sequence[B]  # which whoever extends this makes
+    nodes: Sequence[B]  # made by the subclass
 
     def __init__(
         self,
         version: str,
         chroot: str | None,
         zookeeper: ZooKeeperServer | ZooKeeperAt | None,
+        *,
         tick_ms: int,
         keep: bool,
         zookeeper_port: int = 0,
@@ -69,23 +70,23 @@ class OwnCluster(Described, ABC, Generic[B]):
 
     @property
     def brokers(self) -> str:
-        """The bootstrap list as it is now: a broker may be restarted on another port."""
+        """The current bootstrap list: a broker may be restarted on another port."""
         return ",".join(node.address for node in self.nodes)
 
     @property
     def zookeeper_server(self) -> ZooKeeperServer:
-        """The ZooKeeper process, to stop it or to share it.  Raises LocalKafkaError when another process runs it."""
+        """The ZooKeeper process, for stopping or sharing it.  Raises LocalKafkaError when another process runs it."""
         if not isinstance(self._server, ZooKeeperServer):
             raise LocalKafkaError(f"ZooKeeper at {self.zookeeper} belongs to another process")
         return self._server
 
     def node(self, broker: int) -> B:
-        """The broker of this id."""
+        """The broker with this id."""
         return next(node for node in self.nodes if node.id == broker)
 
     def start(self, timeout_s: float = 60) -> Self:
-        """Start everything and wait until every broker is registered.  Raises LocalKafkaError, having ended all again:
-        without java, Maven or the jars before anything was started; later with the folder kept for its logs."""
+        """Start everything and wait until every broker is registered.  Raises LocalKafkaError after ending what was
+        started: at once when java, Maven or jars are missing; later with the folder kept for its logs."""
         try:
             if self._owns_server:
                 backend.ready(releases.release(releases.ZOOKEEPER_FROM))
@@ -107,13 +108,14 @@ class OwnCluster(Described, ABC, Generic[B]):
         return self
 
     def wait_registered(self, timeout_s: float = 60) -> None:
-        """Wait until every broker that was started, and not stopped or killed by us, is registered and answers."""
+        """Wait until every broker that was started, and not stopped or killed, is registered and accepts
+        connections."""
         for node in self.nodes:
             if node.wanted:
                 node.wait_registered(timeout_s)
 
     def close(self) -> None:
-        """End every process and client of it; the folder goes, unless keep."""
+        """End every process and client of it; remove the folder unless keep."""
         super().close()
         for node in self.nodes:
             node.close()
@@ -129,10 +131,11 @@ class OwnCluster(Described, ABC, Generic[B]):
 
     @abstractmethod
     def _check(self) -> None:
-        """Raises LocalKafkaError when what the brokers run on is missing; nothing is started."""
+        """Raise LocalKafkaError when java, Maven or jars are missing, before anything is started."""
 
     def _make_chroot(self) -> None:
-        """0.8.1 brokers do not, and a chroot that was used before would bring another cluster's topics along."""
+        """Create the chroot, which 0.8.1 brokers do not, and refuse a used one, which may hold another cluster's
+        topics."""
         client = started_client(self._server.connect)
         try:
             if client.exists(f"{self.chroot}/brokers/topics"):

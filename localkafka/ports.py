@@ -1,9 +1,8 @@
-"""Ports for servers: free, below the range the kernel gives to clients, and ours until we let go.
+"""Reservation of ports for servers, below the range that the kernel gives to clients.
 
 Below 32768, because a client that reconnects to a dead port inside the ephemeral range can connect to *itself*.
-A port is reserved by a lock on a file of that name, held open for as long as the reservation lives, so that parallel
-test workers never take the same one between the check and the server's own bind; the kernel drops the lock of a
-process that dies.
+A port is reserved by a lock on a file of that name as long as the reservation lives, so that parallel test workers
+never take the same port between the check and the server's bind; the kernel drops the lock of a process that dies.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ FIRST, LAST = 12000, 32000
 
 
 class Port:
-    """A reserved port; .number is ours until .release()."""
+    """A reserved port; .number is reserved until .release()."""
 
     def __init__(self, number: int, lock: int) -> None:
         self.number = number
@@ -67,7 +66,7 @@ def _try(number: int) -> Port | None:
 
 def _free(number: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the JVM does: TIME_WAIT is no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the JVM does: ignores TIME_WAIT
         try:
             probe.bind((HOST, number))
         except OSError:
@@ -82,7 +81,7 @@ def _folder() -> Path:
 
 
 def answers(host: str, port: int, timeout_s: float = 1) -> bool:
-    """Whether somebody accepts connections there."""
+    """Whether a server accepts connections there."""
     try:
         with socket.create_connection((host, port), timeout_s):
             return True

@@ -1,4 +1,4 @@
-"""What running a program of the JVM comes to, whichever its release: files for it, lines to it, what it prints."""
+"""Running a JVM program of any release: its files, its input, its output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _numbers = itertools.count(1)
 
 
 def work_files(folder: Path, name: str) -> Path:
-    """A name for the files of this run of a program, without suffix, in tools/ of a cluster's work folder."""
+    """The common path, without suffix, of the files of one run of a program, in tools/ of a cluster's work folder."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
     return tools / f"{name}-{threading.get_native_id()}-{next(_numbers)}"
@@ -28,14 +28,14 @@ def write_properties(path: Path, values: Mapping[str, object]) -> None:
 
 def feed(child: Child, lines: Iterable[str], timeout_s: float) -> None:
     """Write each line to a producer's standard input, and wait for its end.  Raises LocalKafkaError when it fails or
-    logs an error: that it dropped something its exit code does not tell."""
+    logs an error: its exit code does not show that it dropped messages."""
     with child:
         assert child.stdin is not None
         try:
             child.stdin.write("".join(f"{line}\n" for line in lines).encode())
             child.stdin.close()
         except BrokenPipeError:
-            pass  # it ended early; its exit code and log say why
+            pass  # it ended early; its exit code and log show why
         code = child.wait(timeout_s)
         if code != 0 or "ERROR" in child.log.read_text(errors="replace"):
             ended = "still runs" if code is None else f"ended with {code}"
@@ -43,8 +43,8 @@ def feed(child: Child, lines: Iterable[str], timeout_s: float) -> None:
 
 
 def printed(child: Child, timeout_s: float) -> str:
-    """Wait for a program's end; its standard output.  Raises LocalKafkaError when it fails; one that takes longer than
-    timeout_s is killed."""
+    """Wait for a program's end; its standard output.  Raises LocalKafkaError when it fails; kills it after
+    timeout_s."""
     with child:
         assert child.stdout is not None
         alarm = threading.Timer(timeout_s, child.kill)
@@ -61,11 +61,12 @@ def printed(child: Child, timeout_s: float) -> str:
 def mirror_arguments(
     work: Path,
     whitelist: str,
+    *,
     num_streams: int,
     consumers: Iterable[Mapping[str, object]],
     producer: Mapping[str, object],
 ) -> list[str]:
-    """A MirrorMaker's arguments.  consumers: properties for each of its sources; producer: of what it sends with."""
+    """A MirrorMaker's arguments.  consumers: properties for each source; producer: properties of its producer."""
     argv = ["--whitelist", whitelist, "--num.streams", str(num_streams)]
     for number, consumer in enumerate(consumers):
         path = work.with_suffix(f".consumer{number}")

@@ -1,12 +1,12 @@
-"""A TCP proxy between any two parts, with faults that can be switched while connections are open.
+"""TCP proxy whose faults can be switched while connections are open.
 
     with Proxy(("127.0.0.1", 9092)) as proxy:
         connect(proxy.address)
         proxy.delay(40); proxy.clear(); proxy.reset()
 
-Faults of a direction ("to_target", "to_client", or "both") are kept until another one of the same kind, or clear():
-delay, throttle, blackhole, slice, cut.  reset and half_close happen once, to the open connections; refuse closes the
-listener until clear().  One thread of its own per proxy; plain sockets.
+The faults delay, throttle, blackhole, slice and cut of a direction ("to_target", "to_client" or "both") last until
+another fault of the same kind, or clear().  reset and half_close apply once, to the open connections; refuse closes
+the listener until clear().  Each proxy runs in one thread, with plain sockets.
 """
 
 from __future__ import annotations
@@ -19,13 +19,111 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal
 
 from localkafka import ports
-from localkafka.flow import Fault, Flow
+
+CHUNK = 64 * 1024
+HELD = 1024 * 1024  # bytes read and not yet passed on; a full flow stops reading, so the sender blocks
+TICK_S = 0.02  # a throttled flow writes what this time allows at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Faults of one direction; the default is none."""
+
+    delay_s: float = 0  # every byte arrives this much later
+    bytes_per_s: float = math.inf
+    blackhole: bool = False  # no byte passes, and connections stay open
+    slice_bytes: int = CHUNK  # no write is larger
+    gap_s: float = 0  # between two writes
+    cut_after: int | None = None  # bytes after which the connection is closed
+
+
+class Flow:
+    """Bytes from source to sink.  Not thread-safe: the proxy's loop calls it under its lock.
+
+    passed   bytes written to sink so far          ended   the end of file was passed on
+    cut_at   limit of passed; at the limit the flow is `cut`
+    """
+
+    def __init__(self, source: socket.socket, sink: socket.socket, fault: Fault) -> None:
+        self.source = source
+        self.sink = sink
+        self.passed = 0
+        self.ended = False
+        self.cut_at: int | None = None
+        self._held: deque[tuple[float, memoryview]] = deque()  # (when it is due, bytes); no bytes: the end of file
+        self._held_bytes = 0
+        self._source_ended = False
+        self._next_write = 0.0
+        self.set(fault, recount=True)
+
+    @property
+    def cut(self) -> bool:
+        return self.cut_at is not None and self.passed >= self.cut_at
+
+    def set(self, fault: Fault, recount: bool) -> None:
+        """Apply this fault from now on; with recount, a cut counts from here."""
+        self.fault = fault
+        if recount:
+            self.cut_at = None if fault.cut_after is None else self.passed + fault.cut_after
+        self._next_write = 0.0
+        if not fault.delay_s:
+            self._held = deque((0.0, data) for _, data in self._held)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it wants to read from source now."""
+        return not self._source_ended and not self.fault.blackhole and self._held_bytes < HELD
+
+    def writes_at(self) -> float:
+        """The time from which it wants to write; infinity when there is nothing to write."""
+        if not self._held or self.fault.blackhole:
+            return math.inf
+        return max(self._held[0][0], self._next_write)
+
+    def read(self) -> None:
+        """Read from source.  Raises OSError when the connection broke."""
+        data = self.source.recv(CHUNK)
+        self._held.append((time.monotonic() + self.fault.delay_s, memoryview(data)))
+        self._held_bytes += len(data)
+        self._source_ended = not data
+
+    def end(self) -> None:
+        """Pass on an end of file that source did not send, which closes half of the connection."""
+        self._source_ended = True
+        self._held.append((0.0, memoryview(b"")))
+
+    def write(self) -> None:
+        """Write to sink what is due and allowed.  Raises OSError when the connection broke."""
+        now = time.monotonic()
+        if self.writes_at() > now:
+            return
+        due, data = self._held.popleft()
+        if not data:
+            self.ended = True
+            self.sink.shutdown(socket.SHUT_WR)
+            return
+        written = self.sink.send(data[: self._allowed()])
+        self.passed += written
+        self._held_bytes -= written
+        if written < len(data):
+            self._held.appendleft((due, data[written:]))
+        self._next_write = max(now, self._next_write) + written / self.fault.bytes_per_s + self.fault.gap_s
+
+    def _allowed(self) -> int:
+        allowed = self.fault.slice_bytes
+        if self.fault.bytes_per_s < math.inf:
+            allowed = min(allowed, max(1, int(self.fault.bytes_per_s * TICK_S)))
+        if self.cut_at is not None:
+            allowed = min(allowed, self.cut_at - self.passed)
+        return allowed
+
 
 Direction = Literal["to_target", "to_client", "both"]
 Address = tuple[str, int]
@@ -37,7 +135,8 @@ ABORT = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close sends a reset
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """connections: accepted so far; open: now; bytes: passed on so far, each way."""
+    """Counters of a proxy: connections accepted so far, connections open now, bytes passed on so far in each
+    direction."""
 
     connections: int
     open: int
@@ -46,7 +145,7 @@ class Counters:
 
 
 class _Pair:
-    """A client's connection and ours to the target; connecting until the target has answered."""
+    """A client's connection and the proxy's to the target; connecting until the target has accepted."""
 
     def __init__(self, client: socket.socket, target: socket.socket, faults: list[Fault]) -> None:
         self.client = client
@@ -57,16 +156,16 @@ class _Pair:
     def close(self, abort: bool) -> None:
         for end in (self.client, self.target):
             if abort:
-                with contextlib.suppress(OSError):  # the other side was quicker
+                with contextlib.suppress(OSError):  # the other side has closed it
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
             end.close()
 
 
 class Proxy:
-    """A listener on 127.0.0.1 whose connections go on to target.
+    """A listener on 127.0.0.1 whose connections are forwarded to target.
 
-    target   where new connections go; may be changed          port   to listen on, 0 for any
-    .address is where clients connect to; .counters say what went through.  close(), or `with`, ends it.
+    target   address for new connections; may be changed       port   port to listen on; 0: any free one
+    Clients connect to .address; .counters has connections and bytes.  close(), or the end of `with`, ends it.
     """
 
     def __init__(self, target: Address, port: int = 0) -> None:
@@ -75,7 +174,7 @@ class Proxy:
         self._faults = [Fault(), Fault()]
         self._pairs: list[_Pair] = []
         self._accepted = 0
-        self._passed_before = [0, 0]  # by connections that are closed
+        self._passed_before = [0, 0]  # by closed connections
         self._closed = False
         self._lock = threading.Lock()
         self._wake, self._woken = socket.socketpair()
@@ -106,35 +205,35 @@ class Proxy:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def delay(self, ms: float, direction: Direction = "both") -> None:
-        """Every byte arrives ms later; the rate stays (up to a megabyte on its way)."""
-        self._suffer(direction, delay_s=ms / 1000)
+        """Delay every byte by ms without limiting the rate (up to a megabyte in flight)."""
+        self._set_fault(direction, delay_s=ms / 1000)
 
     def throttle(self, bytes_per_s: float, direction: Direction = "both") -> None:
-        """Each connection passes at most this much a second."""
-        self._suffer(direction, bytes_per_s=bytes_per_s)
+        """Limit each connection to this many bytes per second."""
+        self._set_fault(direction, bytes_per_s=bytes_per_s)
 
     def blackhole(self, direction: Direction = "both") -> None:
-        """Nothing passes and nobody is told, closing included; connects succeed.  After clear() all of it passes."""
-        self._suffer(direction, blackhole=True)
+        """Hold back all bytes and ends of file; connects succeed.  After clear() all of it passes."""
+        self._set_fault(direction, blackhole=True)
 
     def slice(self, bytes_per_write: int, gap_ms: float = 1, direction: Direction = "both") -> None:
-        """No write is larger, with a pause after each, so that the receiver sees the pieces."""
-        self._suffer(direction, slice_bytes=bytes_per_write, gap_s=gap_ms / 1000)
+        """Limit each write, with a pause after it, so that the receiver gets pieces."""
+        self._set_fault(direction, slice_bytes=bytes_per_write, gap_s=gap_ms / 1000)
 
     def cut(self, after_bytes: int, direction: Direction = "to_client") -> None:
-        """Close each connection, the coming ones too, when this many more bytes have passed."""
-        self._suffer(direction, cut_after=after_bytes)
+        """Close each connection, also later ones, after this many more bytes."""
+        self._set_fault(direction, cut_after=after_bytes)
 
     def refuse(self) -> None:
-        """Refuse new connections; the open ones stay."""
+        """Refuse new connections; open ones stay."""
         with self._changed():
             if self._listener is not None:
-                self._listener.shutdown(socket.SHUT_RDWR)  # a closed one listens on while the loop polls it
+                self._listener.shutdown(socket.SHUT_RDWR)  # a closed one would listen on while the loop polls it
                 self._listener.close()
                 self._listener = None
 
     def reset(self) -> int:
-        """Reset every open connection at both ends; how many they were."""
+        """Reset every open connection at both ends; their number."""
         with self._changed():
             pairs = list(self._pairs)
             for pair in pairs:
@@ -142,14 +241,14 @@ class Proxy:
             return len(pairs)
 
     def half_close(self, direction: Direction = "to_client") -> None:
-        """End one half of every open connection: the receiver reads an end of file, and may go on sending."""
+        """Close one half of every open connection: the receiver reads an end of file, and may still send."""
         with self._changed():
             for pair in self._pairs:
                 for way in WHICH[direction]:
                     pair.flows[way].end()
 
     def clear(self) -> None:
-        """No faults any more, and listening."""
+        """Remove all faults, and listen again."""
         with self._changed():
             self._faults = [Fault(), Fault()]
             self._apply(WHICH["both"], recount=True)
@@ -157,13 +256,13 @@ class Proxy:
                 self._listener = self._listen()
 
     def close(self) -> None:
-        """Close everything and give the port back; a second call changes nothing."""
+        """Close all connections and release the port; a second call changes nothing."""
         if self._closed:
             return
         with self._changed():
             self._closed = True
         self._thread.join(10)
-        self._wake.close()  # not by the loop: it may end between our lock and our wake
+        self._wake.close()  # not by the loop: it may end between the lock and the wake
         self._woken.close()
         self._port.release()
 
@@ -177,13 +276,13 @@ class Proxy:
 
     @contextlib.contextmanager
     def _changed(self) -> Iterator[None]:
-        """Change something the loop looks at; it looks again at once."""
+        """Change state that the loop reads, under the lock, and wake the loop."""
         with self._lock:
             yield
-        with contextlib.suppress(BlockingIOError):  # full of wakes already
+        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
             self._wake.send(b"w")
 
-    def _suffer(self, direction: Direction, **change: Any) -> None:
+    def _set_fault(self, direction: Direction, **change: Any) -> None:
         with self._changed():
             for way in WHICH[direction]:
                 self._faults[way] = replace(self._faults[way], **change)
@@ -200,14 +299,14 @@ class Proxy:
         return listener
 
     def _run(self) -> None:
-        """The thread: wait for what the state allows, without the lock; then move bytes, with it."""
+        """The thread: wait for sockets without the lock, then move bytes with it."""
         while True:
             with selectors.PollSelector() as selector:
                 with self._lock:
                     if self._closed:
                         break
                     interests, timeout_s = self._interests()
-                    for end, events in interests.items():  # with the lock: who resets closes them
+                    for end, events in interests.items():  # with the lock: reset() closes them
                         selector.register(end, events)
                 ready = {key.fileobj: events for key, events in selector.select(timeout_s)}
             with self._lock:
@@ -218,7 +317,7 @@ class Proxy:
             self._listener.close()
 
     def _interests(self) -> tuple[dict[socket.socket, int], float | None]:
-        """What each socket is waited for, and after how long the next held byte is due."""
+        """The events to wait for on each socket, and the time until the next held byte is due."""
         now, next_due = time.monotonic(), math.inf
         wanted = {self._woken: READ}
         if self._listener is not None:
@@ -249,13 +348,13 @@ class Proxy:
                 else:
                     self._move(pair, ready)
             except OSError:
-                self._drop(pair, abort=True)  # what broke one side breaks the other in the same way
+                self._drop(pair, abort=True)  # an error of one side resets the other, too
 
     def _accept(self, listener: socket.socket) -> None:
         try:
             client, _ = listener.accept()
         except OSError:
-            return  # the client has given up already
+            return  # the client has closed it already
         target = socket.socket()
         for end in (client, target):
             end.setblocking(False)

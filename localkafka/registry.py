@@ -1,8 +1,8 @@
-"""What a cluster's brokers wrote into ZooKeeper, and the rule after a kill -9.
+"""Reader of a cluster's broker and topic nodes in ZooKeeper, and the clean-up after a kill -9.
 
-A killed broker's /brokers/ids/N and /controller stay until its session ends (seconds).  A restart before that hangs
-leaderless (0.8) or exits (later), so its nodes are deleted first, but never those of a broker that lives: what is
-deleted belongs to the session in which the dead process was registered.
+A killed broker's /brokers/ids/N and /controller stay until its session expires (seconds).  A broker restarted before
+that hangs without leaders (0.8) or exits (later).  So its nodes are deleted first, but only those of the session in
+which the dead process was registered, never those of a living broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from localkafka.errors import LocalKafkaError
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A broker's id node: where it says it is, and the session that holds the node."""
+    """A broker's id node: its advertised address, and the session that owns the node."""
 
     host: str
     port: int
@@ -31,17 +31,17 @@ class Registered:
 
 
 class Registry:
-    """Reads one cluster's nodes through a started KazooClient that is in its chroot."""
+    """Reads one cluster's nodes through a started KazooClient inside its chroot."""
 
     def __init__(self, zk: KazooClient) -> None:
         self.zk = zk
 
     def brokers(self) -> list[int]:
-        """Ids of the registered brokers; those of the lately killed included."""
+        """Ids of the registered brokers, recently killed ones included."""
         return sorted(zookeeper.read_brokers(self.zk, znodes))
 
     def broker(self, broker: int) -> Registered | None:
-        """Who is registered under this id."""
+        """The registration of this id, or None."""
         node = self._read(znodes.broker_path(broker))
         if node is None:
             return None
@@ -58,21 +58,21 @@ class Registry:
         return zookeeper.read_view(self.zk, znodes, [topic])
 
     def partitions(self, topic: str) -> Mapping[PartitionId, PartitionView]:
-        """Every partition of a topic; empty when the topic is unknown."""
+        """Every partition of a topic; empty when the topic does not exist."""
         return self.view(topic).topics.get(topic, {})
 
     def led_by(self, broker: int, others: Collection[int]) -> list[str]:
-        """The partitions whose leader is this broker although one of the others is in sync, as topic/partition.
-        What nobody else holds stays its own: a controller elected after its death does not touch the node."""
+        """The partitions led by this broker although one of the others is in sync, as topic/partition.  A partition
+        that no other broker has stays with it: a controller elected after its death does not change that node."""
         view = zookeeper.read_view(self.zk, znodes, zookeeper.read_topics(self.zk, znodes))
         every = ((topic, p, seen) for topic, partitions in view.topics.items() for p, seen in partitions.items())
         return [f"{topic}/{p}" for topic, p, seen in every if seen.leader == broker and {*seen.isr} & {*others}]
 
     def forget_dead(self, broker: int, last_session: int, last_port: int) -> bool:
-        """Delete what a process that has ended left behind; True when there was something.
+        """Delete the nodes of a broker process that has ended; True when there were any.
 
-        broker's process must be known to have ended; last_session is the one in which it was last seen registered
-        (0: never), last_port the one it advertised.  Raises LocalKafkaError when the node belongs to somebody else.
+        The process must be known to have ended.  last_session: the session of its last known registration (0: none);
+        last_port: the port it advertised.  Raises LocalKafkaError when the node belongs to another process.
         """
         node = self.broker(broker)
         if node is None:
@@ -90,7 +90,7 @@ class Registry:
         return True
 
     def _read(self, path: str) -> tuple[bytes, int] | None:
-        """The node's data and the session that owns it (0: none does)."""
+        """The node's data and the session that owns it (0: persistent node)."""
         try:
             data, stat = self.zk.get(path)
         except NoNodeError:
@@ -101,4 +101,4 @@ class Registry:
         try:
             self.zk.delete(path)
         except NoNodeError:
-            pass  # the session ended in between, which is as good
+            pass  # the session expired in between, which deleted the node

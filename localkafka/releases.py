@@ -1,6 +1,6 @@
-"""The versions whose jars can be had, which of them can be started, and what each one wants: tables.
+"""Tables of the Kafka versions: which can be fetched, which can be started, and the settings of each.
 
-Settings as measured on the real brokers: a small cleaner buffer (from 0.9 on it saves 125 MB a broker), one replica
+The settings were measured on real brokers: a small cleaner buffer (from 0.9 on it saves 125 MB a broker), one replica
 and four partitions for the topics of offsets and transactions, no controlled shutdown (a stop leaves no znodes, so a
 restart is immediate).
 """
@@ -14,14 +14,14 @@ from importlib import resources
 from localkafka.errors import LocalKafkaError
 
 DEFAULT = "0.8.2.2"
-ZOOKEEPER_FROM = "0.8.2.2"  # its jars bring ZooKeeper 3.4.6, which serves every version that needs one
+ZOOKEEPER_FROM = "0.8.2.2"  # its jars contain ZooKeeper 3.4.6, which works with every version that needs one
 
 Number = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A version of Kafka: its name, its numbers for comparing, and the oldest Java that runs it."""
+    """A version of Kafka: its name, its numbers for comparison, and the oldest Java that runs it."""
 
     version: str
     number: Number
@@ -52,7 +52,7 @@ KNOWN = {
 
 STARTABLE = tuple(version for version, row in KNOWN.items() if not row.kraft)  # a Cluster is brokers on a ZooKeeper
 
-# (first release, setting, value): applies from that release on
+# (first release, setting, value): used from that release on
 SETTINGS: tuple[tuple[Number, str, str], ...] = (
     ((0,), "num.partitions", "4"),
     ((0,), "num.network.threads", "2"),
@@ -75,7 +75,7 @@ ZOOKEEPER_SETTINGS: tuple[tuple[Number, str, str], ...] = (
 
 
 def release(version: str) -> Release:
-    """The row of a version.  Raises LocalKafkaError, naming the known ones."""
+    """The row of a version.  Raises LocalKafkaError, which names the known ones."""
     known = KNOWN.get(version)
     if known is None:
         raise LocalKafkaError(f"unknown Kafka version {version!r}; known are {', '.join(KNOWN)}")
@@ -83,7 +83,7 @@ def release(version: str) -> Release:
 
 
 def startable(version: str) -> Release:
-    """The row of a version whose brokers run on ZooKeeper.  Raises LocalKafkaError, naming those that do."""
+    """The row of a version whose brokers use ZooKeeper.  Raises LocalKafkaError, which names those that do."""
     known = release(version)
     if known.kraft:
         raise LocalKafkaError(
@@ -93,17 +93,17 @@ def startable(version: str) -> Release:
 
 
 def pom(name: str) -> str:
-    """The text of a pom.xml: of a version, or of what else is run from jars."""
+    """The text of a pom.xml of a version, or of other software that runs from jars."""
     return resources.files("localkafka").joinpath("poms", f"{name}.xml").read_text(encoding="utf-8")
 
 
 def applying(rows: tuple[tuple[Number, str, str], ...], to: Release) -> dict[str, str]:
-    """The settings of a table that this release knows."""
+    """The settings of a table for this release."""
     return {key: value for since, key, value in rows if to.number >= since}
 
 
 def listener(of: Release, host: str, port: int, advertised: tuple[str, int]) -> dict[str, str]:
-    """How a broker in ZooKeeper mode is told where to listen, and what to say of it to clients."""
+    """Settings of a broker in ZooKeeper mode for its listener and its advertised address."""
     if of.number < (0, 9):
         return {
             "host.name": host,
@@ -118,5 +118,5 @@ def listener(of: Release, host: str, port: int, advertised: tuple[str, int]) -> 
 
 
 def properties(settings: Mapping[str, str]) -> str:
-    """The text of a .properties file; our values need no escapes."""
+    """The text of a .properties file; these values need no escapes."""
     return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -1,9 +1,9 @@
-"""Log segments on a broker's disk: which files there are, and one byte of a value flipped.
+"""Log segments on a broker's disk: their files, and flipping a byte of a value.
 
     entry   = offset:int64  size:int32  message
     message = crc:uint32  magic:int8  attributes:int8  [timestamp:int64 if magic is 1]  key  value    (int32 lengths)
 
-A batch of format v2 (magic 2, at the same place) is one entry; its records stand for the value.
+A batch of format v2 (magic 2, at the same place) is one entry; its records are taken as the value.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ HEADER = struct.Struct(">qi")
 LENGTH = struct.Struct(">i")
 MAGIC_AT = HEADER.size + 4
 KEY_AT = {0: HEADER.size + 6, 1: HEADER.size + 14}
-RECORDS_AT = 61  # of a v2 batch
+RECORDS_AT = 61  # in a v2 batch
 LAST_OFFSET_DELTA_AT = 23
 
 
 @dataclass(frozen=True, slots=True)
 class Flipped:
-    """What was damaged: the segment, the byte of the file, and the (last) offset of the entry."""
+    """A flipped byte: the segment, the position in the file, and the (last) offset of the entry."""
 
     segment: Path
     position: int
@@ -33,13 +33,13 @@ class Flipped:
 
 
 def files(folder: Path) -> list[Path]:
-    """The segments of a partition's folder, oldest first: their names are their first offsets, zero-padded."""
+    """The segments in a partition's folder, oldest first: their names are their first offsets, zero-padded."""
     return sorted(folder.glob("*.log"))
 
 
 def flip_byte(closed: Sequence[Path], where: str, offset: int | None, at: int) -> Flipped:
-    """Flip all bits of byte `at` of the value that holds this offset (None: of the first entry), in one of these files.
-    Raises LocalKafkaError when none of them holds it, or its value is shorter."""
+    """Flip all bits of byte `at` of the value of the entry with this offset (None: the first entry), in one of these
+    files.  Raises LocalKafkaError when none of them holds the entry, or its value is shorter."""
     for segment in closed:
         data = segment.read_bytes()
         for start, end, last in _entries(data):
@@ -72,7 +72,7 @@ def _entries(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _value(data: bytes, start: int, end: int, where: str) -> int:
-    """Where the entry's value begins."""
+    """Position of the entry's value."""
     magic = data[start + MAGIC_AT]
     if magic == 2:
         return start + RECORDS_AT

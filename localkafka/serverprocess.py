@@ -1,4 +1,4 @@
-"""A server as a child process with a folder and a port of its own: started, stopped, killed, paused."""
+"""Server as a child process with its own folder and port: start, stop, kill, pause."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ T = TypeVar("T")
 
 
 class ServerProcess(ABC):
-    """A server in a folder of its own; its data stays there through stop, kill and restart.
+    """A server in its own folder, which keeps its data through stop, kill and restart.
 
-    port   where it listens: a number, or 0 for any free one; reserved until it is closed
+    port   port to listen on, 0 for any free one; reserved until it is closed
     """
 
     in_containers = False  # whether LOCALKAFKA_BACKEND counts for it; its command is then one of backend.command
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
-        self.wanted = False  # started, and neither stopped nor killed by us
+        self.wanted = False  # started, and neither stopped nor killed
         self._port = ports.reserve(port)
         self._child: Child | Container | None = None
 
@@ -36,21 +36,21 @@ class ServerProcess(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """How errors call it."""
+        """Its name in errors."""
 
     @property
     def port(self) -> int:
-        """Where the server itself listens."""
+        """The port of the server itself."""
         return self._port.number
 
     @property
     def running(self) -> bool:
-        """Its process lives (paused counts as living)."""
+        """Whether its process lives, paused or not."""
         return self._child is not None and self._child.running
 
     @property
     def active(self) -> bool:
-        """Running and not paused."""
+        """Whether it runs and is not paused."""
         return self.running and not self._started().paused
 
     @property
@@ -59,7 +59,7 @@ class ServerProcess(ABC):
 
     @property
     def log(self) -> Path:
-        """What the server says (not its data)."""
+        """The server's log file (not its data)."""
         return self.folder / "log"
 
     @property
@@ -68,31 +68,31 @@ class ServerProcess(ABC):
         return self.folder / "data"
 
     def stop(self, timeout_s: float = 20) -> None:
-        """SIGTERM, and SIGKILL when it has not ended after timeout_s."""
+        """Send SIGTERM, and SIGKILL when it has not ended after timeout_s."""
         self.wanted = False
         if self._child is not None:
             self._child.stop(timeout_s)
 
     def kill(self) -> None:
-        """kill -9; the nodes of a broker stay until its session ends."""
+        """Send SIGKILL; a broker's nodes stay until its session expires."""
         self.wanted = False
         self._started().kill()
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay, nothing is answered, and a broker's ZooKeeper session runs out."""
+        """Send SIGSTOP: its connections stay open without responses, and a broker's ZooKeeper session expires."""
         self._started().pause()
 
     def resume(self) -> None:
         self._started().resume()
 
     def close(self) -> None:
-        """End it at once and give its port back; it cannot be started again."""
+        """End it at once and release its port; it cannot be started again."""
         if self.running:
-            self._started().kill()  # nothing of it is used again
+            self._started().kill()  # no clean stop needed: nothing of it is used again
         self._port.release()
 
     def _launch(self) -> None:
-        """Start its process on a fresh server.properties."""
+        """Write server.properties and start the process."""
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.folder / "server.properties"
         config.write_text(releases.properties(self._properties()), encoding="utf-8")
@@ -101,8 +101,8 @@ class ServerProcess(ABC):
         self.wanted = True
 
     def _wait_ready(self, ready: Callable[[], T | None], timeout_s: float, what: str) -> T:
-        """The first true answer of ready.  Raises LocalKafkaError with the end of its log when it ends meanwhile, or
-        time is over ("waited in vain for it to WHAT")."""
+        """Wait until ready() is true, and return its value.  Raises LocalKafkaError with the end of the log when the
+        process ends first, or after timeout_s ("waited in vain for it to WHAT")."""
         child = self._started()
 
         def answer() -> T | None:
@@ -113,8 +113,8 @@ class ServerProcess(ABC):
         return wait_until(answer, timeout_s, lambda: f"{self.name} to {what}; {child.log_end()}")
 
     def _take_port(self, port: int | None) -> None:
-        """Where it listens from the next start: None keeps the old port, 0 takes any free one, another number that
-        one.  Raises LocalKafkaError when it is taken."""
+        """Reserve the port for the next start: None keeps the port, 0 takes any free one, another number that one.
+        Raises LocalKafkaError when it is taken."""
         if port is not None and port != self.port:
             new = ports.reserve(port)
             self._port.release()
@@ -127,8 +127,8 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def _properties(self) -> dict[str, str]:
-        """Of its server.properties."""
+        """The settings in its server.properties."""
 
     @abstractmethod
     def _command(self, config: Path) -> list[str]:
-        """What starts it on this server.properties."""
+        """The command line that starts it with this server.properties."""

@@ -1,12 +1,12 @@
-"""Clusters that several processes share: the first user starts them, the others attach, the last to leave ends them.
+"""Clusters that several processes share: the first user starts them, others attach, the last one to leave ends them.
 
-    FOLDER/start.lock    who holds it may start or end the clusters
-    FOLDER/users.lock    every user holds it shared, until it leaves or dies; the kernel drops the lock of the dead
-    FOLDER/ready.json    there while the clusters serve: one description each, ZooKeeper's address, the holder's pid
-    FOLDER/log           what the holder said
+    FOLDER/start.lock    held while starting or ending the clusters
+    FOLDER/users.lock    every user holds it shared until it leaves or dies; the kernel drops the lock of a dead process
+    FOLDER/ready.json    exists while the clusters serve: a description of each, ZooKeeper's address, the holder's pid
+    FOLDER/log           the holder's log
 
-The clusters live in a process of their own, the holder (`python -m localkafka.shared FOLDER PLAN [PID]`), since the
-first user may leave before the others.  It ends when nobody holds users.lock any more, or the process PID is gone.
+The clusters run in their own process, the holder (`python -m localkafka.shared FOLDER PLAN [PID]`), since the first
+user may leave before the others.  It ends when no process holds users.lock any more, or the process PID has ended.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ START_S = 300  # Maven may have to fetch everything first
 
 
 class Shared:
-    """A user's hold on shared clusters.
+    """A user's access to shared clusters.
 
-    folder   the same for all users; made and removed here          plan   name -> keyword arguments of Cluster
-    watch    a process whose end also ends the clusters (the test run's main process), or 0
+    folder   the same for all users; created and removed here       plan   name -> keyword arguments of Cluster
+    watch    pid of a process whose end also ends the clusters (the test run's main process), or 0
 
-    .zookeeper (for own clusters with a chroot of their own) and .cluster(name) are there after the start.
+    After the start there are .cluster(name), and .zookeeper for other clusters, which need their own chroot.
     """
 
     def __init__(self, folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int = 0) -> None:
@@ -64,7 +64,7 @@ class Shared:
         return self._clusters[name]
 
     def close(self) -> None:
-        """Leave; the last one to leave ends the clusters."""
+        """Leave; the last user to leave ends the clusters."""
         for cluster in self._clusters.values():
             cluster.close()
         os.close(self._users)
@@ -94,11 +94,11 @@ class Shared:
             holder.kill()
             holder.wait()
             raise
-        holder.returncode = 0  # not ours to wait for: it outlives us when others use it
+        holder.returncode = 0  # do not wait for it: it outlives this process when others use it
 
 
-def hold(folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int) -> None:
-    """Run the clusters of a plan until nobody uses them, or the process to watch is gone."""
+def run_clusters(folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int) -> None:
+    """Run the clusters of a plan until they have no users, or the watched process has ended."""
     with contextlib.ExitStack() as running:
         server = ZooKeeperServer(folder / "zookeeper")
         running.callback(WorkFolder(folder).close)
@@ -121,7 +121,7 @@ def hold(folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int) -> Non
 
 
 def _deserted(folder: Path) -> bool:
-    """Nobody uses the clusters, and nobody can begin to: then ready.json is taken away, under the same lock."""
+    """Whether the clusters have no users; then removes ready.json under the same lock, so that no new user attaches."""
     with _locked(folder / "start.lock"), (folder / "users.lock").open("w") as users:
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,7 +153,7 @@ def _locked(path: Path) -> Iterator[None]:
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     folder, plan, watch = sys.argv[1:]
-    hold(Path(folder), json.loads(plan), int(watch))
+    run_clusters(Path(folder), json.loads(plan), int(watch))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""The JVM's own console programs from a version's jars, as child processes: the oracles of tests, demo and benchmark.
+"""The JVM's console programs of a version, as child processes: the reference for tests, demo and benchmarks.
 
-They read and write text here: keys and values of the lines are UTF-8.  What a program logs goes to a file in the
-cluster's work folder (tools/), which every error quotes.
+They read and write text: keys and values are UTF-8.  A program's log goes to a file in the cluster's work folder
+(tools/), which errors quote.
 """
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from kafkawire.model import TopicPartition
@@ -20,7 +20,7 @@ from localkafka.dump import Dumped
 from localkafka.errors import LocalKafkaError
 from localkafka.programs import feed, mirror_arguments, printed, work_files, write_properties
 
-# (first release, class); the last one that is not newer than the release counts
+# (first release, class): the last row that is not newer than the release applies
 CONSOLE_CONSUMER = (
     ((0,), "kafka.consumer.ConsoleConsumer"),
     ((0, 8, 2), "kafka.tools.ConsoleConsumer"),
@@ -34,15 +34,16 @@ CONSOLE_PRODUCER = (
 
 
 def java_command(version: str, main: str, arguments: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
-    """The command line that runs a class from a version's jars, with the JVM's own defaults unless flags are given.
+    """The command line that runs a class from a version's jars, with the JVM's defaults unless flags are given.
     It logs to standard error from WARN on."""
-    return java.command(releases.release(version), main, arguments, flags)
+    return java.command(releases.release(version), main, arguments, flags=flags)
 
 
 def console_consumer(
     cluster: ClusterClient,
     topic: str = "",
     group: str = "",
+    *,
     whitelist: str = "",
     from_beginning: bool = True,
     config: Mapping[str, object] | None = None,
@@ -51,8 +52,8 @@ def console_consumer(
 ) -> ConsoleConsumer:
     """Start a console consumer of a topic, or of a whitelist (a Java regex).
 
-    group: none makes up one of its own.  config: consumer properties.  key_separator: print key and separator before
-    each value.  A group that has offsets is refused by 0.8.2 when from_beginning is set.
+    group: the program makes one up when empty.  config: consumer properties.  key_separator: print key and separator
+    before each value.  0.8.2 refuses from_beginning for a group that has offsets.
     """
     properties = {**({"group.id": group} if group else {}), **(config or {})}
     work = work_files(cluster.folder, "console-consumer")
@@ -70,6 +71,7 @@ def console_producer(
     cluster: ClusterClient,
     topic: str,
     lines: Iterable[str],
+    *,
     codec: str = "none",
     key_separator: str = "",
     acks: int = -1,
@@ -78,8 +80,8 @@ def console_producer(
 ) -> None:
     """Send each line as a message with the console producer, and wait for its end.
 
-    codec: none, gzip, snappy, lz4; key_separator: what comes before the first one in a line is its key.
-    Raises LocalKafkaError when it fails or logs that it dropped something (its exit code does not tell)."""
+    codec: none, gzip, snappy, lz4; key_separator: the text before the first one in a line is the key.
+    Raises LocalKafkaError when it fails or logs that it dropped messages (its exit code does not show that)."""
     argv = ["--broker-list", cluster.brokers, "--topic", topic, "--request-required-acks", str(acks)]
     argv += ["--message-send-max-retries", "20", *_codec_option(cluster, codec)]
     argv += _separated_keys("parse.key", key_separator)
@@ -107,6 +109,7 @@ def _codec_option(cluster: ClusterClient, codec: str) -> list[str]:
 def mirror_maker(
     sources: Sequence[ClusterClient],
     target: ClusterClient,
+    *,
     whitelist: str,
     group: str,
     num_streams: int = 1,
@@ -115,8 +118,8 @@ def mirror_maker(
     flags: Sequence[str] = java.SMALL,
     arguments: Sequence[str] = (),
 ) -> Child:
-    """Start the JVM's MirrorMaker of the target's version, with the old consumer (releases up to 1.1); it starts at the
-    smallest offset and waits for all replicas unless consumer and producer properties say otherwise."""
+    """Start the JVM's MirrorMaker of the target's version, with the old consumer (releases up to 1.1).  Unless the
+    properties differ, it starts at the smallest offset and waits for all replicas."""
     work = work_files(target.folder, "mirror-maker")
     reads = [
         {"zookeeper.connect": source.zookeeper, "group.id": group, "auto.offset.reset": "smallest", **(consumer or {})}
@@ -124,17 +127,18 @@ def mirror_maker(
     ]
     waits = {"request.required.acks": -1, "producer.type": "async", "queue.enqueue.timeout.ms": -1}
     sends = {"metadata.broker.list": target.brokers, **waits, **(producer or {})}
-    argv = mirror_arguments(work, whitelist, num_streams, reads, sends)
+    argv = mirror_arguments(work, whitelist, num_streams=num_streams, consumers=reads, producer=sends)
     return _child(target, work, "kafka.tools.MirrorMaker", [*argv, *arguments], flags=flags)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedOffset:
-    """A row of the ConsumerOffsetChecker; owner is None where nobody owns the partition, numbers where unknown."""
+    """A row of the ConsumerOffsetChecker.  owner: None for a partition without owner; a number is None when unknown."""
 
     group: str
     topic: str
     partition: int
+    _: KW_ONLY
     offset: int | None
     log_size: int | None
     lag: int | None
@@ -142,7 +146,7 @@ class CheckedOffset:
 
 
 def consumer_offset_checker(cluster: ClusterClient, group: str, topic: str) -> list[CheckedOffset]:
-    """What the JVM's ConsumerOffsetChecker (0.8 to 0.10) says of a group and a topic."""
+    """The rows of the JVM's ConsumerOffsetChecker (0.8 to 0.10) for a group and a topic."""
     option = "--zkconnect" if releases.release(cluster.version).number < (0, 8, 2) else "--zookeeper"
     argv = ["--group", group, "--topic", topic, option, cluster.zookeeper]
     rows = []
@@ -151,24 +155,26 @@ def consumer_offset_checker(cluster: ClusterClient, group: str, topic: str) -> l
         if len(words) == 7 and words[0] == group:
             offset, size, lag = (int(word) if word.lstrip("-").isdigit() else None for word in words[3:6])
             owner = None if words[6] == "none" else words[6]
-            rows.append(CheckedOffset(words[0], words[1], int(words[2]), offset, size, lag, owner))
+            rows.append(
+                CheckedOffset(words[0], words[1], int(words[2]), offset=offset, log_size=size, lag=lag, owner=owner)
+            )
     return rows
 
 
 def topic_command(cluster: ClusterClient, *arguments: str) -> str:
-    """Run the JVM's TopicCommand (releases up to 2.8) on the cluster; what it prints."""
+    """Run the JVM's TopicCommand (releases up to 2.8) on the cluster; its output."""
     return run(cluster, "kafka.admin.TopicCommand", ["--zookeeper", cluster.zookeeper, *arguments])
 
 
 def run(cluster: ClusterClient, main: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
-    """Run a class of the cluster's jars to its end; its standard output.  LocalKafkaError when it fails."""
+    """Run a class of the cluster's jars to its end; its standard output.  Raises LocalKafkaError when it fails."""
     work = work_files(cluster.folder, main.rpartition(".")[2])
     return printed(_child(cluster, work, main, arguments, stdout=subprocess.PIPE), timeout_s)
 
 
 def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: bool = True) -> Iterator[Dumped]:
-    """Every message of these segment files as the JVM's DumpLogSegments reads them (text payloads; a live log too).
-    deep_iteration: the messages inside compressed entries, too, in place of the entries."""
+    """Every message of these segment files, also active ones, as the JVM's DumpLogSegments reads them (text payloads).
+    deep_iteration: the messages inside compressed entries instead of the entries."""
     if not segments:
         return
     argv = ["--files", ",".join(map(str, segments)), "--print-data-log", "--max-message-size", str(1 << 26)]
@@ -188,7 +194,7 @@ def dump_partition(cluster: ClusterClient, topic: str, partition: int) -> Iterat
 
 
 def dump_topic(cluster: ClusterClient, topic: str, partitions: Sequence[int]) -> dict[int, list[Dumped]]:
-    """Every message of these partitions, each as `dump_partition` reads it, in one start of the JVM."""
+    """Every message of these partitions, as `dump_partition` reads them, with one start of the JVM."""
     files = {
         str(segment): partition
         for partition in partitions
@@ -205,6 +211,7 @@ def _child(
     work: Path,
     main: str,
     arguments: Sequence[str],
+    *,
     stdin: int = subprocess.DEVNULL,
     stdout: int | None = None,
     flags: Sequence[str] = java.SMALL,
@@ -221,7 +228,7 @@ def _class(classes: Sequence[tuple[releases.Number, str]], version: str) -> str:
 
 
 def _reach(cluster: ClusterClient, bootstrap_option: str) -> list[str]:
-    """By ZooKeeper as long as the old consumer is there."""
+    """The options that name the cluster: ZooKeeper as long as the release has the old consumer."""
     if releases.release(cluster.version).number < (2,):
         return ["--zookeeper", cluster.zookeeper]
     return [bootstrap_option, cluster.brokers]

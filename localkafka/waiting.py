@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline: never for luck."""
+"""Waiting for a condition, with a deadline."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def wait_until(
     what: str | Callable[[], str],
     every_s: float = 0.05,
 ) -> T:
-    """The first true answer of check.  what: the end of the sentence of the LocalKafkaError that is raised when
-    timeout_s pass without one ("broker 1 to register"), or a function that makes it when it is needed."""
+    """Wait until check() is true, and return its value.  Raises LocalKafkaError after timeout_s.
+    what: the end of its sentence ("broker 1 to register"), or a function that returns it."""
     deadline = time.monotonic() + timeout_s
     while True:
         answer = check()

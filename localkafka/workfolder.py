@@ -1,8 +1,8 @@
-"""Work folders in the temporary folder: gone when their owner leaves, or at the next start when it was killed.
+"""Work folders in the temporary folder, removed by their owner or, when it was killed, at the next start.
 
-    localkafka-XXXX/.owner    the pid of the process that works in it, which holds a lock on it until it dies
+    localkafka-XXXX/.owner    pid of the process that uses it and holds a lock on it until it ends
 
-A folder without .owner, or with one that names no process, is never swept up: it is kept, or is none of ours.
+A folder without .owner, or whose .owner names no process, is never swept: it is to stay, or belongs to another program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PREFIX = "localkafka-"
 
 
 class WorkFolder:
-    """A folder of this process.  path: an existing one to own, or None for a new one in the temporary folder."""
+    """A work folder of this process.  path: an existing folder to own; None: a new one in the temporary folder."""
 
     def __init__(self, path: Path | None = None) -> None:
         if path is None:
@@ -28,10 +28,10 @@ class WorkFolder:
         self._lock = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.write(self._lock, b"%d\n" % os.getpid())
-        draft.rename(path / ".owner")  # locked before a sweep can see it
+        draft.rename(path / ".owner")  # locked before a sweep can find it
 
     def close(self, keep: bool = False) -> None:
-        """Let go of it, and remove it; with keep only when nothing is in it.  A second call does nothing."""
+        """Give up ownership and remove it; with keep only when it is empty.  A second call does nothing."""
         if self._lock < 0:
             return
         owner = self.path / ".owner"
@@ -44,7 +44,7 @@ class WorkFolder:
 
 
 def sweep() -> None:
-    """Remove the folders that killed processes of this user left behind."""
+    """Remove the folders of killed processes of this user."""
     for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/.owner"):
         try:
             with owner.open("r+") as lock:
@@ -52,4 +52,4 @@ def sweep() -> None:
                 if lock.read().strip().isdigit():
                     shutil.rmtree(owner.parent, ignore_errors=True)
         except OSError:
-            continue  # in use, another user's, or swept by somebody else meanwhile
+            continue  # in use, another user's, or swept by another process

@@ -1,4 +1,4 @@
-"""A real ZooKeeper server: 3.4.6 from the jars of Kafka 0.8.2.2, which serves every version that needs one."""
+"""Real ZooKeeper server: 3.4.6 from the jars of Kafka 0.8.2.2, which works with every version that needs one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAt:
-    """A ZooKeeper that another process runs (or a proxy before one)."""
+    """A ZooKeeper that another process runs, or a proxy before one."""
 
     address: tuple[str, int]
 
@@ -26,10 +26,10 @@ class ZooKeeperAt:
 
 
 class ZooKeeperServer(ServerProcess):
-    """One ZooKeeper in a folder of its own; its data stays there through stop, kill and restart.
+    """A ZooKeeper in its own folder, which keeps its data through stop, kill and restart.
 
-    tick_ms     the server's tick: sessions are granted 2 to 20 of them (500: 1 to 10 s)
-    advertise   the name by which other hosts reach this one: it then listens on every address
+    tick_ms     the server's tick: session timeouts are 2 to 20 ticks (500: 1 to 10 s)
+    advertise   host name for clients on other hosts: it then listens on every address
     """
 
     in_containers = True
@@ -68,7 +68,7 @@ class ZooKeeperServer(ServerProcess):
         self._wait_ready(lambda: "Mode:" in four_letters(self.address, "srvr"), timeout_s, "serve")
 
     def restart(self, timeout_s: float = 30) -> None:
-        """Stop it when it runs, and start it on the same port and data."""
+        """Start it on the same port and data, after a stop if it runs."""
         self.stop()
         self.start(timeout_s)
 
@@ -86,7 +86,7 @@ class ZooKeeperServer(ServerProcess):
 
 
 def four_letters(address: tuple[str, int], word: str, timeout_s: float = 2) -> str:
-    """ZooKeeper's answer to one of its four-letter words; empty when it gives none."""
+    """ZooKeeper's response to a four-letter word; empty without a response."""
     try:
         with socket.create_connection(address, timeout_s) as link:
             link.sendall(word.encode())

@@ -1,1 +1,1 @@
-"""Kafka 0.7 to test and play with: a broker in pure Python, the original one, clusters of either, its clients."""
+"""Kafka 0.7 for tests: a broker in pure Python, the original broker, clusters of either, and their clients."""

@@ -1,18 +1,18 @@
-"""`python -m localkafka.seven server.properties`: a Kafka 0.7 broker in pure Python, to test and play with.
+"""`python -m localkafka.seven server.properties`: a Kafka 0.7 broker in pure Python, for tests.
 
-It speaks the bytes of 0.7.2 (0.7.0 and 0.7.1 by test.release), keeps real segment files and registers in ZooKeeper,
-with the names and the meaning of the original's server.properties.  What it leaves out:
+It uses the protocol of 0.7.2 (0.7.0 and 0.7.1 by test.release), keeps real segment files and registers in ZooKeeper.
+Its server.properties has the original's names with the original's meaning.  Differences from the original:
 
-    the disk       nothing is forced to it: kill -9 loses nothing that was appended, a crash of the machine may
-    threads        one serves everybody; num.threads, socket buffers and monitoring.period.secs are not looked at
-    numbers        no JMX, no statistics, no request log
-    0.7.0's own    it stored the cut tail of a set, rolled behind an append, took any topic name but none, and could
-                   hold a mirror (embedded consumers); here is what test.release says: the codecs, no limit on
-                   messages, topics made by reads
-    compression    a wrapper may open to 256 MiB, and is refused beyond
-    interfaces     it listens on `hostname` only (127.0.0.1 unless given), the original on all of them
+    disk           no fsync: kill -9 loses nothing that was appended, a crash of the machine may
+    threads        one thread serves all connections; num.threads, socket buffers and monitoring.period.secs are ignored
+    metrics        no JMX, no statistics, no request log
+    0.7.0          of its differences only those in test.release: codecs, no limit on messages, topics created by reads.
+                   The original 0.7.0 also stored the cut tail of a set, rolled after an append, accepted any topic
+                   name that is not empty, and could run a mirror (embedded consumers)
+    compression    a wrapper that decompresses to more than 256 MiB is refused
+    interfaces     it listens on `hostname` only (default: 127.0.0.1), the original on all interfaces
 
-SIGTERM ends it cleanly: connections closed, logs flushed, nodes taken back, .kafka_cleanshutdown written.
+SIGTERM ends it cleanly: connections closed, logs flushed, nodes deleted, .kafka_cleanshutdown written.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ def serve(given: Settings) -> None:
         address = f"{given.host}:{given.port}"
         partitions = given.partitions.of
         registration = Registration(
-            given.zookeeper, given.session_ms, given.connection_ms, given.broker, address, partitions
+            given.zookeeper,
+            session_ms=given.session_ms,
+            connection_ms=given.connection_ms,
+            broker=given.broker,
+            address=address,
+            partitions=partitions,
         )
     logs = Logs(given, registration.new_topic if registration else lambda topic: None)
     server = Server(given.host, given.port, given.max_request_size, Handler(given, logs).answer)
@@ -47,7 +52,7 @@ def serve(given: Settings) -> None:
     server.every(given.cleanup_ms, logs.clean, first_ms=given.cleanup_delay_ms)
     try:
         if registration is not None:
-            registration.start(logs.topics)  # it listens: whoever sees the node can connect
+            registration.start(logs.topics)  # it listens already: a client that sees the node can connect
         server.run()
     finally:
         logs.close()

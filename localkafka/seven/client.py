@@ -1,9 +1,9 @@
-"""A plain client of one 0.7 broker: requests as functions, frames as they are.  For tests, and written apart from
-kafkawire.v07 on purpose.
+"""Plain client of one 0.7 broker: a method per request, raw frames.  For tests, and therefore independent of
+kafkawire's formats.
 
     with Seven(("127.0.0.1", 9092)) as link:
         link.produce("orders", 0, entries.plain([b"one"]))
-        link.offsets("orders", 0)            # [16]: and the produce before was handled
+        link.offsets("orders", 0)            # [16]: after the produce before it was handled
         link.fetch("orders", 0, 0).data
 """
 
@@ -24,7 +24,7 @@ HEAD = struct.Struct(">h")
 FETCH_SIZE = 1 << 20
 
 Produce = tuple[str, int, bytes]  # topic, partition, set
-Fetch = tuple[str, int, int, int]  # topic, partition, position, most bytes
+Fetch = tuple[str, int, int, int]  # topic, partition, position, maximum of bytes
 
 
 class Closed(Exception):
@@ -33,7 +33,7 @@ class Closed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A set as it came: error 0, or 1 out of range, 3 wrong partition, −1 anything else."""
+    """A fetch response.  error: 0, or 1 out of range, 3 wrong partition, −1 any other error."""
 
     error: int
     data: bytes
@@ -56,24 +56,24 @@ class Seven:
         self.link.close()
 
     def send(self, data: bytes) -> None:
-        """Bytes as they are.  Raises Closed."""
+        """Send raw bytes.  Raises Closed."""
         try:
             self.link.sendall(data)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Closed(str(error)) from error
 
     def receive(self) -> bytes:
-        """The next frame without its size.  Raises Closed."""
+        """Receive the next frame, without its size.  Raises Closed."""
         size: int = SIZE.unpack(self._exactly(SIZE.size))[0]
         return self._exactly(size)
 
     def ask(self, kind: int, body: bytes) -> bytes:
-        """Send a request of this type; the frame that answers it."""
+        """Send a request of this type; the response's frame."""
         self.send(frame(kind, body))
         return self.receive()
 
     def produce(self, topic: str, partition: int, data: bytes) -> None:
-        """Send a set; nothing tells what became of it."""
+        """Send a set; 0.7 sends no response."""
         self.send(frame(0, _produce((topic, partition, data))))
 
     def multiproduce(self, parts: Sequence[Produce]) -> None:
@@ -97,8 +97,8 @@ class Seven:
         return list(struct.unpack_from(f">{count}q", answer, 6))
 
     def rows(self, topic: str, partition: int, position: int | None = None, size: int = FETCH_SIZE) -> list[Row]:
-        """Every message from a position (None: the oldest) to the flushed end.
-        Raises LocalKafkaError when the broker answers with an error, Refused where bytes make no sense."""
+        """Every message from a byte offset (None: the oldest) to the flushed end.
+        Raises LocalKafkaError when the broker responds with an error, Refused for bytes that are not a valid set."""
         at = self.offsets(topic, partition, EARLIEST)[0] if position is None else position
         found: list[Row] = []
         while True:
@@ -111,7 +111,7 @@ class Seven:
             at = found[-1].resume_at
 
     def ended(self, timeout_s: float = 20) -> bool:
-        """Whether the broker closes the connection within this time, having sent nothing."""
+        """Whether the broker closes the connection within this time without sending anything."""
         before = self.link.gettimeout()
         self.link.settimeout(timeout_s)
         try:
@@ -138,7 +138,7 @@ class Seven:
 
 
 def frame(kind: int, body: bytes) -> bytes:
-    """A whole request: size, type, body."""
+    """A request's frame: size, type, body."""
     return SIZE.pack(HEAD.size + len(body)) + HEAD.pack(kind) + body
 
 

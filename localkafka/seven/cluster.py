@@ -1,4 +1,4 @@
-"""A 0.7 cluster of child processes: ZooKeeper (its own or a shared one) and brokers on 127.0.0.1.
+"""0.7 cluster of child processes: ZooKeeper (its own or a shared one) and brokers on 127.0.0.1.
 
 with Cluster07(brokers=2, partitions=4) as cluster:
     cluster.produce("orders", 0, 1, [b"one", b"two"], codec="gzip")
@@ -27,19 +27,21 @@ BATCH = 200  # messages of a produced set, or of a wrapper
 
 
 class Cluster07(OwnCluster[Node07]):
-    """ZooKeeper and 0.7 brokers, started by `with` or start(), ended by leaving it or by close().
+    """ZooKeeper and 0.7 brokers, started by `with` or start(), ended by the end of `with` or by close().
 
-    brokers     how many; their ids count from 0          partitions   of every topic: a number for all brokers, or
-                                                          {broker id: number}, whose ids are the brokers
-    kind        "python", or "original" (KAFKA_07_HOME)   settings     of every server.properties, the original's names
-    version     0.7.0, 0.7.1 or 0.7.2: how the brokers in Python behave; the original is what it is
-    zookeeper, chroot, keep    of every OwnCluster
+    brokers     number of brokers; their ids count from 0
+    partitions  partitions of every topic on each broker: a number for all, or {broker id: number} with all brokers
+    kind        "python", or "original" (KAFKA_07_HOME)
+    settings    settings for every server.properties, by the original's names
+    version     0.7.0, 0.7.1 or 0.7.2, for brokers in Python; no effect on the original
+    zookeeper, chroot, keep    as for every OwnCluster
     """
 
     def __init__(
         self,
         brokers: int = 1,
         partitions: int | Mapping[int, int] = 1,
+        *,
         settings: Mapping[str, object] | None = None,
         kind: str = "python",
         version: str = DEFAULT_RELEASE,
@@ -55,8 +57,8 @@ class Cluster07(OwnCluster[Node07]):
             raise LocalKafkaError("a 0.7 cluster of no brokers: at least one is needed")
         make = node_of(kind)
         self.kind = kind
-        super().__init__(version, chroot, zookeeper, tick_ms, keep)
-        self._registered: set[tuple[str, int]] = set()  # topics that a broker was seen to have registered
+        super().__init__(version, chroot, zookeeper, tick_ms=tick_ms, keep=keep)
+        self._registered: set[tuple[str, int]] = set()  # topics that a broker is known to have registered
         self.nodes = [
             make(
                 self.folder / f"broker-{broker}",
@@ -72,10 +74,10 @@ class Cluster07(OwnCluster[Node07]):
 
     @property
     def broker_list(self) -> str:
-        """The same as 0.7's broker.list has them: "0:127.0.0.1:9092,1:127.0.0.1:9093"."""
+        """The brokers in the form of 0.7's broker.list: "0:127.0.0.1:9092,1:127.0.0.1:9093"."""
         return ",".join(f"{node.id}:{node.address}" for node in self.nodes)
 
-    # ---- rows in and out: by what localkafka.seven.entries says, not by the codecs under test
+    # ---- producing and reading, with localkafka.seven.entries and not with the codecs under test
 
     def produce(
         self,
@@ -89,7 +91,7 @@ class Cluster07(OwnCluster[Node07]):
         timeout_s: float = 30,
     ) -> int:
         """Produce values to (broker, partition), a set or a wrapper for each `batch` of them, and wait until all can be
-        read there; the flushed end behind them.  Nobody else may produce there meanwhile.
+        read; the flushed end after them.  No other producer may write there at the same time.
         Raises localkafka.seven.client.Closed when the broker refuses them, LocalKafkaError when they do not appear."""
         number = CODECS[codec]
         with self.node(broker).client() as link:
@@ -107,7 +109,7 @@ class Cluster07(OwnCluster[Node07]):
         return end
 
     def _wait_registered(self, topic: str, broker: int, timeout_s: float) -> None:
-        """A broker registers a topic some time after its first set: until ZooKeeper has it, once for each of them."""
+        """Wait, once for each topic and broker, until the topic is registered, some time after its first set."""
         if (topic, broker) not in self._registered:
             wait_until(
                 lambda: broker in {p.broker for p in self.partitions(topic)},
@@ -117,7 +119,7 @@ class Cluster07(OwnCluster[Node07]):
             self._registered.add((topic, broker))
 
     def read(self, topic: str, broker: int, partition: int, position: int | None = None) -> list[Row]:
-        """Every message of (broker, partition) from a position (None: the oldest) to the flushed end."""
+        """Every message of (broker, partition) from a byte offset (None: the oldest) to the flushed end."""
         with self.node(broker).client() as link:
             return link.rows(topic, partition, position)
 
@@ -135,21 +137,21 @@ class Cluster07(OwnCluster[Node07]):
             return link.offsets(topic, partition)[0]
 
     def partitions(self, topic: str) -> list[BrokerPartition]:
-        """What ZooKeeper says of a topic: the partitions of the brokers that have registered it."""
+        """The partitions of a topic in ZooKeeper: those of the brokers that have registered it."""
         client = self._reader()
         try:
             brokers = sorted(map(int, client.get_children(f"/brokers/topics/{topic}")))
             counts = {broker: int(client.get(f"/brokers/topics/{topic}/{broker}")[0]) for broker in brokers}
         except NoNodeError:
-            return []  # no topic yet, or a broker that goes at this moment
+            return []  # no such topic yet, or a broker is just leaving
         return [BrokerPartition(broker, index) for broker, count in counts.items() for index in range(count)]
 
     def create_topic(self, topic: str, timeout_s: float = 30) -> list[BrokerPartition]:
-        """Let every broker register a topic, empty, as a first produce of nothing does; its partitions."""
+        """Make every broker register an empty topic, by producing an empty set; its partitions."""
         for node in self.nodes:
             with node.client() as link:
                 link.produce(topic, 0, b"")
-                link.offsets(topic, 0)  # answered after it
+                link.offsets(topic, 0)  # its response comes after the produce was handled
         everybody = {node.id for node in self.nodes}
         wait_until(
             lambda: {p.broker for p in self.partitions(topic)} == everybody,

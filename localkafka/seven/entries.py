@@ -1,9 +1,9 @@
-"""The entries of 0.7 as a broker looks at them, and as a test makes them.  Knows bytes; no log, no socket.
+"""Entries of 0.7: a broker's checks of them, and their construction for tests.  Knows no log and no socket.
 
     entry = size:int32  magic:int8  [attributes:int8 if magic is 1]  crc:uint32  payload
             size counts all that follows it; crc covers the payload only; attributes & 3 is the codec
 
-Written apart from kafkawire.v07 on purpose: what tests the clients must not share their mistakes.
+Independent of kafkawire's formats on purpose: what tests the clients must not share their mistakes.
 Source: Message, ByteBufferMessageSet, FileMessageSet.recover and Log.append of 0.7.2.
 """
 
@@ -21,24 +21,24 @@ SIZE = struct.Struct(">i")
 CRC = struct.Struct(">I")
 HEADER = {0: 5, 1: 6}  # bytes before the payload, by magic
 LEAST = HEADER[0]
-OPENED = 1 << 28  # bytes a wrapper may open to; the original has no limit
+OPENED = 1 << 28  # maximum of a wrapper's decompressed bytes; the original has no limit
 
 
 class Refused(Exception):
-    """What makes a broker close the connection without a word."""
+    """The broker closes the connection without a response; the text is the reason."""
 
 
 class BadCrc(Refused):
-    """An entry whose CRC is not that of its payload."""
+    """An entry whose CRC does not match its payload."""
 
 
 class TooLarge(Exception):
-    """A payload over max.message.size: 0.7.2 drops the whole set without a word and keeps the connection."""
+    """A payload over max.message.size: 0.7.2 drops the whole set silently and keeps the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A complete entry: where it starts and ends in its set, and what it holds.  codec 3 is none; see `checked`."""
+    """A complete entry, with its position in its set.  Codec 3 does not exist; see `checked`."""
 
     start: int
     end: int
@@ -49,8 +49,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message as a reader meets it: its entry's start, where to go on after it (the wrapper's start for all but the
-    last message of a wrapper), its value."""
+    """A message as read: its entry's position, the byte offset to resume at after it (the wrapper's start for all but
+    the wrapper's last message), its value."""
 
     position: int
     resume_at: int
@@ -58,8 +58,8 @@ class Row:
 
 
 def entries(data: memoryview) -> Iterator[Entry]:
-    """The complete entries of a set; a cut one at its end is left out.  Raises Refused where the original throws: a
-    cut first entry, a size below 0, an unknown magic, an entry without room for its header, a wrong CRC."""
+    """The complete entries of a set, without a cut one at its end.  Raises Refused where the original throws: a cut
+    first entry, a negative size, an unknown magic, an entry too short for its header, a wrong CRC."""
     at = 0
     while len(data) - at >= SIZE.size:
         size: int = SIZE.unpack_from(data, at)[0]
@@ -86,12 +86,12 @@ def entry(data: memoryview, at: int, end: int) -> Entry:
     payload = body[header:]
     if zlib.crc32(payload) != CRC.unpack_from(body, header - CRC.size)[0]:
         raise BadCrc(f"wrong CRC at {at}")
-    return Entry(at, end, magic, body[1] & 3 if magic else 0, payload)
+    return Entry(at, end, magic=magic, codec=body[1] & 3 if magic else 0, payload=payload)
 
 
 def checked(data: memoryview, largest: int | None, codecs: frozenset[int]) -> tuple[int, int]:
-    """(bytes of complete entries, messages in them) of a set that may be appended.  largest: bytes of a payload.
-    Raises TooLarge or Refused, whichever the original meets first: sizes are looked at before wrappers are opened."""
+    """(bytes of complete entries, messages in them) of a set that may be appended.  largest: maximum bytes of a
+    payload. Raises TooLarge or Refused, in the original's order: it checks sizes before it opens wrappers."""
     found = []
     for one in entries(data):
         if largest is not None and len(one.payload) > largest:
@@ -116,8 +116,8 @@ def _opened(wrapper: Entry, codecs: Iterable[int]) -> Iterator[Entry]:
 
 
 def recovered(data: memoryview) -> int:
-    """How many bytes from the start are whole entries with right CRCs: what is left of a file after a kill -9.
-    Raises Refused where the original does not start either: an unknown magic, no room for the header."""
+    """Number of bytes from the start that are complete entries with right CRCs: the part of a file kept after a kill
+    -9. Raises Refused where the original does not start either: an unknown magic, an entry too short for its header."""
     at = 0
     while len(data) - at >= SIZE.size:
         size: int = SIZE.unpack_from(data, at)[0]
@@ -133,7 +133,7 @@ def recovered(data: memoryview) -> int:
 
 
 def rows(data: memoryview, position: int) -> Iterator[Row]:
-    """The messages of a fetched set that begins at this position, wrappers opened."""
+    """The messages of a fetched set that begins at this byte offset, wrappers opened."""
     for one in entries(data):
         start, end = position + one.start, position + one.end
         if one.codec == 0:
@@ -153,14 +153,14 @@ def _values(wrapper: Entry) -> Iterator[bytes]:
 
 
 def message(payload: bytes, codec: int = 0, magic: int = 1) -> bytes:
-    """An entry of this payload."""
+    """An entry with this payload."""
     attributes = bytes([codec]) if magic else b""
     body = bytes([magic]) + attributes + CRC.pack(zlib.crc32(payload)) + payload
     return SIZE.pack(len(body)) + body
 
 
 def plain(values: Iterable[bytes], magic: int = 1) -> bytes:
-    """A set of an entry for each value."""
+    """A set with one entry for each value."""
     return b"".join(message(value, magic=magic) for value in values)
 
 
@@ -170,6 +170,6 @@ def wrapper(values: Iterable[bytes], codec: int) -> bytes:
 
 
 def batches(values: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    """Values in lots of `size`."""
+    """Values in batches of `size`."""
     for at in range(0, len(values), size):
         yield values[at : at + size]

@@ -1,13 +1,13 @@
-"""Requests of 0.7 and their answers, as bytes.  Knows logs; knows no socket.
+"""Handler of 0.7 requests: bytes in, responses out.  Knows logs; knows no socket.
 
-    request    type:int16, then by type (the frame's size is the server's business)
-      0 produce        topic partition:int32 size:int32 set            no answer, ever
+    request    type:int16, then by type (server.py reads the frame's size)
+      0 produce        topic partition:int32 size:int32 set            no response
       1 fetch          topic partition:int32 position:int64 max:int32  size:int32 error:int16 set
-      2 multi-fetch    count:int16, each as of fetch                   size error=0, then each answer as of fetch
-      3 multi-produce  count:int16, each as of produce                 no answer, ever
-      4 offsets        topic partition:int32 time:int64 most:int32     size error=0 count:int32 positions:int64
+      2 multi-fetch    count:int16, each as in fetch                   size error=0, then each response as of fetch
+      3 multi-produce  count:int16, each as in produce                 no response
+      4 offsets        topic partition:int32 time:int64 max:int32      size error=0 count:int32 positions:int64
 
-What goes wrong closes the connection without a word (Refused), but for a fetch, which has an error code.
+A fetch has error codes; any other error closes the connection without a response (Refused).
 Source: kafka.server.KafkaRequestHandlers and kafka.api of 0.7.2.
 """
 
@@ -31,12 +31,12 @@ UNKNOWN, NO_ERROR, OUT_OF_RANGE, WRONG_PARTITION = -1, 0, 1, 3
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
-HEAD = struct.Struct(">ih")  # size of what follows it, error
+HEAD = struct.Struct(">ih")  # size of the rest, error
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back.  closes: the answer is broken, and the connection ends behind it."""
+    """A response.  closes: it is broken, and the connection is closed after it."""
 
     data: bytes
     closes: bool = False
@@ -58,9 +58,9 @@ class Wanted:
 
 
 class Handler:
-    """Answers the requests of all connections, one after another.
+    """Handles the requests of all connections, one after another.
 
-    .dropped   sets that were dropped in silence for their size
+    .dropped   number of sets that were dropped silently for their size
     """
 
     def __init__(self, settings: Settings, logs: Logs) -> None:
@@ -69,7 +69,7 @@ class Handler:
         self.dropped = 0
 
     def answer(self, request: memoryview) -> Answer | None:
-        """The answer to a request, None where it has none.  Raises Refused."""
+        """The response to a request, None where it has none.  Raises Refused."""
         reader = _Reader(request)
         kind = reader.number(INT16)
         if kind == PRODUCE:
@@ -87,12 +87,12 @@ class Handler:
         raise Refused(f"no mapping found for handler id {kind}")
 
     def _produce(self, parts: list[Produced]) -> None:
-        """Append each; the first that is refused ends it, and those before it stay."""
+        """Append each set; stop at the first refused one, and keep those before it."""
         behaviour, largest = self._settings.behaviour, self._settings.max_message_size
         for part in parts:
             partition = self._logs.chosen(part.topic) if part.partition == -1 else part.partition
             try:
-                log = self._logs.wanted(part.topic, partition)  # there from now on, even if the set is refused
+                log = self._logs.existing_or_new(part.topic, partition)  # created, even if the set is refused
                 size, messages = entries.checked(part.data, largest, behaviour.codecs)
             except TooLarge:
                 self.dropped += 1
@@ -136,13 +136,13 @@ class Handler:
 
 
 def _halt(why: str) -> NoReturn:
-    """Nothing may be served, or called cleanly stopped, once a log could not be written."""
+    """Exit: after a failed write to a log the broker must not serve on, nor write the clean-shutdown file."""
     logging.getLogger(__name__).error("Halting due to unrecoverable I/O error while handling producer request: %s", why)
     os._exit(1)
 
 
 def _promised(answer: Answer) -> int:
-    """Bytes of one answer in a multi-fetch: the size it names, and that size's own four."""
+    """Bytes of one response in a multi-fetch: its size field, and the size it names."""
     return INT32.size + int(INT32.unpack_from(answer.data)[0])
 
 
@@ -155,7 +155,7 @@ def _wanted(reader: _Reader) -> Wanted:
 
 
 class _Reader:
-    """A request from its begin; what is left at its end is not looked at.  Raises Refused when it is cut."""
+    """Reader of a request's fields; bytes after the last field are ignored.  Raises Refused when it is cut."""
 
     def __init__(self, request: memoryview) -> None:
         self._request = request

@@ -1,10 +1,10 @@
-"""The log of one partition: segment files, what of them may be read, and which of them are old.
+"""Log of one partition: segment files, their flushed part, and retention.
 
-    FOLDER/TOPIC-PARTITION/00000000000000000000.kafka    named by the position of its first byte
-    start .. high    flushed: readers see it             high .. size    appended, and not to be seen yet
+    FOLDER/TOPIC-PARTITION/00000000000000000000.kafka    named by the byte offset of its first byte
+    start .. high    flushed: readers see it             high .. size    appended, not yet visible to readers
 
-Not thread-safe: the broker's one thread calls it.  "Flushed" is a number here, nothing is forced to the disk: the
-bytes of a killed process are the kernel's, and only a crash of the machine could lose them.
+Not thread-safe: the broker's only thread calls it.  "Flushed" only moves `high`, without fsync: the kernel keeps the
+bytes of a killed process, and only a crash of the machine could lose them.
 Source: kafka.log.Log and kafka.message.FileMessageSet of 0.7.2.
 """
 
@@ -26,7 +26,7 @@ LATEST, EARLIEST = -1, -2
 
 
 class OutOfRange(Exception):
-    """A position below the first segment or beyond the flushed end."""
+    """A byte offset below the first segment or beyond the flushed end."""
 
 
 class Segment:
@@ -45,7 +45,7 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The position after its flushed bytes."""
+        """The byte offset after its flushed bytes."""
         return self.start + self.high
 
     @property
@@ -53,7 +53,7 @@ class Segment:
         return os.fstat(self._file).st_mtime_ns / 1_000_000
 
     def append(self, data: memoryview) -> None:
-        while data:  # a signal may cut a write short
+        while data:  # a signal may interrupt a write
             written = os.write(self._file, data)
             self.size += written
             data = data[written:]
@@ -62,7 +62,7 @@ class Segment:
         return os.pread(self._file, count, at)
 
     def recover(self) -> int:
-        """Cut off what is no whole entry with a right CRC; how many bytes that was.  Raises Refused."""
+        """Truncate at the first incomplete or damaged entry; the number of bytes removed.  Raises Refused."""
         data = os.pread(self._file, self.size, 0)
         valid = entries.recovered(memoryview(data))
         cut = self.size - valid
@@ -79,16 +79,16 @@ class Segment:
 
 
 class Log:
-    """A partition's segments in a folder, which is made; see the module's head."""
+    """A partition's segments in a folder, created if missing; see the module."""
 
-    def __init__(self, folder: Path, file_size: int, roll_ms: int, flush_interval: int, recover: bool) -> None:
+    def __init__(self, folder: Path, *, file_size: int, roll_ms: int, flush_interval: int, recover: bool) -> None:
         self.folder = folder
         self._file_size = file_size
         self._roll_ms = roll_ms
         self._flush_interval = flush_interval
         self._unflushed = 0  # messages
         self.last_flush = time.monotonic()
-        self.cut = 0  # bytes that recovery took away
+        self.cut = 0  # bytes that recovery removed
         folder.mkdir(parents=True, exist_ok=True)
         self.segments = self._load(recover)
 
@@ -102,11 +102,12 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The flushed end: where a reader that has read all goes on."""
+        """The flushed end: the next byte offset for a reader."""
         return self.segments[-1].end
 
     def append(self, data: memoryview, messages: int) -> None:
-        """Append checked entries that hold so many messages, rolling before when the file is over its size."""
+        """Append checked entries with this number of messages; begin a new segment first when the file is over its
+        size."""
         last = self.segments[-1]
         if last.size > self._file_size or _older(last.first_append, self._roll_ms):
             last = self.roll()
@@ -118,7 +119,7 @@ class Log:
             self.flush()
 
     def flush(self) -> None:
-        """Let readers see all that was appended."""
+        """Make all appended bytes visible to readers."""
         if self._unflushed == 0:
             return
         last = self.segments[-1]
@@ -135,8 +136,8 @@ class Log:
         return self.segments[-1]
 
     def read(self, position: int, size: int) -> tuple[int, bytes]:
-        """(bytes promised, bytes) from here on: of one segment, flushed, at most `size`, cut anywhere.  A size below 0
-        is promised as it is.  Raises OutOfRange."""
+        """(announced number of bytes, bytes) from a byte offset: flushed bytes of one segment, at most `size`, cut
+        anywhere. A negative size is announced unchanged.  Raises OutOfRange."""
         if position < self.segments[0].start or position > self.end:
             raise OutOfRange(f"offset {position} is out of range {self.segments[0].start}..{self.end}")
         if position == self.end:
@@ -147,8 +148,8 @@ class Log:
         return promised, segment.read(at, max(0, promised))
 
     def offsets_before(self, time_ms: int, most: int) -> list[int]:
-        """Starts of segments, the newest first, that were last written at or before a time (LATEST, EARLIEST, or
-        milliseconds of the clock); the flushed end counts as written now.  Raises Refused for most below 0."""
+        """Starts of segments, the newest first, that were last written at or before a time (LATEST, EARLIEST, or ms
+        since 1970); the flushed end counts as written now.  Raises Refused when `most` is negative."""
         known = [(segment.start, segment.modified_ms) for segment in self.segments]
         if self.segments[-1].high > 0:
             known.append((self.end, time.time() * 1000))
@@ -164,8 +165,8 @@ class Log:
         return [known[index - n][0] for n in range(count)]
 
     def delete_while(self, old: Callable[[Segment], bool]) -> int:
-        """Delete segments from the oldest on while `old` says so; how many.  Where all are old a new one is begun, or
-        the last, when it is empty, stays and counts as written now."""
+        """Delete segments from the oldest on while `old` is true; their number.  When all are old a new segment begins;
+        an empty last one stays instead, and counts as written now."""
         doomed = 0
         view = list(self.segments)
         while doomed < len(view) and old(view[doomed]):

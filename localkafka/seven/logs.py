@@ -1,6 +1,6 @@
-"""All logs of a broker: which there are, which may be, and what happens to them by the clock.
+"""All logs of a broker: existing ones, creation, timed flushes and retention.
 
-    LOG.DIR/TOPIC-PARTITION/*.kafka      LOG.DIR/.kafka_cleanshutdown    there: nothing needs to be recovered
+    LOG.DIR/TOPIC-PARTITION/*.kafka      LOG.DIR/.kafka_cleanshutdown    exists: no recovery needed
 
 Source: kafka.log.LogManager, kafka.utils.TopicNameValidator and kafka.server.KafkaServer of 0.7.2.
 """
@@ -21,19 +21,19 @@ ILLEGAL = re.compile("^\\.{1,2}$|[/\x00\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uf
 
 
 class IllegalTopic(Exception):
-    """A name no topic may have."""
+    """A name that is not allowed for topics."""
 
 
 class WrongPartition(Exception):
-    """A partition outside 0 .. count − 1."""
+    """A partition that is not in 0 .. count − 1."""
 
 
 class Logs:
-    """The logs in a folder, loaded when it is made.  Not thread-safe: the broker's one thread calls it.
+    """The logs in a folder, loaded by the constructor.  Not thread-safe: the broker's only thread calls it.
 
-    new_topic   told the name of a topic that has its first log
+    new_topic   called with the name of a topic when its first log is created
 
-    Raises LocalKafkaError where the original does not start: segments that do not fit together, names that are none.
+    Raises LocalKafkaError where the original does not start: gaps between segments, invalid folder names.
     """
 
     def __init__(self, settings: Settings, new_topic: Callable[[str], None]) -> None:
@@ -61,42 +61,42 @@ class Logs:
         return list(self._logs)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has, or would have, on this broker."""
+        """Number of partitions that a topic has, or would have, on this broker."""
         return self._settings.partitions.of(topic)
 
     def chosen(self, topic: str) -> int:
-        """A partition drawn for a produce to −1."""
+        """A random partition, for a produce to −1."""
         return random.randrange(self.partitions(topic))
 
     def existing(self, topic: str, partition: int) -> Log | None:
-        """The log, None where there is none.  Raises IllegalTopic, WrongPartition."""
+        """The log, or None.  Raises IllegalTopic, WrongPartition."""
         self._validate(topic, partition)
         if self._settings.behaviour.creates_on_read:
             return self._made(topic, partition)
         return self._logs.get(topic, {}).get(partition)
 
-    def wanted(self, topic: str, partition: int) -> Log:
-        """The log, made where there is none.  Raises IllegalTopic, WrongPartition."""
+    def existing_or_new(self, topic: str, partition: int) -> Log:
+        """The log, created if missing.  Raises IllegalTopic, WrongPartition."""
         self._validate(topic, partition)
         return self._made(topic, partition)
 
     def empty_offsets(self, time_ms: int) -> list[int]:
-        """What is answered for a log that does not exist."""
+        """The response's offsets for a log that does not exist."""
         return [0] if time_ms in (LATEST, EARLIEST) else []
 
     def flush_due(self) -> None:
-        """Flush what has not been flushed for its time."""
+        """Flush the logs whose flush interval is over."""
         now = time.monotonic()
         for topic, _, log in self:
             if (now - log.last_flush) * 1000 >= self._settings.flush_ms.of(topic):
                 log.flush()
 
     def clean(self) -> int:
-        """Delete segments that are too old, and then those over the size; how many."""
+        """Delete segments over the retention time, then those over the retention size; their number."""
         return sum(self._too_old(topic, log) + self._too_large(topic, log) for topic, _, log in list(self))
 
     def close(self) -> None:
-        """Flush and close all, and say that it was done."""
+        """Flush and close all logs, and write the clean-shutdown file."""
         for _, _, log in self:
             log.flush()
             log.close()
@@ -114,7 +114,13 @@ class Logs:
     def _log(self, topic: str, partition: int, recover: bool) -> Log:
         given = self._settings
         folder = given.folder / f"{topic}-{partition}"
-        return Log(folder, given.file_size.of(topic), given.roll_ms.of(topic), given.flush_interval, recover)
+        return Log(
+            folder,
+            file_size=given.file_size.of(topic),
+            roll_ms=given.roll_ms.of(topic),
+            flush_interval=given.flush_interval,
+            recover=recover,
+        )
 
     def _validate(self, topic: str, partition: int) -> None:
         if not topic or len(topic.encode("utf-16-le")) // 2 > self._settings.max_topic_length or ILLEGAL.search(topic):

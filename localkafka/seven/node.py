@@ -1,4 +1,4 @@
-"""One 0.7 broker as a child process: the one in Python or the original, with the same reins.
+"""0.7 broker as a child process, the one in Python or the original, with the same interface.
 
 with Broker07(folder, 0) as broker:              # without ZooKeeper
     with broker.client() as link: ...
@@ -26,20 +26,20 @@ from localkafka.seven.client import Closed, Seven
 from localkafka.waiting import wait_until
 
 USUAL = {
-    "log.flush.interval": "1",  # what is produced can be read at once
+    "log.flush.interval": "1",  # produced messages can be read at once
     "num.threads": "2",
-    "zk.sessiontimeout.ms": "3000",  # a killed broker is noticed in 3 s; less is lost on a busy machine
+    "zk.sessiontimeout.ms": "3000",  # a killed broker is gone after 3 s; less fails on a busy machine
     "zk.connectiontimeout.ms": "15000",
 }
 
 
 class Node07(ServerProcess):
-    """Broker `id` in a folder of its own; its data stays there through stop, kill and restart.
+    """Broker `id` in its own folder, which keeps its data through stop, kill and restart.
 
-    zookeeper   connect string with chroot (which must be there), or None: it registers nowhere
-    settings    of its server.properties, on top of USUAL: the original's names
+    zookeeper   connect string with an existing chroot, or None: it does not register
+    settings    settings of its server.properties in addition to USUAL, by the original's names
 
-    .port   where it listens     .broker   id, host and port as clients name them     .data   the folder of its logs
+    .port   its port     .broker   id, host and port for clients     .data   the folder of its logs
     """
 
     kind: ClassVar[str]
@@ -89,11 +89,11 @@ class Node07(ServerProcess):
 
     @abstractmethod
     def check(self) -> None:
-        """Raises LocalKafkaError when what it runs on is missing; nothing is started."""
+        """Raise LocalKafkaError when Java or the original is missing, before anything is started."""
 
     def start(self, timeout_s: float = 30) -> None:
-        """Start it without waiting for it; see wait_registered.  Where its last life was killed, or died, this waits
-        until the nodes it left are gone, since it would not start before.  Raises LocalKafkaError when they stay."""
+        """Start it without waiting until it is ready; see wait_registered.  After a kill or crash this first waits
+        until its old nodes are gone, since it would not start before.  Raises LocalKafkaError when they stay."""
         if self.running:
             return
         if self._child is not None and self.zookeeper is not None:
@@ -103,12 +103,12 @@ class Node07(ServerProcess):
         self.start_at_once()
 
     def start_at_once(self) -> None:
-        """Start it whatever stands in ZooKeeper: one that was just killed finds itself registered and ends."""
+        """Start it without checking ZooKeeper: a broker that was just killed finds its old node and ends."""
         self._launch()
 
     def wait_registered(self, timeout_s: float = 60) -> None:
-        """Wait until it answers and, with ZooKeeper, its id node is there.  Raises LocalKafkaError with the end of its
-        log when it ends meanwhile, or time is over."""
+        """Wait until it serves and, with ZooKeeper, its id node exists.  Raises LocalKafkaError with the end of its log
+        when it ends first, or after timeout_s."""
 
         def registered() -> bool:
             return (self.zookeeper is None or self._registered() == self.port) and self._answers()
@@ -116,7 +116,7 @@ class Node07(ServerProcess):
         self._wait_ready(registered, timeout_s, "register")
 
     def wait_ended(self, timeout_s: float = 30) -> int:
-        """Its exit code, once it has ended by itself.  Raises LocalKafkaError when it does not."""
+        """Wait until it ends by itself; its exit code.  Raises LocalKafkaError when it does not end."""
         code = self._started().wait(timeout_s)
         if code is None:
             raise LocalKafkaError(f"{self.name} runs on; {self._started().log_end()}")
@@ -125,9 +125,9 @@ class Node07(ServerProcess):
     def restart(
         self, port: int | None = None, timeout_s: float = 60, settings: Mapping[str, object] | None = None
     ) -> None:
-        """Start it again on its data, stopping it first when it runs, and wait until it is registered.
+        """Start it again on its data, after a stop if it runs, and wait until it is registered.
 
-        port: None keeps the old one, 0 takes any free one, another number that one.  settings: changed from now on.
+        port: None keeps the port, 0 takes any free one, another number that one.  settings: changes from now on.
         """
         self.stop()
         self.settings.update({key: text_of(value) for key, value in (settings or {}).items()})
@@ -136,11 +136,11 @@ class Node07(ServerProcess):
         self.wait_registered(timeout_s)
 
     def segments(self, topic: str, partition: int) -> list[Path]:
-        """The files of a partition on its disk, oldest first; the last one is being written."""
+        """The files of a partition on its disk, oldest first; the last one is active."""
         return sorted((self.data / f"{topic}-{partition}").glob("*.kafka"))
 
     def close(self) -> None:
-        """End it at once and give its port back; it cannot be started again."""
+        """End it at once and release its port; it cannot be started again."""
         super().close()
         if self._zk is not None:
             self._zk.stop()
@@ -148,7 +148,7 @@ class Node07(ServerProcess):
             self._zk = None
 
     def _registered(self) -> int | None:
-        """The port that its id node tells; None without a node."""
+        """The port in its id node; None without a node."""
         assert self.zookeeper is not None
         if self._zk is None:
             self._zk = started_client(self.zookeeper)
@@ -158,7 +158,7 @@ class Node07(ServerProcess):
             return None
 
     def _answers(self) -> bool:
-        """It answers a multi-fetch of nothing: a listening socket alone does not serve yet."""
+        """Whether it responds to an empty multi-fetch: a broker may listen before it serves."""
         try:
             with self.client(timeout_s=5) as link:
                 return link.multifetch([]) == []
@@ -179,19 +179,19 @@ class Node07(ServerProcess):
 
 
 class Broker07(Node07):
-    """The broker in Python; see localkafka.seven.__main__ for what it leaves out."""
+    """The broker in Python; see localkafka.seven.__main__ for its differences from the original."""
 
     kind = "python"
 
     def check(self) -> None:
-        """It runs wherever we do."""
+        """It needs nothing but this Python."""
 
     def _command(self, config: Path) -> list[str]:
         return [sys.executable, "-m", "localkafka.seven", str(config)]
 
 
 class OriginalBroker07(Node07):
-    """The original from KAFKA_07_HOME."""
+    """The original broker from KAFKA_07_HOME."""
 
     kind = "original"
 
@@ -207,7 +207,7 @@ KINDS: dict[str, type[Node07]] = {"python": Broker07, "original": OriginalBroker
 
 
 def node_of(kind: str) -> type[Node07]:
-    """The class of a kind.  Raises LocalKafkaError for others."""
+    """The class of a kind.  Raises LocalKafkaError for an unknown one."""
     if kind not in KINDS:
         raise LocalKafkaError(f"a 0.7 broker is of the kind {' or '.join(KINDS)}, not {kind!r}")
     return KINDS[kind]

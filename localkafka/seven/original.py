@@ -1,6 +1,6 @@
-"""The original 0.7 from the folder that KAFKA_07_HOME names: its class path and its command lines.
+"""The original 0.7 in the folder that KAFKA_07_HOME names: class path and command lines.
 
-The folder holds classes/ (what was compiled) and lib/ (jars), or jars anywhere a 0.7 build or release leaves them.
+The folder holds classes/ (compiled) and lib/ (jars), or jars where a 0.7 build or release has them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ OPENS = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")  # snappy-java 1.0 lo
 
 
 def home() -> Path | None:
-    """The folder of the original; None where KAFKA_07_HOME is not set."""
+    """The folder of the original; None when KAFKA_07_HOME is not set."""
     named = os.environ.get(HOME)
     return Path(named) if named else None
 
 
 def class_path() -> str:
-    """Its class path.  Raises LocalKafkaError when KAFKA_07_HOME is not set, or names no 0.7."""
+    """Its class path.  Raises LocalKafkaError when KAFKA_07_HOME is not set, or does not hold a 0.7."""
     folder = home()
     if folder is None:
         raise LocalKafkaError(f"{HOME} is not set; let it name a folder with a built Kafka 0.7 (classes/ and lib/)")
@@ -45,10 +45,10 @@ def class_path() -> str:
 
 
 def command(
-    main: str, arguments: Sequence[str], logs: Path, flags: Sequence[str] = java.SMALL, level: str = "INFO"
+    main: str, arguments: Sequence[str], logs: Path, *, flags: Sequence[str] = java.SMALL, level: str = "INFO"
 ) -> list[str]:
-    """The command line that runs a class of it.  logs: a folder for its log4j configuration; it logs to standard error.
-    Raises LocalKafkaError when there is no java, or no 0.7."""
+    """The command line that runs one of its classes, logging to standard error.  logs: folder for its log4j
+    configuration.  Raises LocalKafkaError when there is no java, or no 0.7."""
     config = logs / f"log4j-{level.lower()}.properties"
     config.write_text(java.LOG4J.format(level=level), encoding="utf-8")
     executable = java.executable()

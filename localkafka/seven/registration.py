@@ -1,7 +1,7 @@
-"""A 0.7 broker's nodes in ZooKeeper, made by a thread of their own and made again in a new session.
+"""Registration of a 0.7 broker in ZooKeeper, in its own thread, and again in each new session.
 
     /brokers/ids/B        creatorId:host:port, ephemeral     creatorId = HOST-MILLISECONDS
-    /brokers/topics/T/B   how many partitions T has here, ephemeral; from the first produce on
+    /brokers/topics/T/B   number of partitions of T on this broker, ephemeral; from the first produce on
 
 Source: kafka.server.KafkaZooKeeper and kafka.utils.ZkUtils.createEphemeralPathExpectConflict of 0.7.2.
 """
@@ -27,18 +27,19 @@ IDS, TOPICS = "/brokers/ids", "/brokers/topics"
 
 
 class Conflict(LocalKafkaError):
-    """A node that somebody else holds with other data."""
+    """A node exists with other data: another process owns it."""
 
 
 class Registration:
-    """Registers in start(), and each topic once it is told; takes all back in close().
+    """Registers the broker in start() and each topic in new_topic(); close() deletes all nodes.
 
-    partitions   how many partitions a topic has here
+    partitions   returns the number of partitions of a topic on this broker
     """
 
     def __init__(
         self,
         connect: str,
+        *,
         session_ms: int,
         connection_ms: int,
         broker: int,
@@ -61,8 +62,8 @@ class Registration:
         self._thread = threading.Thread(target=self._run, name="registration", daemon=True)
 
     def start(self, topics: Iterable[str]) -> None:
-        """Register the broker and the topics it has.  Raises LocalKafkaError when ZooKeeper is not reached in time, or
-        the id is taken: by another broker, or by this one's last life, whose session has not ended yet."""
+        """Register the broker and its topics.  Raises LocalKafkaError when ZooKeeper does not respond in time, or when
+        the id is taken: by another broker, or by this broker's last process, whose session has not expired yet."""
         try:
             self._client.start(timeout=self._connection_ms / 1000)
         except self._client.handler.timeout_exception as error:
@@ -76,11 +77,11 @@ class Registration:
         self._thread.start()
 
     def new_topic(self, topic: str) -> None:
-        """Register a topic as soon as ZooKeeper takes it; does not wait."""
+        """Queue the registration of a topic, without waiting."""
         self._jobs.put(lambda: self._register_topic(topic))
 
     def close(self) -> None:
-        """Take the nodes back: the session ends."""
+        """End the session, which deletes the nodes."""
         self._closing = True
         self._jobs.put(None)
         if self._thread.is_alive():
@@ -93,13 +94,13 @@ class Registration:
             try:
                 job()
             except Conflict as conflict:
-                log.error("%s", conflict)  # as the original: it serves on, and is not registered
+                log.error("%s", conflict)  # as the original: it serves on without being registered
             except KazooException as error:
                 if not self._closing:
                     log.error("not registered in ZooKeeper: %r", error)
 
     def _changed(self, state: KazooState) -> None:
-        """kazoo's thread: only notes and queues."""
+        """Runs in kazoo's thread: only stores and queues."""
         if state == KazooState.LOST:
             self._lost = True
         elif state == KazooState.CONNECTED and self._lost:
@@ -128,7 +129,7 @@ class Registration:
         self._topics.append(topic)
 
     def _create(self, path: str, text: str) -> None:
-        """Raises Conflict when the node is there with another text; the same text may be our own from a lost answer."""
+        """Create a node.  Raises Conflict when it exists with other text; the same text may be from a lost response."""
 
         def create() -> None:
             try:
@@ -145,7 +146,7 @@ class Registration:
         self._retry(create)
 
     def _make_parents(self, path: str) -> None:
-        """Null, as zkclient's createPersistent(path, true) leaves them in the original."""
+        """Create the parents with null data, as zkclient's createPersistent(path, true) does in the original."""
         *parents, _ = path.strip("/").split("/")
         for depth in range(len(parents)):
             try:

@@ -1,8 +1,9 @@
-"""Connections of a 0.7 broker: frames in, answers out, strictly in order on each.  One thread, and a clock.
+"""Server of a 0.7 broker: frames in, responses out, in order on each connection.  One thread, with timed tasks.
 
-    frame = size:int32, then `size` bytes         a size of 0, below, or over max.socket.request.bytes ends a connection
+    frame = size:int32, then `size` bytes       a size of 0 or less, or over max.socket.request.bytes ends the
+                                                connection
 
-A connection reads nothing while an answer waits to be written, as the original's processor does.
+A connection does not read while a response waits to be written, as in the original's processor.
 Source: kafka.network.SocketServer and BoundedByteBufferReceive of 0.7.2.
 """
 
@@ -27,7 +28,7 @@ CHUNK = 256 * 1024
 
 @dataclass(slots=True)
 class Chore:
-    """What is done by the clock, again and again."""
+    """A periodic task."""
 
     what: Callable[[], object]
     every_s: float
@@ -35,7 +36,7 @@ class Chore:
 
 
 class Server:
-    """Listens from the start on; serves in run(), until stop() (from a signal handler or another thread)."""
+    """Listens after the constructor; serves in run() until stop() (from a signal handler or another thread)."""
 
     def __init__(self, host: str, port: int, largest: int, answer: Callable[[memoryview], Answer | None]) -> None:
         self._largest = largest
@@ -51,7 +52,7 @@ class Server:
         self.connections: set[Connection] = set()
 
     def every(self, ms: int, what: Callable[[], object], first_ms: int | None = None) -> None:
-        """Do this by the clock while it runs."""
+        """Call `what` periodically while it runs."""
         now = time.monotonic()
         self._chores.append(Chore(what, ms / 1000, now + (ms if first_ms is None else first_ms) / 1000))
 
@@ -87,7 +88,7 @@ class Server:
         try:
             link, peer = self._listener.accept()
         except OSError:
-            return  # it is gone again
+            return  # the client has closed it already
         link.setblocking(False)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections.add(Connection(link, "{}:{}".format(*peer), self))
@@ -106,7 +107,7 @@ class Server:
         self.connections.discard(connection)
 
     def frame_size(self, data: bytearray) -> int:
-        """Raises Refused."""
+        """The frame's size.  Raises Refused."""
         size: int = SIZE.unpack_from(data)[0]
         if not 0 < size <= self._largest:
             raise Refused(f"{size} is not a valid request size")
@@ -117,11 +118,11 @@ class Server:
 
 
 class Connection:
-    """One client's link.
+    """A client's connection.
 
-    reading   frames are taken off what arrived, one after another, until one has an answer
-    writing   an answer is being sent: nothing is read
-    closed    by the client, by what it sent, or behind a broken answer
+    reading   received frames are handled one after another, until one has a response
+    writing   a response is being sent: nothing is read
+    closed    by the client, because of a refused request, or after a broken response
     """
 
     def __init__(self, link: socket.socket, peer: str, server: Server) -> None:
@@ -135,7 +136,7 @@ class Connection:
         server.watch(self, selectors.EVENT_READ)
 
     def ready(self) -> None:
-        """The link can be read, or written while an answer waits."""
+        """Read when the socket is readable, or write while a response waits."""
         try:
             if self._unsent:
                 self._write()
@@ -161,7 +162,7 @@ class Connection:
         self._unsent = self._unsent[sent:]
 
     def _serve(self) -> None:
-        """Answer what has arrived as a whole.  Raises Refused, OSError."""
+        """Handle the frames that have arrived completely.  Raises Refused, OSError."""
         while not self._unsent:
             if self._closes:
                 raise ConnectionResetError("a broken answer was sent")
@@ -184,4 +185,4 @@ class Connection:
         try:
             self._write()
         except BlockingIOError:
-            pass  # the selector tells when there is room
+            pass  # the selector reports when there is room

@@ -1,9 +1,9 @@
-"""What a 0.7 broker is told: the original's server.properties, read as the original reads it.
+"""Settings of a 0.7 broker: the original's server.properties, read as the original reads it.
 
-The broker in Python takes a few settings more, which the original does not know and so ignores:
+The broker in Python has a few more settings, which the original ignores:
 
     test.release        0.7.0, 0.7.1 or 0.7.2: whose behaviour (see RELEASES)
-    test.roll.ms, test.retention.ms, test.cleanup.ms     in place of whole hours and minutes
+    test.roll.ms, test.retention.ms, test.cleanup.ms     instead of whole hours and minutes
 
 Source: kafka.server.KafkaConfig and kafka.utils.Utils of 0.7.2.
 """
@@ -23,10 +23,10 @@ MINUTE_MS = 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What the releases do differently (the bytes are the same)."""
+    """Differences in behaviour between the releases (the protocol is the same)."""
 
     codecs: frozenset[int]
-    limits_messages: bool  # refuses, without a word, what is larger than max.message.size
+    limits_messages: bool  # silently drops messages larger than max.message.size
     creates_on_read: bool  # a fetch or an offsets request of an unknown topic creates it
 
 
@@ -40,7 +40,7 @@ DEFAULT_RELEASE = "0.7.2"
 
 @dataclass(frozen=True, slots=True)
 class PerTopic:
-    """A number with exceptions: KEY=NUMBER, and topic1:NUMBER,topic2:NUMBER in a setting of its own."""
+    """A number with exceptions by topic: KEY=NUMBER, and topic1:NUMBER,topic2:NUMBER in another setting."""
 
     usual: int
     of_topic: Mapping[str, int]
@@ -49,7 +49,7 @@ class PerTopic:
         return self.of_topic.get(topic, self.usual)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A broker's settings; sizes in bytes, times in milliseconds."""
 
@@ -57,19 +57,19 @@ class Settings:
     host: str
     port: int
     folder: Path
-    zookeeper: str | None  # None: it registers nowhere
+    zookeeper: str | None  # None: it does not register
     session_ms: int
     connection_ms: int
     partitions: PerTopic
     file_size: PerTopic
     roll_ms: PerTopic
     retention_ms: PerTopic
-    retention_size: PerTopic  # below 0: any
+    retention_size: PerTopic  # negative: no limit
     cleanup_delay_ms: int
     cleanup_ms: int
     flush_interval: int  # messages
     flush_ms: PerTopic
-    flusher_ms: int  # how often the flusher looks
+    flusher_ms: int  # interval of the flush check
     max_message_size: int | None
     max_request_size: int
     max_topic_length: int
@@ -77,14 +77,14 @@ class Settings:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """KEY=VALUE lines; # begins a comment.  Our files need no escapes."""
+    """The properties of KEY=VALUE lines; # begins a comment.  These files need no escapes."""
     lines = (line.strip() for line in text.splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def settings(given: Mapping[str, str]) -> Settings:
-    """The settings of these properties.  Raises LocalKafkaError, naming the property, for what no broker takes."""
+    """The settings from properties.  Raises LocalKafkaError, which names the property, for invalid values."""
     number = _Numbers(given)
     release = given.get("test.release", DEFAULT_RELEASE)
     if release not in RELEASES:
@@ -126,7 +126,7 @@ def settings(given: Mapping[str, str]) -> Settings:
 
 
 class _Numbers:
-    """Numbers out of properties."""
+    """Reads numbers from properties."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -149,7 +149,7 @@ class _Numbers:
         return PerTopic(self(name, default, least), self.by_topic(by_topic))
 
     def hours(self, name: str, by_topic: str, in_ms: str) -> PerTopic:
-        """Whole hours, a week unless given; in_ms wins over name."""
+        """A time in whole hours (default: a week); the setting in_ms wins over name."""
         usual = self(in_ms, self(name, 24 * 7, least=1) * HOUR_MS)
         return PerTopic(usual, {topic: hours * HOUR_MS for topic, hours in self.by_topic(by_topic).items()})
 

@@ -1,7 +1,7 @@
-"""The original 0.7's own programs as child processes, from KAFKA_07_HOME: the oracles of tests on 0.7.
+"""Programs of the original 0.7 as child processes, from KAFKA_07_HOME: the reference for tests on 0.7.
 
-They read and write text.  What a program logs goes to a file in the cluster's work folder (tools/), which every error
-quotes.  The cluster may be of either kind: only the programs are the original's.
+They read and write text.  A program's log goes to a file in the cluster's work folder (tools/), which errors quote.
+The cluster may be of either kind: only the programs are the original's.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class ShellConsumer(ConsoleConsumer):
 
 
 def console_producer(cluster: Cluster07, topic: str, lines: Iterable[str], timeout_s: float = 60) -> None:
-    """Send each line as a gzip wrapper of its own to a drawn broker-partition, and wait for the program's end.  Always
-    --sync: without it the program does not end.  Raises LocalKafkaError when it fails or logs an error."""
+    """Send each line in its own gzip wrapper to a random broker-partition, and wait for the program's end.  Always with
+    --sync, without which the program does not end.  Raises LocalKafkaError when it fails or logs an error."""
     work = work_files(cluster.folder, "console-producer")
     argv = ["--zookeeper", cluster.zookeeper, "--topic", topic, "--sync"]
     feed(_child(work, "kafka.producer.ConsoleProducer", argv, stdin=subprocess.PIPE), lines, timeout_s)
@@ -43,12 +43,13 @@ def producer_shell(
     cluster: Cluster07,
     topic: str,
     lines: Iterable[str],
+    *,
     config: Mapping[str, object] | None = None,
     timeout_s: float = 60,
 ) -> None:
     """Send each line (blanks at its ends are lost) with kafka.producer.Producer, and wait for the program's end.
 
-    config: producer properties on top of zk.connect, synchronous, uncompressed; broker.list takes zk.connect away.
+    config: producer properties in addition to zk.connect, synchronous, uncompressed; broker.list replaces zk.connect.
     Raises LocalKafkaError when it fails or logs an error."""
     wanted = {"producer.type": "sync", "compression.codec": 0, **(config or {})}
     where = {} if "broker.list" in wanted else {"zk.connect": cluster.zookeeper}
@@ -64,6 +65,7 @@ def console_consumer(
     cluster: Cluster07,
     topic: str = "",
     group: str = "",
+    *,
     whitelist: str = "",
     from_beginning: bool = False,
     commit_ms: int = 500,
@@ -71,7 +73,8 @@ def console_consumer(
 ) -> ConsoleConsumer:
     """Start a console consumer of a topic, or of a whitelist (a Java regex); it registers `*1*topic` either way.
 
-    from_beginning deletes the group's whole path first, nodes of other members included.  Its session is 6 s."""
+    from_beginning first deletes the group's whole path, nodes of other members included.  Its session timeout is 6
+    s."""
     argv = ["--zookeeper", cluster.zookeeper, "--autocommit.interval.ms", str(commit_ms)]
     argv += ["--topic", topic] if topic else ["--whitelist", whitelist]
     argv += ["--group", group] if group else []
@@ -82,12 +85,12 @@ def console_consumer(
 
 
 def consumer_shell(
-    cluster: Cluster07, topic: str, group: str, streams: int = 1, config: Mapping[str, object] | None = None
+    cluster: Cluster07, topic: str, group: str, *, streams: int = 1, config: Mapping[str, object] | None = None
 ) -> ShellConsumer:
     """Start a ConsumerShell: createMessageStreams, which registers `{ "topic": streams }`.
 
-    config: consumer properties on top of zk.connect, groupid, a start at the smallest position, a commit every 0.5 s
-    and a session of 3 s."""
+    config: consumer properties in addition to zk.connect, groupid, a start at the smallest offset, a commit every
+    0.5 s and a session timeout of 3 s."""
     usual = {"autooffset.reset": "smallest", "autocommit.interval.ms": 500, **QUICK_SESSION}
     work = work_files(cluster.folder, "consumer-shell")
     write_properties(
@@ -100,6 +103,7 @@ def consumer_shell(
 def mirror_maker(
     sources: Sequence[Cluster07],
     target: Cluster07,
+    *,
     whitelist: str,
     group: str,
     num_streams: int = 1,
@@ -108,18 +112,20 @@ def mirror_maker(
     flags: Sequence[str] = java.SMALL,
     arguments: Sequence[str] = (),
 ) -> Child:
-    """Start 0.7's MirrorMaker; it starts at the smallest position, sends asynchronously and blocks when its queue is
-    full unless consumer and producer properties say otherwise."""
+    """Start 0.7's MirrorMaker.  Unless the properties differ, it starts at the smallest offset, sends asynchronously
+    and blocks when its queue is full."""
     work = work_files(target.folder, "mirror-maker")
     reads = {"groupid": group, "autooffset.reset": "smallest", **QUICK_SESSION, **(consumer or {})}
     sends = {"zk.connect": target.zookeeper, "producer.type": "async", "queue.enqueueTimeout.ms": -1}
     consumers = [{"zk.connect": source.zookeeper, **reads} for source in sources]
-    argv = mirror_arguments(work, whitelist, num_streams, consumers, {**sends, **(producer or {})})
+    argv = mirror_arguments(
+        work, whitelist, num_streams=num_streams, consumers=consumers, producer={**sends, **(producer or {})}
+    )
     return _child(work, "kafka.tools.MirrorMaker", [*argv, *arguments], flags=flags)
 
 
 def run(cluster: Cluster07, main: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
-    """Run a class of the original to its end; its standard output.  LocalKafkaError when it fails."""
+    """Run a class of the original to its end; its standard output.  Raises LocalKafkaError when it fails."""
     work = work_files(cluster.folder, main.rpartition(".")[2])
     return printed(_child(work, main, arguments, stdout=subprocess.PIPE), timeout_s)
 
@@ -128,10 +134,11 @@ def _child(
     work: Path,
     main: str,
     arguments: Sequence[str],
+    *,
     stdin: int = subprocess.DEVNULL,
     stdout: int | None = None,
     flags: Sequence[str] = java.SMALL,
 ) -> Child:
-    argv = original.command(main, arguments, work.parent, flags, level="WARN")
+    argv = original.command(main, arguments, work.parent, flags=flags, level="WARN")
     name = f"{main.rpartition('.')[2]} of the original 0.7"
     return Child(name, argv, work.with_suffix(".log"), stdin=stdin, stdout=stdout)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.apply.writes import Order, apply_orders
+from groupadmin.apply.writes import StoreWrite, apply_writes
 from groupadmin.migrate.planfile import read_plan
 from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from kafkawire.model import TopicPartition
@@ -25,8 +25,8 @@ def test_two_thousand_groups_of_ten_partitions_are_planned_in_half_a_minute(sour
     tps = [TopicPartition(topic, n) for n in range(PARTITIONS)]
     with reaching(ZooKeeper(source.zookeeper)) as reach:
         world = AdminClient(reach.session, reach.links, reach.dialect)
-        wanted = [Order(f"{tag}-{n:04d}", tp, "zookeeper", 0) for n in range(GROUPS) for tp in tps]
-        assert {row.state for row in apply_orders(world, read_cluster(world), wanted)} == {"written"}
+        wanted = [StoreWrite(f"{tag}-{n:04d}", tp, "zookeeper", 0) for n in range(GROUPS) for tp in tps]
+        assert {row.state for row in apply_writes(world, read_cluster(world), wanted)} == {"written"}
     began = time.monotonic()
     migrate("plan", "-z", source.zookeeper, "--groups-regex", f"{tag}-.*", "--plan", str(plan))
     took = time.monotonic() - began

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.apply.writes import Order, apply_orders
+from groupadmin.apply.writes import StoreWrite, apply_writes
 from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
@@ -49,7 +49,7 @@ def test_two_thousand_groups_are_looked_at_and_ten_thousand_positions_go_out_and
     with reaching(ZooKeeper(source.zookeeper)) as reach:
         world = AdminClient(reach.session, reach.links, reach.dialect)
         cluster = read_cluster(world)
-        done = apply_orders(world, cluster, [Order(group, tp, "zookeeper", 0) for group in groups for tp in tps])
+        done = apply_writes(world, cluster, [StoreWrite(group, tp, "zookeeper", 0) for group in groups for tp in tps])
         assert {row.state for row in done} == {"written"}
         with at_most(30, "2,000 groups x 10 partitions looked at"):
             found = read_snapshots(world, groups, cluster, wide=False)

@@ -53,7 +53,7 @@ class Storm:
 
     def stop_mirror(self) -> str:
         mirror = self.rng.choice(self.mirrors)
-        assert mirror.stop() in CLEAN, mirror.last_words()
+        assert mirror.stop() in CLEAN, mirror.log_end()
         mirror.start()
         return "a mirror stopped and started"
 
@@ -98,7 +98,7 @@ def test_a_storm_of_faults_loses_nothing(tmp_path: Path, own_cluster: Callable[.
         for _ in range(STEPS):
             with load.in_background(TOPICS, PARTITIONS, 8000):
                 told.append(rng.choice(storm.faults())())
-        wait_for_all(source, lambda: f"{told}; {mirrors[0].last_words()}; {mirrors[1].last_words()}")
+        wait_for_all(source, lambda: f"{told}; {mirrors[0].log_end()}; {mirrors[1].log_end()}")
         codes = [mirror.stop() for mirror in mirrors]
     finally:
         for mirror in mirrors:

@@ -23,7 +23,7 @@ def start_ours(folder: Path, topic: str, streams: int, options: Mapping[str, obj
     argv = [sys.executable, str(SCRIPT), topic, str(streams), json.dumps(options)]
     environment = {**os.environ, "GROUNDWORK_FAILPOINTS": failpoints}
     with _output(log).open("ab") as out:
-        return Child("a member of ours", argv, log, environment, stdin=subprocess.PIPE, stdout=out.fileno())
+        return Child("a member of ours", argv, log, env=environment, stdin=subprocess.PIPE, stdout=out.fileno())
 
 
 def told(child: Child) -> list[str]:

@@ -105,7 +105,7 @@ def compared(mirror: Mirror, topic: str, partitions: int, killed_at: Positions |
             [(row.offset, row.key, row.payload) for row in tools.dump_partition(cluster, topic, p)]
             for cluster in (mirror.source, mirror.target)
         )
-        rows.append(compare(topic, p, source, target, (killed_at or {}).get(TopicPartition(topic, p), 0)))
+        rows.append(compare(topic, p, source, target, committed=(killed_at or {}).get(TopicPartition(topic, p), 0)))
     return rows
 
 

@@ -129,7 +129,14 @@ class Group:
         return Process("console", console.child, console)
 
     def _mirror(self) -> Process:
-        child = tools.mirror_maker([self.source], self.target, self.topic, self.name, 3, self._properties())
+        child = tools.mirror_maker(
+            [self.source],
+            self.target,
+            whitelist=self.topic,
+            group=self.name,
+            num_streams=3,
+            consumer=self._properties(),
+        )
         return Process("mirror", child)
 
     def _perf(self) -> Process:

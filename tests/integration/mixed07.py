@@ -185,7 +185,7 @@ class Mixed:
         return Member("console", console.child, console)
 
     def _shell(self) -> Member:
-        shell = tools.consumer_shell(self.cluster, self.topic, self.group, STREAMS["shell"], PATIENT)
+        shell = tools.consumer_shell(self.cluster, self.topic, self.group, streams=STREAMS["shell"], config=PATIENT)
         return Member("shell", shell.child, shell)
 
     # what ZooKeeper says ------------------------------------------------------------------------------------------

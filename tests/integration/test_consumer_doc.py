@@ -81,7 +81,7 @@ class Place:
         file = self.folder / f"program{len(self.programs)}.py"
         file.write_text(text)
         argv = [sys.executable, "-u", str(file)]
-        self.programs.append(Child(name, argv, file.with_suffix(".log"), {"PYTHONPATH": str(ROOT)}))
+        self.programs.append(Child(name, argv, file.with_suffix(".log"), env={"PYTHONPATH": str(ROOT)}))
         return self.programs[-1]
 
     def committed(self) -> dict[int, int]:

@@ -11,8 +11,8 @@ from kafkawire.formats.v01 import messages
 from kafkawire.model import TopicPartition
 from localkafka import demo
 from localkafka.compare import Comparison
+from localkafka.demo import load_and_count
 from localkafka.load import Load, Mixture
-from localkafka.loading import load_and_count
 
 pytestmark = pytest.mark.real
 

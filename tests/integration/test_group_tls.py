@@ -98,7 +98,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
             return "Mode:" in four_letters((ports.HOST, plain.number), "srvr")
 
         wait_until(serving, 30, lambda: f"it to serve; {child.log_end()}")
-        client = Tls(str(server_pem), str(client_pem), str(client_key), Secret(PASSWORD))
+        client = Tls(ca=str(server_pem), certificate=str(client_pem), key=str(client_key), password=Secret(PASSWORD))
         yield Secure(tls.number, client, stranger_pem)
     plain.release()
     tls.release()

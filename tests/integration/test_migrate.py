@@ -59,7 +59,7 @@ def test_planning_and_checking_leave_no_trace_on_a_fresh_cluster(own_cluster: Ca
         named = f"{refused['refused']}; {refused['remedy']}"
         assert f"failing checks: {step[0]} after a check that failed; failing: offsets-topic: " in named
         assert "start 2 more brokers" in named
-        assert "check with --offsets-replicas 1; mend that and run `zkconsumer migrate check` again" in named
+        assert "check with --offsets-replicas 1; correct that and run `zkconsumer migrate check` again" in named
     assert "/brokers/topics/__consumer_offsets" not in before
     assert everything(zk) == before
     assert os.listdir(cluster.folder / "broker-0" / "data") == folders

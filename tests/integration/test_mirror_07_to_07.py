@@ -116,7 +116,7 @@ def test_the_originals_mirror_and_ours_copy_the_same_side_by_side_and_in_one_gro
     source, theirs, ours = cluster07(partitions={0: 2, 1: 2}), cluster07(), cluster07()
     topic, group = unique.topic(), unique.group()
     total = fill(source, topic, 300)
-    with tools.mirror_maker([source], theirs, topic, f"{group}-theirs") as original:
+    with tools.mirror_maker([source], theirs, whitelist=topic, group=f"{group}-theirs") as original:
         with Mirror07(tmp_path, source, target_section(ours), f"{group}-ours", topic) as mirror:
             mirror.wait_all_committed(timeout_s=60)
             wait_until(lambda: arrived(theirs, topic) >= total, 60, original.log_end)
@@ -128,7 +128,7 @@ def test_the_originals_mirror_and_ours_copy_the_same_side_by_side_and_in_one_gro
 
     shared = cluster07()
     with (
-        tools.mirror_maker([source], shared, topic, group) as original,
+        tools.mirror_maker([source], shared, whitelist=topic, group=group) as original,
         Mirror07(tmp_path, source, target_section(shared), group, topic) as mirror,
     ):
         mirror.wait_for(lambda: len(set(owned(source, group, topic))) == 2, "two owners", 60)

@@ -107,7 +107,9 @@ def test_ours_a_mirror_and_a_console_of_the_jvm_divide_two_topics_alike_and_read
         produce(load, topics)
         with (
             tools.console_consumer(source, **jvm, from_beginning=False, config=PROPERTIES) as console,
-            tools.mirror_maker([source], target, pattern, group.name, MIRROR, PROPERTIES) as mirror,
+            tools.mirror_maker(
+                [source], target, whitelist=pattern, group=group.name, num_streams=MIRROR, consumer=PROPERTIES
+            ) as mirror,
         ):
             produce(load, topics)
             wait_until(lambda: len(group.ids()) == 3, 25, lambda: f"three members; {group.ids()}")

@@ -86,7 +86,7 @@ def theirs(folder: Path, made: list[tuple[int, bytes]]) -> list[tuple[list[str],
     classpath = f"{folder}{os.pathsep}{original.class_path()}"
     subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", str(folder), str(SOURCE)], check=True, timeout=LIMIT_S)
     (folder / "sets").write_bytes(b"".join(struct.pack(">qi", start, len(data)) + data for start, data in made))
-    command = original.command("Sets07", [str(folder / "sets")], folder, java.SMALL, "OFF")
+    command = original.command("Sets07", [str(folder / "sets")], folder, flags=java.SMALL, level="OFF")
     command[command.index("-cp") + 1] = classpath
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
     lines = [line.split() for line in printed.split("\n")[:-1]]

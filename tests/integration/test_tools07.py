@@ -23,8 +23,10 @@ def test_what_the_originals_producers_send_its_consumers_read(cluster07: Callabl
     cluster.create_topic(topic)
     lines = [f"line {number} ä" for number in range(12)]
     tools.console_producer(cluster, topic, lines[:4])
-    tools.producer_shell(cluster, topic, lines[4:8], {"compression.codec": 2})
-    tools.producer_shell(cluster, topic, lines[8:], {"broker.list": cluster.broker_list, "producer.type": "async"})
+    tools.producer_shell(cluster, topic, lines[4:8], config={"compression.codec": 2})
+    tools.producer_shell(
+        cluster, topic, lines[8:], config={"broker.list": cluster.broker_list, "producer.type": "async"}
+    )
     sent = sorted(line.encode() for line in lines)
     wait_until(lambda: everything(cluster, topic) == sent, 20, "all lines to be stored")
     with tools.console_consumer(cluster, topic, from_beginning=True) as console:
@@ -44,7 +46,7 @@ def test_the_originals_mirror_copies_everything(cluster07: Callable[..., Cluster
     values = [b"value %d" % number for number in range(300)]
     source.produce(topic, 0, 0, values[:150], codec="gzip")
     source.produce(topic, 0, 1, values[150:])
-    with tools.mirror_maker([source], target, topic, unique.group()) as mirror:
+    with tools.mirror_maker([source], target, whitelist=topic, group=unique.group()) as mirror:
         wait_until(lambda: len(everything(target, topic)) >= len(values), 40, mirror.log_end)
         mirror.stop()
     assert everything(target, topic) == sorted(values)

@@ -7,7 +7,7 @@ SOURCE = [(0, "a", "one"), (1, None, "two"), (2, "b", "three")]
 
 
 def row(target, committed=0):
-    return compare("t", 0, SOURCE, [(n, key, value) for n, (key, value) in enumerate(target)], committed)
+    return compare("t", 0, SOURCE, [(n, key, value) for n, (key, value) in enumerate(target)], committed=committed)
 
 
 ALL = [("a", "one"), (None, "two"), ("b", "three")]

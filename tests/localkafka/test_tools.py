@@ -22,7 +22,7 @@ def test_what_the_console_producer_sends_is_dumped_and_consumed(source: ClusterC
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic)
     for codec in CODECS:
-        tools.console_producer(source, topic, [f"k{n}:ä {codec} {n}" for n in range(3)], codec, key_separator=":")
+        tools.console_producer(source, topic, [f"k{n}:ä {codec} {n}" for n in range(3)], codec=codec, key_separator=":")
     rows = list(tools.dump_partition(source, topic, 0))
     assert [(row.offset, row.key, row.payload) for row in rows] == [
         (3 * batch + n, f"k{n}", f"ä {codec} {n}") for batch, codec in enumerate(CODECS) for n in range(3)
@@ -51,6 +51,6 @@ def test_the_jvms_mirror_copies_everything(
     target.create_topic(topic)
     lines = [f"line {number}" for number in range(100)]
     tools.console_producer(source, topic, lines)
-    with tools.mirror_maker([source], target, topic, unique.group()) as mirror:
+    with tools.mirror_maker([source], target, whitelist=topic, group=unique.group()) as mirror:
         wait_until(lambda: log_end_offsets(target, [topic])[TopicPartition(topic, 0)] >= len(lines), 40, mirror.log_end)
     assert [row.payload for row in tools.dump_partition(target, topic, 0)] == lines
