@@ -1,10 +1,10 @@
-"""Consumer groups and their offsets, looked at and changed: the tools of operators.
+"""Admin tools for consumer groups and their offsets: reading and changing them.
 
-snapshot     what ZooKeeper and Kafka hold of groups at one moment: values, and how they are read
-plan         what is to be written, decided from a snapshot: pure
-apply        a plan written to the stores and read back, and the file that undoes it
+snapshot     reading of groups in ZooKeeper and Kafka at one moment
+plan         the changes to make, decided from a snapshot: pure
+apply        writing a plan to the stores and reading it back, and the undo file
 files        offsets of groups in files
 translation  committed offsets of a mirror's source as offsets of its target
-migrate      groups off ZooKeeper and back: states, checks, journal, steps
-commands     `zkconsumer groups | offsets | lag | migrate ..`, and Kafka's own spellings of them
+migrate      groups from ZooKeeper to Kafka and back: rules, journal, runner of the steps
+commands     `zkconsumer groups | offsets | lag | migrate ..`, and replacements of Kafka's own tools
 """

@@ -1,20 +1,19 @@
-"""A group's positions of a source cluster as safe positions of the target, by an offset map.  Pure.
+"""Translation of a group's offsets in a source cluster to safe offsets in the target, by an offset map.  Pure.
 
-For a source partition at p, and a target partition that it feeds:
+For a source partition with committed offset p, and a target partition that it feeds:
 
-    from     the largest low of the entries at or before p: every message from p on lies there or behind
-    until    the smallest high of the entries at or behind p that are no older: what was read before p lies before it
+    from     the largest low of the entries at or before p: every message from p on is there or later
+    until    the smallest high of the entries at or after p that are not older: messages read before p are before it
 
-The target partition gets the smallest `from` of all source partitions that feed it; what lies between there and the
-largest `until` may be read twice, and no more than that.  Where nothing is left to read of a source partition (the
-group is at the end of its log), whatever comes is sent later than now, so it lies behind the end that the target
-partition had before.
+The target partition gets the smallest `from` of all source partitions that feed it; at most the messages between there
+and the largest `until` are read twice.  When nothing is left to read of a source partition (the group is at the end of
+its log), later messages are sent after now, so they come after the end that the target partition had before.
 
-A target partition that no mapped source partition feeds gets the beginning of its log: without a committed offset the
-group would start there at its `auto.offset.reset`, and `largest` skips what was written since.
+A target partition that no mapped source partition feeds gets the start of its log: without a committed offset the group
+would start by its `auto.offset.reset`, and `largest` skips what was written since.
 
-Refused, with the reason: a position that the map does not reach, or that lies before its beginning; a source partition
-without a position; a target partition whose log is shorter than the map says.
+Refused, with the reason: an offset after the end of the map, or before its start; a source partition without an offset;
+a target partition whose log is shorter than in the map.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from zkconsumer.offsetmap.records import OffsetMap, Period
 
 @dataclass(frozen=True, slots=True)
 class Safe:
-    """Where a group may go on in a target partition.
+    """Safe offset of a group in a target partition.
 
-    repeats   at most so many messages are read twice
-    apart     so many of them because source partitions that feed this one were not read equally far
-    mapped    False: the map has nothing for it, and the position is the beginning of its log
+    repeats   maximum number of messages that are read twice
+    apart     how many of them because source partitions that feed this one were not read equally far
+    mapped    False: the map has no entry for it, and the offset is the start of its log
     """
 
     position: int
@@ -44,7 +43,7 @@ class Safe:
 
     @property
     def note(self) -> str:
-        """What the operator should know beside the two numbers; often nothing."""
+        """A note for the operator; often empty."""
         if not self.mapped:
             return (
                 f"the offset map has nothing for it, so the group starts at the beginning of its log, {self.position}"
@@ -56,11 +55,11 @@ class Safe:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known beside the map, in the order in which it is to be read.
+    """Input beside the map, in the order in which it must be read.
 
-    target   where each log of the target cluster begins and ends
-    source   the same of the source cluster, asked after the target; a partition that is not there is not known
-    read     the group's positions on the source cluster
+    target   log bounds in the target cluster
+    source   log bounds in the source cluster, read after the target's; an absent partition is unknown
+    read     the group's offsets in the source cluster
     """
 
     target: Mapping[TopicPartition, Bounds]
@@ -70,22 +69,23 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """What one source partition asks of a target partition."""
+    """Range in a target partition for one source partition."""
 
     begin: int
     until: int
 
 
 class _Refused(Exception):
-    """Why there is no safe position; a sentence."""
+    """There is no safe offset; the text is the reason."""
 
 
 def translated(
     offsets: OffsetMap, facts: Facts, topics: Mapping[str, Collection[TopicPartition]]
 ) -> dict[TopicPartition, Safe | Problem]:
-    """A row for each partition of the target topics that the group's source partitions feed, sorted.
+    """The safe offset, or problem, of each partition of the target topics that the group's source partitions feed,
+    sorted.
 
-    topics: the partitions that each topic of the target cluster has.
+    topics: partitions of each topic of the target cluster.
     """
     asked = {tp.topic for tp in facts.read}
     mapped = [source for source in offsets.periods if source.topic in asked]
@@ -109,7 +109,7 @@ def translated(
 def _feeds(
     offsets: OffsetMap, sources: Iterable[TopicPartition], topics: Mapping[str, Collection[TopicPartition]]
 ) -> dict[TopicPartition, list[TopicPartition]]:
-    """Which source partitions may send to each target partition: those that did, and with keys those that could."""
+    """The source partitions that may feed each target partition: those that did, and with keys those that could."""
     found: dict[TopicPartition, list[TopicPartition]] = {}
     for source in sorted(sources, key=in_order):
         periods = offsets.periods[source]
@@ -125,7 +125,7 @@ def _feeds(
 
 
 def _unmapped(offsets: OffsetMap, facts: Facts, asked: Iterable[str]) -> dict[str, str]:
-    """Topics of which the group read a partition that the map does not know: messages of it may lie anywhere."""
+    """Target topics of source partitions that are not in the map: their messages may be in any partition."""
     found = {}
     for topic in sorted(asked):
         for tp in sorted((tp for tp in facts.read if tp.topic == topic), key=in_order):
@@ -139,43 +139,46 @@ def _unmapped(offsets: OffsetMap, facts: Facts, asked: Iterable[str]) -> dict[st
 
 
 def _empty(facts: Facts, tp: TopicPartition) -> bool:
-    """Nothing is in it, as far as the source said."""
+    """Whether the log is empty, as far as the source has answered."""
     bounds = facts.source.get(tp)
     return bounds is not None and bounds[0] == bounds[1]
 
 
 def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Sequence[TopicPartition]) -> Safe:
-    """Raises _Refused."""
+    """The safe offset of one target partition.  Raises _Refused."""
     bounds = facts.target.get(target)
     if bounds is None:
         raise _Refused("where its log begins and ends is not known, no leader answered; try again when it has one")
     spans = []
     for source in sources:
         if source in facts.read:
-            spans.append(_span(offsets.periods[source], facts, source, target, bounds[1]))
+            spans.append(_span(offsets.periods[source], facts, source, target=target, end=bounds[1]))
         elif not _empty(facts, source):
             raise _Refused(
                 f"the group has no position of source partition {source}, which feeds it; give it one on the source "
                 f"cluster first (zkconsumer offsets reset --topic {source.topic}:{source.partition})"
             )
-    if not spans:  # no source partition that has messages, or was read, feeds it
+    if not spans:  # no source partition with messages, or with an offset, feeds it
         return Safe(bounds[0], bounds[1] - bounds[0], mapped=False)
     begin = min(span.begin for span in spans)
     if begin > bounds[1]:
         raise _Refused(
-            f"the map says that messages lie from {begin} on, and its log ends at {bounds[1]}: was the topic made "
-            "anew, or did the target lose messages?"
+            f"the map has messages from {begin} on, and its log ends at {bounds[1]}: was the topic created "
+            "again, or did the target lose messages?"
         )
     until = max(begin, *(span.until for span in spans))
     return Safe(begin, until - begin, max(span.begin for span in spans) - begin)
 
 
-def _span(periods: Sequence[Period], facts: Facts, source: TopicPartition, target: TopicPartition, end: int) -> _Span:
+def _span(
+    periods: Sequence[Period], facts: Facts, source: TopicPartition, *, target: TopicPartition, end: int
+) -> _Span:
     at = facts.read[source]
     log = facts.source.get(source)
     if log is not None and at > log[1]:
         raise _Refused(
-            f"the group is at {at} of source partition {source}, and its log ends at {log[1]}: was the topic made anew?"
+            f"the group is at {at} of source partition {source}, and its log ends at {log[1]}: "
+            "was the topic created again?"
         )
     period = _period_of(periods, source, at, None if log is None else log[1])
     all_read = log is not None and at >= log[1]
@@ -183,7 +186,7 @@ def _span(periods: Sequence[Period], facts: Facts, source: TopicPartition, targe
     if begin is None:
         copied = log is not None and period.reached >= log[1]
         if all_read or (copied and not any(target in each.entries for each in periods)):
-            return _Span(end, end)  # nothing of it is in there that was not read, and what comes is sent later
+            return _Span(end, end)  # all its messages were read, and later ones are sent after now
         raise _Refused(
             f"of source partition {source} the group has not read all, and where what it has not read lies in this one "
             "is not written down yet; try again when the mirror has copied it"
@@ -200,8 +203,8 @@ def _span(periods: Sequence[Period], facts: Facts, source: TopicPartition, targe
 
 
 def _begin(periods: Sequence[Period], target: TopicPartition, at: int) -> tuple[int | None, int]:
-    """The largest low that is true for the position, and the newest period that says so: it repeated, before that
-    offset or from it on, what earlier ones had sent."""
+    """The largest low that holds for the offset, and the newest ownership period with it, which repeated messages of
+    earlier ones before that offset or from it on."""
     best, number = None, 0
     for n, period in enumerate(periods):
         for entry in period.entries.get(target, ()):
@@ -211,7 +214,8 @@ def _begin(periods: Sequence[Period], target: TopicPartition, at: int) -> tuple[
 
 
 def _period_of(periods: Sequence[Period], source: TopicPartition, at: int, end: int | None) -> Period:
-    """The newest period that sent what lies before the position.  Raises _Refused where the map does not reach it."""
+    """The newest ownership period that sent the messages before the offset.  Raises _Refused when the map ends
+    before."""
     number = max((n for n, period in enumerate(periods) if period.begun.position <= at), default=None)
     if number is None:
         raise _Refused(

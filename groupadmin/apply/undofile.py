@@ -1,4 +1,4 @@
-"""The way back of a command that writes positions: a file that is on the disk before the first write."""
+"""The undo file of a command that writes offsets: it is on the disk before the first write."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from zkconsumer.offsets.store import Committed
 def keep_undo(
     admin: AdminClient, snapshots: Mapping[str, GroupSnapshot], writes: Sequence[Change], folder: Path
 ) -> Path:
-    """The undo file, on the disk when this returns.  Ends the command when it cannot be written."""
+    """Write the undo file durably; its path.  Ends the command when it cannot be written."""
     nodes = {key: ZnodeState(None, row.mzxid, row.version, row.mtime_ms) for key, row in nodes_of(snapshots).items()}
     texts = {key: row.metadata for key, row in kafka_of(snapshots).items() if row.metadata}
     cluster = admin.session.connect if admin.session is not None else ",".join(f"{h}:{p}" for h, p in admin.bootstrap)
-    text = write_offsets(undo_file(merged(writes), cluster, admin.clock_ms(), nodes, texts), "json")
+    text = write_offsets(undo_file(merged(writes), cluster, admin.clock_ms(), znodes=nodes, metadata=texts), "json")
     groups = sorted({change.group for change in writes})
     name = (
         "".join(c if c.isalnum() or c in "._-" else "_" for c in groups[0])
@@ -43,7 +43,7 @@ def keep_undo(
 
 
 def _kept(folder: Path, name: str, text: str) -> Path:
-    """A new file, never one that is there; it and its folder are on the disk."""
+    """Write a new file, never over an existing one; it and its directory entry are on the disk."""
     for number in range(1000):
         path = folder / (f"{name}.json" if number == 0 else f"{name}-{number}.json")
         try:
@@ -58,11 +58,11 @@ def _kept(folder: Path, name: str, text: str) -> Path:
         os.fsync(held)
         os.close(held)
         return path
-    raise FileExistsError(17, f"{name} is there a thousand times")
+    raise FileExistsError(17, f"there are a thousand files {name}")
 
 
 def merged(changes: Iterable[Change]) -> list[Change]:
-    """One change for each partition of a group, with what all its stores hold."""
+    """One change for each partition of a group, with the offsets of all its stores."""
     found: dict[tuple[str, TopicPartition], Change] = {}
     for change in changes:
         key = (change.group, change.tp)
@@ -72,7 +72,7 @@ def merged(changes: Iterable[Change]) -> list[Change]:
 
 
 def undo_command(admin: AdminClient, undo: Path, writes: Sequence[Change]) -> str:
-    """What an operator types to bring back what was there."""
+    """The command that restores the previous state."""
     words = ["zkconsumer", "offsets", "import", str(undo)]
     if admin.session is not None:
         words += ["-z", admin.session.connect]

@@ -1,19 +1,19 @@
-"""Positions into both stores: compare and set in ZooKeeper, commits of no member in Kafka; every write is read back.
+"""Writes of offsets to both stores: compare and set in ZooKeeper, commits without a member in Kafka; each is read back.
 
-    written    the store holds it now, as was read after the write
-    expiring   Kafka was told to forget it and will, at its next check (0.8.2 each ten minutes, later releases as
-               offsets.retention.check.interval.ms says); until then it is still read.  No request of these releases
-               deletes one at once
-    stale      somebody else wrote it since it was looked at: it was left alone
-    failed     it is not known to be there; why says what happened
+    written    the store holds it, as read after the write
+    expiring   Kafka will delete it at its next check (0.8.2 every ten minutes, later releases every
+               offsets.retention.check.interval.ms); until then it can still be read.  These releases have no request
+               that deletes an offset at once
+    stale      another process wrote it since it was read: it was left alone
+    failed     it is not known to be stored; why says what happened
 
-Kafka first, then ZooKeeper for what Kafka accepted, as a commit does.
+Kafka is written first, then ZooKeeper for the offsets that Kafka accepted, as in a commit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from groupadmin.plan.changes import Change
@@ -32,49 +32,50 @@ from zkconsumer.session.zksession import ZkSession
 
 State = Literal["written", "expiring", "stale", "failed"]
 AT_ONCE = 2000  # nodes
-WAIT_MS, BACKOFF_MS = 15_000, 500  # for a coordinator that loads, moves, or is being made
+WAIT_MS, BACKOFF_MS = 15_000, 500  # for a coordinator that loads, moves, or is being created
 EXPIRING = (
-    "Kafka was told to forget it and does so at its next check (within ten minutes, later ones as "
+    "Kafka deletes it at its next check (within ten minutes, later releases as "
     "offsets.retention.check.interval.ms says); until then it is still read"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """One position for one store.  position None: take it away.
+class StoreWrite:
+    """One offset for one store.  position None: delete it.
 
-    node     ZooKeeper's as it was looked at: it is replaced only while it is that one; None: there must be none
-    held     Kafka's as it was looked at, for a position that is taken away
-    text     the metadata that goes into Kafka with the position
+    node     ZooKeeper's node as read: it is replaced only in that version; None: it must not exist
+    held     Kafka's offset as read, for one that is deleted
+    text     the metadata to commit to Kafka with the offset
     """
 
     group: str
     tp: TopicPartition
     store: StoreName
     position: int | None
+    _: KW_ONLY
     node: ZkRow | None = None
     held: KafkaRow | None = None
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What became of an order; why is a sentence, empty when all is well."""
+class WriteResult:
+    """Result of a write.  why: a sentence, empty when it succeeded."""
 
-    order: Order
+    write: StoreWrite
     state: State
     why: str = ""
 
 
-def orders(
+def store_writes(
     changes: Iterable[Change],
     nodes: Mapping[tuple[str, TopicPartition], ZkRow],
     kafka: Mapping[tuple[str, TopicPartition], KafkaRow],
     texts: Mapping[tuple[str, TopicPartition], str] | None = None,
-) -> list[Order]:
-    """The orders of a plan, in its order; nodes and kafka: what was looked at, by group and partition.
+) -> list[StoreWrite]:
+    """The writes of a plan, in its order.  nodes and kafka: the stores as read, by group and partition.
 
-    texts: metadata for Kafka; where there is none, what Kafka holds stays.
+    texts: metadata for Kafka (default: what Kafka holds).
     """
     found = []
     for change in changes:
@@ -83,86 +84,87 @@ def orders(
         text = (texts or {}).get(key, held.metadata if held is not None else "")
         for store in change.stores:
             if store == "kafka":
-                found.append(Order(*key, store, change.after, held=held, text=text))
+                found.append(StoreWrite(*key, store, change.after, held=held, text=text))
             else:
-                found.append(Order(*key, store, change.after, node=nodes.get(key)))
+                found.append(StoreWrite(*key, store, change.after, node=nodes.get(key)))
     return found
 
 
-def apply_orders(
+def apply_writes(
     admin: AdminClient,
     cluster: Cluster,
-    wanted: Sequence[Order],
+    wanted: Sequence[StoreWrite],
+    *,
     retention_ms: int | None = None,
     progress: Callable[[int], object] = lambda done: None,
-) -> list[Written]:
-    """Write all of these; a row for each, in order.  retention_ms: how long Kafka is to keep them; None: as it does.
+) -> list[WriteResult]:
+    """Execute writes; a result for each, in order.  retention_ms: offset retention in Kafka; None: the broker's.
 
-    An order for ZooKeeper is left ("failed") where one for Kafka of the same partition was not written.
-    Raises ZooKeeperAway when nothing can be said any more about ZooKeeper.
+    A write to ZooKeeper is skipped ("failed") when the write of the same partition to Kafka failed.
+    Raises ZooKeeperAway when the state of ZooKeeper cannot be read any more.
     """
-    found: dict[tuple[str, TopicPartition, StoreName], Written] = {}
-    for some in _by_group(order for order in wanted if order.store == "kafka").values():
-        found |= {_key(row.order): row for row in write_kafka(admin, cluster, some, retention_ms)}
+    found: dict[tuple[str, TopicPartition, StoreName], WriteResult] = {}
+    for some in _by_group(write for write in wanted if write.store == "kafka").values():
+        found |= {_key(row.write): row for row in write_kafka(admin, cluster, some, retention_ms)}
         progress(len(found))
     zookeeper = []
-    for order in (order for order in wanted if order.store == "zookeeper"):
-        before = found.get((order.group, order.tp, "kafka"))
+    for write in (write for write in wanted if write.store == "zookeeper"):
+        before = found.get((write.group, write.tp, "kafka"))
         if before is not None and before.state in ("failed", "stale"):
-            why = f"left as it was, because Kafka has it not: {before.why}"
-            found[_key(order)] = Written(order, "failed", why)
+            why = f"left as it was, because Kafka does not have it: {before.why}"
+            found[_key(write)] = WriteResult(write, "failed", why)
         else:
-            zookeeper.append(order)
+            zookeeper.append(write)
     for first in range(0, len(zookeeper), AT_ONCE):
-        found |= {_key(row.order): row for row in write_zookeeper(admin, zookeeper[first : first + AT_ONCE])}
+        found |= {_key(row.write): row for row in write_zookeeper(admin, zookeeper[first : first + AT_ONCE])}
         progress(len(found))
-    return [found[_key(order)] for order in wanted]
+    return [found[_key(write)] for write in wanted]
 
 
-def _key(order: Order) -> tuple[str, TopicPartition, StoreName]:
-    return order.group, order.tp, order.store
+def _key(write: StoreWrite) -> tuple[str, TopicPartition, StoreName]:
+    return write.group, write.tp, write.store
 
 
-def _by_group(wanted: Iterable[Order]) -> dict[str, list[Order]]:
-    found: dict[str, list[Order]] = {}
-    for order in wanted:
-        found.setdefault(order.group, []).append(order)
+def _by_group(wanted: Iterable[StoreWrite]) -> dict[str, list[StoreWrite]]:
+    found: dict[str, list[StoreWrite]] = {}
+    for write in wanted:
+        found.setdefault(write.group, []).append(write)
     return found
 
 
 # ZooKeeper ------------------------------------------------------------------------------------------------------------
 
 
-def write_zookeeper(admin: AdminClient, wanted: Sequence[Order]) -> list[Written]:
-    """Orders for ZooKeeper, pipelined: each node only in the version that was looked at.  Raises ZooKeeperAway."""
+def write_zookeeper(admin: AdminClient, wanted: Sequence[StoreWrite]) -> list[WriteResult]:
+    """Execute writes to ZooKeeper, pipelined: each node only in the version that was read.  Raises ZooKeeperAway."""
     session = admin.session
     if session is None:
-        return [Written(order, "failed", "no ZooKeeper was named (-z)") for order in wanted]
-    paths = {admin.dialect.znodes.offset(order.group, order.tp): order for order in wanted}
+        return [WriteResult(write, "failed", "no ZooKeeper was named (-z)") for write in wanted]
+    paths = {admin.dialect.znodes.offset(write.group, write.tp): write for write in wanted}
     outcomes = _write_nodes(session, paths)
     there = read_nodes(session, paths)
-    return [_seen(path, order, outcomes[path], there[path]) for path, order in paths.items()]
+    return [_seen(path, write, outcomes[path], there[path]) for path, write in paths.items()]
 
 
-def _write_nodes(session: ZkSession, paths: Mapping[str, Order]) -> dict[str, WriteOutcome]:
+def _write_nodes(session: ZkSession, paths: Mapping[str, StoreWrite]) -> dict[str, WriteOutcome]:
     fresh: dict[str, bytes] = {}
     moved: dict[str, tuple[bytes, int]] = {}
     gone: dict[str, int] = {}
-    for path, order in paths.items():
-        if order.position is None:
-            if order.node is not None:
-                gone[path] = order.node.version
-        elif order.node is None:
-            fresh[path] = b"%d" % order.position
+    for path, write in paths.items():
+        if write.position is None:
+            if write.node is not None:
+                gone[path] = write.node.version
+        elif write.node is None:
+            fresh[path] = b"%d" % write.position
         else:
-            moved[path] = (b"%d" % order.position, order.node.version)
+            moved[path] = (b"%d" % write.position, write.node.version)
     _make_folders(session, fresh)
-    nothing = dict.fromkeys(paths, WriteOutcome.DONE)  # where nothing is to be taken away, and nothing was there
+    nothing = dict.fromkeys(paths, WriteOutcome.DONE)  # default: nothing to delete, and there was nothing
     return nothing | write_nodes(session, fresh, moved, gone)
 
 
 def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
-    """The folders of these nodes, level by level, where one of them is missing."""
+    """Create missing parent nodes, level by level."""
     folders = {path.rpartition("/")[0] for path in paths}
     missing = [path for path, node in read_nodes(session, folders).items() if node is None]
     above = {"/".join(path.split("/")[:depth]) for path in missing for depth in range(3, path.count("/") + 2)}
@@ -170,39 +172,39 @@ def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
         session.create({path: b"" for path in above if path.count("/") == depth})
 
 
-def _seen(path: str, order: Order, outcome: WriteOutcome, node: Read | None) -> Written:
-    """What became of an order, by the node as it was read after the write."""
+def _seen(path: str, write: StoreWrite, outcome: WriteOutcome, node: Read | None) -> WriteResult:
+    """The result of a write, by the node as read after it."""
     held = NONE if node is None else position_of(path, node.data)
     done = outcome is WriteOutcome.DONE
-    if same(held, order.position):
-        return Written(order, "written", "" if done else f"{path}: somebody else wrote the same meanwhile")
+    if same(held, write.position):
+        return WriteResult(write, "written", "" if done else f"{path}: another process wrote the same meanwhile")
     says = held.reason if isinstance(held, Unknown) else "it is not there" if held is NONE else f"it holds {held}"
     if done:
-        return Written(order, "failed", f"{path} was written, and read again {says}: somebody else writes it")
-    return Written(order, "stale", f"{path} changed since it was looked at, and was left alone: {says}")
+        return WriteResult(write, "failed", f"{path} was written, but when read back {says}: another process writes it")
+    return WriteResult(write, "stale", f"{path} changed since it was read, and was left alone: {says}")
 
 
 # Kafka ----------------------------------------------------------------------------------------------------------------
 
 
 def write_kafka(
-    admin: AdminClient, cluster: Cluster, wanted: Sequence[Order], retention_ms: int | None = None
-) -> list[Written]:
-    """Orders for Kafka of one group; the coordinator is looked up, which creates __consumer_offsets at need.
+    admin: AdminClient, cluster: Cluster, wanted: Sequence[StoreWrite], retention_ms: int | None = None
+) -> list[WriteResult]:
+    """Execute writes of one group to Kafka; the look-up of the coordinator may create __consumer_offsets.
 
-    A group with members of the consumer protocol refuses them (GroupActive), each with its sentence.
+    A group with members of the consumer protocol refuses them (GroupActive): each result has the sentence.
     """
     if not wanted:
         return []
     group = wanted[0].group
-    puts = [order for order in wanted if order.position is not None]
-    found = _commit(admin, cluster, group, puts, retention_ms) if puts else {}
-    found |= _expire(admin, cluster, group, [order for order in wanted if order.position is None])
-    return [found[order.tp] for order in wanted]
+    puts = [write for write in wanted if write.position is not None]
+    found = _commit(admin, cluster, group, wanted=puts, retention_ms=retention_ms) if puts else {}
+    found |= _expire(admin, cluster, group, [write for write in wanted if write.position is None])
+    return [found[write.tp] for write in wanted]
 
 
 def coordinator(admin: AdminClient, cluster: Cluster) -> Coordinator:
-    """Whoever coordinates groups in this admin, with waits that end after WAIT_MS."""
+    """The client for group coordinators, with waits that end after WAIT_MS."""
     return Coordinator(
         lambda: brokers_of(admin, cluster),
         admin.links,
@@ -217,49 +219,53 @@ def coordinator(admin: AdminClient, cluster: Cluster) -> Coordinator:
 
 
 def _commit(
-    admin: AdminClient, cluster: Cluster, group: str, wanted: Sequence[Order], retention_ms: int | None
-) -> dict[TopicPartition, Written]:
+    admin: AdminClient, cluster: Cluster, group: str, *, wanted: Sequence[StoreWrite], retention_ms: int | None
+) -> dict[TopicPartition, WriteResult]:
     asked = coordinator(admin, cluster)
-    positions = {order.tp: (order.position, _text(cluster, order)) for order in wanted if order.position is not None}
+    positions = {write.tp: (write.position, _text(cluster, write)) for write in wanted if write.position is not None}
     try:
         results = asked.commit(group, positions, "kafka", retention_ms)
         accepted = [tp for tp, error in results.items() if error is None]
         there = asked.fetch(group, accepted, "kafka") if accepted else {}
     except WireError as why:
-        return {order.tp: Written(order, "failed", str(why)) for order in wanted}
-    return {order.tp: _read_back(order, results[order.tp], there.get(order.tp, NONE)) for order in wanted}
+        return {write.tp: WriteResult(write, "failed", str(why)) for write in wanted}
+    return {write.tp: _read_back(write, results[write.tp], there.get(write.tp, NONE)) for write in wanted}
 
 
-def _text(cluster: Cluster, order: Order) -> str:
-    """The metadata to commit.  Where it names the topic that a consumer of ours read (offsets/former.py), it names that
-    of today from now on: what is written here is meant for it, whatever was there before."""
-    if topic_in(order.text) is None:
-        return order.text
-    topic = cluster.topics.get(order.tp.topic)
+def _text(cluster: Cluster, write: StoreWrite) -> str:
+    """The metadata to commit.  If it names the creation of the topic (zkconsumer.offsets.former), it is set to the
+    current topic: the offset is meant for that one, whatever was there before."""
+    if topic_in(write.text) is None:
+        return write.text
+    topic = cluster.topics.get(write.tp.topic)
     return metadata_of(topic.creation if topic is not None else None)
 
 
-def _read_back(order: Order, error: WireError | None, held: Committed) -> Written:
+def _read_back(write: StoreWrite, error: WireError | None, held: Committed) -> WriteResult:
     if error is not None:
-        return Written(order, "failed", str(error))
-    if same(held, order.position):
-        return Written(order, "written")
+        return WriteResult(write, "failed", str(error))
+    if same(held, write.position):
+        return WriteResult(write, "written")
     says = held.reason if isinstance(held, Unknown) else "nothing" if held is NONE else str(held)
-    return Written(order, "failed", f"{order.tp}: Kafka took {order.position}, and read again it holds: {says}")
+    return WriteResult(write, "failed", f"{write.tp}: Kafka accepted {write.position}, but read back: {says}")
 
 
-def _expire(admin: AdminClient, cluster: Cluster, group: str, wanted: Sequence[Order]) -> dict[TopicPartition, Written]:
-    """Tell Kafka to forget them; where it holds nothing, nothing is to be done."""
-    held = [order.tp for order in wanted if order.held is None or order.held.position is not NONE]
+def _expire(
+    admin: AdminClient, cluster: Cluster, group: str, wanted: Sequence[StoreWrite]
+) -> dict[TopicPartition, WriteResult]:
+    """Delete offsets from Kafka by an expiry in the past; nothing to do for those it does not hold."""
+    held = [write.tp for write in wanted if write.held is None or write.held.position is not NONE]
     try:
         results: Mapping[TopicPartition, WireError | None] = (
             coordinator(admin, cluster).forget(group, held) if held else {}
         )
     except WireError as why:
         results = dict.fromkeys(held, why)
-    found = {order.tp: Written(order, "written") for order in wanted}
-    for order in wanted:
-        if order.tp in results:
-            error = results[order.tp]
-            found[order.tp] = Written(order, "failed", str(error)) if error else Written(order, "expiring", EXPIRING)
+    found = {write.tp: WriteResult(write, "written") for write in wanted}
+    for write in wanted:
+        if write.tp in results:
+            error = results[write.tp]
+            found[write.tp] = (
+                WriteResult(write, "failed", str(error)) if error else WriteResult(write, "expiring", EXPIRING)
+            )
     return found

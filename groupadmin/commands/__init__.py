@@ -1,1 +1,1 @@
-"""The commands of operators, put together with those of the consumer as the program `zkconsumer`."""
+"""The admin commands, and the program `zkconsumer` made of them and of the consumer's commands."""

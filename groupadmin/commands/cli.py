@@ -1,13 +1,13 @@
-"""`zkconsumer`: read topics as a member of a ZooKeeper consumer group, look at groups and at the cluster.
+"""`zkconsumer`: read topics as a member of a ZooKeeper consumer group, inspect and change groups and their offsets.
 
-    zkconsumer consume -z ZK --topic T --group G            messages to stdout, one a line
-    zkconsumer groups list | describe | members             who owns what, what is committed, how far behind
-    zkconsumer offsets get | set | reset | export | ...     positions in ZooKeeper and in Kafka
-    zkconsumer lag -z ZK --watch 5                          of every group
-    zkconsumer verify-rebalance G -z ZK                     is every partition read, by whom it should be
-    zkconsumer migrate plan | check | copy | ..             groups off ZooKeeper, and back
-    zkconsumer topics | brokers                             the cluster, by ZooKeeper or any one broker
-    zkconsumer completion bash                              for the shell
+    zkconsumer consume -z ZK --topic T --group G            messages to stdout, one per line
+    zkconsumer groups list | describe | members             owners, committed offsets, lag
+    zkconsumer offsets get | set | reset | export | ...     offsets in ZooKeeper and in Kafka
+    zkconsumer lag -z ZK --watch 5                          lag of every group
+    zkconsumer verify-rebalance G -z ZK                     is every partition read by the right member
+    zkconsumer migrate plan | check | copy | ..             groups from ZooKeeper to Kafka, and back
+    zkconsumer topics | brokers                             the cluster, by ZooKeeper or by a broker
+    zkconsumer completion bash                              completion for the shell
 
 Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT, and 130 after ctrl-C.
 """
@@ -43,11 +43,11 @@ from zkconsumer.commands.consume import consume
 @click.option("-v", "--verbose", is_flag=True, help="With --version.")
 @click.pass_context
 def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
-    """Consumer groups that live in ZooKeeper: read with one, look at one."""
+    """Consumer groups in ZooKeeper: read as a member, inspect and change groups and their offsets."""
     if show_version:
         try:
             click.echo("\n".join([own_version(), *(foundations() if verbose else ())]))
-        except LocalError as e:  # KAFKAWIRE_KERNELS says what is not there
+        except LocalError as e:  # KAFKAWIRE_KERNELS names kernels that are not there
             raise click.UsageError(str(e), ctx) from None
         ctx.exit(0)
     if ctx.invoked_subcommand is None:
@@ -63,7 +63,7 @@ def own_version() -> str:
 
 
 def foundations() -> list[str]:
-    """What decides how it behaves on this machine.  Raises LocalError for kernels that are asked for and not there."""
+    """Versions and kernels that decide its behaviour on this machine.  Raises LocalError for missing kernels."""
     return [
         f"column kernels {kernels.name()}",
         f"Python {platform.python_version()} ({platform.python_implementation()})",
@@ -72,5 +72,5 @@ def foundations() -> list[str]:
 
 
 def outcome(args: list[str]) -> int:
-    """Run a command line; its exit code.  A disk that takes no more of what we print is one sentence."""
+    """Run a command line; its exit code.  A full disk during output is reported in one sentence."""
     return pipes.printing(lambda: run_command(cli, args=args, name=PROGRAM))

@@ -1,4 +1,4 @@
-"""`zkconsumer completion SHELL`: what a shell has to read so that it completes commands and options."""
+"""`zkconsumer completion SHELL`: the completion script of a shell for commands and options."""
 
 from __future__ import annotations
 

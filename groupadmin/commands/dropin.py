@@ -1,9 +1,9 @@
-"""zk-consumer-groups, zk-offset-export, zk-offset-import, zk-offset-checker: the spellings of Kafka's own tools.
+"""zk-consumer-groups, zk-offset-export, zk-offset-import, zk-offset-checker: replacements for Kafka's own tools.
 
 Options and output are those of ConsumerGroupCommand (2.x), ExportZkOffsets, ImportZkOffsets and ConsumerOffsetChecker
-(0.8.2, and that of 0.7).  Where those write at once, these print what they would write and require --execute, or an
-answer at the terminal; without either they exit with 3, so that no script mistakes a dry run for the change.  They also
-take -z, --zk-config, --zk-auth and the TLS options.
+(0.8.2 and 0.7).  Where those write at once, these print the plan and require --execute, or a yes at the terminal;
+without either they exit with 3, so that no script mistakes a dry run for the change.  They also have -z, --zk-config,
+--zk-auth and the TLS options.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from groupadmin.commands.editoptions import (
     usage_errors,
 )
 from groupadmin.commands.groupedit import delete_groups
-from groupadmin.commands.offsetedit import carry, refuse_active
+from groupadmin.commands.offsetedit import execute_plan, refuse_active
 from groupadmin.commands.offsetplans import delete_plan, import_plan, reset_plan
 from groupadmin.commands.offsetviews import FILE, groups_option, lag, rows_to_write, saved, snapshots, tell_odd
 from groupadmin.commands.offsetwrite import ResetAsked, reset_options
@@ -65,7 +65,7 @@ CHECKED = "{:<15} {:<30} {:<3} {:<15} {:<15} {:<15} {}"
 
 
 def describe_table(groups: Iterable[GroupSnapshot], connected: bool, tell: Callable[[str], object]) -> None:
-    """Print `--describe`: of a group with two stores the larger position, which its members would begin at."""
+    """Print `--describe`; for a group with two stores the larger offset, where its members would start."""
     rows: list[tuple[object, ...]] = []
     for each in groups:
         tell_odd([each])
@@ -85,7 +85,7 @@ def describe_table(groups: Iterable[GroupSnapshot], connected: bool, tell: Calla
 
 
 def new_offsets(changes: Sequence[Change], output: str) -> None:
-    """Print a reset: GROUP TOPIC PARTITION NEW-OFFSET, or as CSV what --from-file reads."""
+    """Print a reset: GROUP TOPIC PARTITION NEW-OFFSET, or the CSV that --from-file reads."""
     rows = [(c.group, c.tp.topic, str(c.tp.partition), c.after) for c in changes if c.action in ("write", "unchanged")]
     if output == "csv":
         csv.writer(sys.stdout, lineterminator="\n").writerows(row[1:] for row in rows)
@@ -94,7 +94,7 @@ def new_offsets(changes: Sequence[Change], output: str) -> None:
 
 
 def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterator[str]:
-    """The lines of ConsumerOffsetChecker, header first; no position is `unknown`, no owner `none`."""
+    """The lines of ConsumerOffsetChecker, header first; a missing offset is `unknown`, a missing owner `none`."""
     yield CHECKED.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner")
     stores = stores_of(each)
     for tp in each.partitions():
@@ -115,7 +115,7 @@ def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterato
 
 
 def byte_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterator[str]:
-    """The lines of 0.7's ConsumerOffsetChecker: a paragraph for each partition that has a position, in bytes."""
+    """The lines of 0.7's ConsumerOffsetChecker: a paragraph for each partition with a byte offset."""
     for tp in sorted(each.zookeeper, key=lambda tp: (tp.topic, str(tp.partition))):
         there = each.in_zookeeper(tp)
         if (topics is not None and tp.topic not in topics) or not isinstance(there, int):
@@ -193,14 +193,23 @@ def consumer_groups(
     command_config: str | None,
     kafka_version: str,
 ) -> None:
-    """kafka-consumer-groups for groups in ZooKeeper and in Kafka, also where their members are old."""
+    """kafka-consumer-groups for groups in ZooKeeper and in Kafka, with old or new members."""
     if [list_them, describe, delete, reset_offsets].count(True) != 1:
         raise click.UsageError(f"exactly one of {ALLOWED} is expected")
     if not list_them and not groups and not (all_groups and describe):
         raise click.UsageError("--group is missing")
     if command_config is not None:
         tell("--command-config has no effect: the brokers of these releases are asked without TLS and SASL")
-    edit = Edit(execute, dry_run, force_active, "clamp", None, undo_dir, None, "csv" if export else "table")
+    edit = Edit(
+        execute=execute,
+        dry_run=dry_run,
+        force_active=force_active,
+        out_of_range="clamp",
+        stores=None,
+        undo_dir=undo_dir,
+        retention_ms=None,
+        output="csv" if export else "table",
+    )
     kind = _only_one_group(groups, reset) if reset_offsets else None
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         if list_them:
@@ -209,8 +218,8 @@ def consumer_groups(
             found, _ = snapshots(admin, groups, regex)
             describe_table(found.values(), admin.session is not None, tell)
         elif kind is not None:
-            cluster, each, changes = reset_plan(admin, groups[0], kind, topics, all_topics, edit)
-            carry(admin, cluster, {each.group: each}, changes, edit, show=new_offsets)
+            cluster, each, changes = reset_plan(admin, groups[0], kind, topics=topics, all_topics=all_topics, edit=edit)
+            execute_plan(admin, cluster, {each.group: each}, changes, edit=edit, show=new_offsets)
         elif topics:
             _delete_positions(admin, groups, topics, edit)
         else:
@@ -227,7 +236,7 @@ def _only_one_group(groups: Sequence[str], reset: ResetAsked) -> Reset:
 def _list(admin: AdminClient) -> None:
     """--list."""
     if admin.session is None:
-        raise click.UsageError("--list looks at ZooKeeper: give --zookeeper")
+        raise click.UsageError("--list reads ZooKeeper: give --zookeeper")
     for row in list_groups(admin.session, admin.dialect):
         click.echo(row.group)
 
@@ -235,23 +244,23 @@ def _list(admin: AdminClient) -> None:
 def _delete_positions(admin: AdminClient, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:
     """--delete with --topic."""
     for group in groups:
-        cluster, each, changes = delete_plan(admin, group, topics, False, edit)
-        done = carry(admin, cluster, {group: each}, changes, edit)
+        cluster, each, changes = delete_plan(admin, group, topics=topics, all_topics=False, edit=edit)
+        done = execute_plan(admin, cluster, {group: each}, changes, edit=edit)
         _wanted(done or not _writes(changes), edit)
 
 
 def _delete_whole(admin: AdminClient, groups: Sequence[str], regex: bool, edit: Edit) -> None:
-    """--delete: each group with all it has, in both stores."""
+    """--delete: each group with all its data in both stores."""
     found, cluster = snapshots(admin, groups, regex)
     refuse_active(found.values(), edit.force_active)
     if _wanted(not edit.dry_run and go_ahead(edit.execute, f"delete {', '.join(found)}"), edit):
-        delete_groups(admin, cluster, found, BOTH, edit.undo_dir, edit.force_active)
+        delete_groups(admin, cluster, found, stores=BOTH, undo_dir=edit.undo_dir, force_active=edit.force_active)
 
 
 def _wanted(done: bool, edit: Edit) -> bool:
     """End with 3 where Kafka's tool would have written and this one did not, except for --dry-run."""
     if not done and not edit.dry_run and not edit.execute:
-        fail("nothing was done: Kafka's tool would have written at once, this one wants --execute", EXIT["refused"])
+        fail("nothing was done: Kafka's tool would have written at once, this one requires --execute", EXIT["refused"])
     return done
 
 
@@ -271,14 +280,14 @@ def _writes(changes: Sequence[Change]) -> bool:
 def offset_export(
     zookeeper: ZooKeeper, groups: tuple[str, ...], regex: bool, output_file: Path | None, kafka_version: str
 ) -> None:
-    """ExportZkOffsets: the positions in ZooKeeper of groups, all without --group, a line each."""
+    """ExportZkOffsets: print the offsets of groups in ZooKeeper (default: all groups), one per line."""
     with admin_client(zookeeper, (), kafka_version) as admin:
         found, _ = snapshots(admin, groups, regex, bounds=False)
         tell_odd(found.values())
         file = saved(admin, found.values(), ("zookeeper",))
     left_out = len(unsayable(file, "zk-export"))
     if left_out:
-        tell(f"{counted(left_out, 'partition')} without a position left out")
+        tell(f"{counted(left_out, 'partition')} without an offset left out")
     text = write_offsets(file, "zk-export")
     if output_file is None:
         click.echo(text, nl=False)
@@ -286,7 +295,7 @@ def offset_export(
         try:
             output_file.write_text(text, encoding="utf-8")
         except OSError as why:
-            fail(f"the positions cannot be written to {output_file}: {why.strerror}")
+            fail(f"the offsets cannot be written to {output_file}: {why.strerror}")
 
 
 @click.command("zk-offset-import")
@@ -311,14 +320,23 @@ def offset_import(
     undo_dir: Path,
     kafka_version: str,
 ) -> None:
-    """ImportZkOffsets: write the positions of a file to ZooKeeper, after a plan, for groups without members."""
+    """ImportZkOffsets: write the offsets in a file to ZooKeeper, after a plan, for groups without members."""
     policy: OutOfRangePolicy = "keep" if keep_out_of_range else "refuse"
-    edit = Edit(execute, dry_run, force_active, policy, ("zookeeper",), undo_dir, None, "table")
+    edit = Edit(
+        execute=execute,
+        dry_run=dry_run,
+        force_active=force_active,
+        out_of_range=policy,
+        stores=("zookeeper",),
+        undo_dir=undo_dir,
+        retention_ms=None,
+        output="table",
+    )
     with usage_errors():
         rows = rows_to_write(input_file, None, by_store=True).rows
     with admin_client(zookeeper, (), kafka_version) as admin:
         cluster, found, changes, texts = import_plan(admin, rows, group, edit)
-        done = carry(admin, cluster, found, changes, edit, texts)
+        done = execute_plan(admin, cluster, found, changes, edit=edit, texts=texts)
         _wanted(done or not _writes(changes), edit)
 
 
@@ -343,10 +361,10 @@ def offset_checker(
     retry_backoff: str | None,
     kafka_version: str,
 ) -> None:
-    """ConsumerOffsetChecker: positions, ends of logs, lag and owners of a group.
+    """ConsumerOffsetChecker: print offsets, log ends, lag and owners of a group.
 
-    Of a group with two stores the larger position is printed, which is where its members would begin.  With
-    --kafka-version 0.7 it prints what 0.7's prints.
+    For a group with two stores the larger offset is printed, where its members would start.  With --kafka-version 0.7
+    the output is that of 0.7.
     """
     with admin_client(zookeeper, (), kafka_version) as admin:
         found, cluster = snapshots(admin, [group], False)
@@ -364,7 +382,7 @@ def offset_checker(
 
 
 def translated(args: Sequence[str]) -> list[str]:
-    """Kafka's names of options in ours; values are left alone."""
+    """The arguments with Kafka's option names replaced by this program's; values are unchanged."""
     found = []
     for arg in args:
         name, equals, value = arg.partition("=")
@@ -373,5 +391,5 @@ def translated(args: Sequence[str]) -> list[str]:
 
 
 def outcome(command: click.Command, args: Sequence[str]) -> int:
-    """Run one of them; its exit code.  A disk that takes no more of what is printed is one sentence."""
+    """Run one of them; its exit code.  A full disk during output is reported in one sentence."""
     return pipes.printing(lambda: run_command(command, args=translated(args), name=command.name))

@@ -1,4 +1,4 @@
-"""The options of every command that writes positions, and the stores that they reach."""
+"""Options of every command that writes offsets, and the client for its stores."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_SENTENCES = 40
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """The options of every command that writes.  stores: as asked for, None: those the group keeps."""
+    """Options of every command that writes.  stores: as given; None: those of the group."""
 
     execute: bool
     dry_run: bool
@@ -42,7 +42,7 @@ class Edit:
 
 
 def edit_options(command: F) -> F:
-    """The options of Edit, handed on as edit."""
+    """Decorator: the options of Edit, passed to the command as edit."""
 
     @wraps(command)
     def with_edit(
@@ -59,12 +59,21 @@ def edit_options(command: F) -> F:
         **others: Any,
     ) -> Any:
         if clamp and skip_out_of_range:
-            raise click.UsageError("--clamp and --skip-out-of-range are two answers to one question: give one")
+            raise click.UsageError("--clamp and --skip-out-of-range exclude each other: give one")
         policy: OutOfRangePolicy = "clamp" if clamp else "skip" if skip_out_of_range else "refuse"
         with usage_errors():
             kept = parse_duration(retention) if retention is not None else None
         must_keep(stores_named(store), others["kafka_version"])
-        edit = Edit(execute, dry_run, force_active, policy, stores_named(store), undo_dir, kept, output)
+        edit = Edit(
+            execute=execute,
+            dry_run=dry_run,
+            force_active=force_active,
+            out_of_range=policy,
+            stores=stores_named(store),
+            undo_dir=undo_dir,
+            retention_ms=kept,
+            output=output,
+        )
         return command(*args, edit=edit, **others)
 
     wrapped: Any = with_edit
@@ -102,12 +111,12 @@ _EDIT = (
 
 
 def stores_named(store: str | None) -> tuple[StoreName, ...] | None:
-    """--store; None where it is not given."""
+    """The stores of --store; None when it is not given."""
     return None if store is None else BOTH if store == "both" else tuple(s for s in BOTH if s == store)
 
 
 def must_keep(stores: tuple[StoreName, ...] | None, kafka_version: str) -> None:
-    """Refuse a store that brokers of this release do not have (click.UsageError)."""
+    """Raise click.UsageError for a store that brokers of this release do not have."""
     if stores and "kafka" in stores and not dialect(kafka_version).keeps_offsets:
         raise click.UsageError(
             f"--store: brokers of Kafka {kafka_version} keep no offsets, ZooKeeper has them all; `zkconsumer offsets"
@@ -117,9 +126,9 @@ def must_keep(stores: tuple[StoreName, ...] | None, kafka_version: str) -> None:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """What makes no sense whatever the stores hold ends with the usage code; so does a file nobody can read.
+    """End the command with the usage code for wrong arguments and unreadable files.
 
-    A topic or partition that is not there ends like a group that is not."""
+    A missing topic or partition ends it with the code of a missing group."""
     try:
         yield
     except NotThere as e:
@@ -132,7 +141,7 @@ def usage_errors() -> Iterator[None]:
 def admin_client(
     zookeeper: ZooKeeper | None, brokers: Sequence[tuple[str, int]], kafka_version: str, needs_zookeeper: bool = False
 ) -> Iterator[AdminClient]:
-    """The stores that -z and -b reach; what WrongUsage and FileUnclear say in the block ends it with the usage code."""
+    """The client for -z and -b; WrongUsage and FileUnclear in the block end the command with the usage code."""
     must_tell(brokers, kafka_version)
     if zookeeper is None and (not brokers or needs_zookeeper):
         raise click.UsageError("-z (ZooKeeper) is missing" if needs_zookeeper else "-z (ZooKeeper) or -b is missing")
@@ -145,14 +154,14 @@ def admin_client(
 
     if zookeeper is None:
         with link_pool() as links, usage_errors():
-            yield AdminClient(None, links, dialect(kafka_version), tuple(brokers), once)
+            yield AdminClient(None, links, dialect(kafka_version), bootstrap=tuple(brokers), tell=once)
     else:
         with reaching(zookeeper, kafka_version) as reach, usage_errors():
-            yield AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), once)
+            yield AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=once)
 
 
 def tell_some(texts: Iterable[str]) -> None:
-    """Each sentence once, on stderr; of very many only the first, and how many more there are."""
+    """Print each sentence once on stderr; of very many only the first ones, and the number of the others."""
     said = [text for text in dict.fromkeys(texts) if text]
     for text in said[:MOST_SENTENCES]:
         tell(text)

@@ -1,4 +1,4 @@
-"""`zkconsumer groups delete | rename`: plan first, active groups refused, the way back kept."""
+"""`zkconsumer groups delete | rename`: plan first, active groups refused, undo file kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
-from groupadmin.apply.writes import Order, apply_orders
+from groupadmin.apply.writes import StoreWrite, apply_writes
 from groupadmin.commands.editoptions import (
     Edit,
     admin_client,
@@ -23,7 +23,7 @@ from groupadmin.commands.editoptions import (
     undo_dir_option,
     usage_errors,
 )
-from groupadmin.commands.offsetedit import carry, refuse_active, report
+from groupadmin.commands.offsetedit import execute_plan, refuse_active, report
 from groupadmin.commands.offsetplans import copied, two_groups
 from groupadmin.commands.offsetviews import BROKERS, age, groups_option, snapshots, tell_odd
 from groupadmin.plan.changes import Change
@@ -77,11 +77,11 @@ def delete_command(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Delete groups: all their nodes in ZooKeeper, and their positions in Kafka.
+    """Delete groups: all their nodes in ZooKeeper, and their offsets in Kafka.
 
-    Kafka forgets them at its next check, ten minutes by default; members may not be there.  The undo file brings the
-    positions back.  With --inactive-for, groups are left alone of which nothing tells how old they are: those without
-    any offset node, and, but with --storage zookeeper, those that have positions in Kafka.
+    Kafka deletes the offsets at its next check, within ten minutes by default.  Groups with members are refused.  The
+    undo file restores the offsets.  With --inactive-for, groups of unknown age are left alone: those without any offset
+    node and, unless with --storage zookeeper, those with offsets in Kafka.
     """
     if not groups:
         raise click.UsageError("--group is missing (with --regex, '.*' is all of them)")
@@ -103,18 +103,19 @@ def delete_command(
         elif dry_run:
             tell(f"only a plan, nothing was done; without --dry-run: {what}")
         elif go_ahead(execute, what):
-            delete_groups(admin, cluster, chosen, stores, undo_dir, force_active)
+            delete_groups(admin, cluster, chosen, stores=stores, undo_dir=undo_dir, force_active=force_active)
 
 
 def delete_groups(
     admin: AdminClient,
     cluster: Cluster,
     groups: dict[str, GroupSnapshot],
+    *,
     stores: Sequence[StoreName],
     undo_dir: Path,
     force_active: bool,
 ) -> None:
-    """Delete them, after a last look whether somebody came.  Ends the command with 4 where something is left."""
+    """Delete groups, after a last check for members.  Ends the command with 4 when nodes or offsets are left."""
     now = read_snapshots(admin, groups, cluster, wide=False, bounds=False)
     refuse_active(now.values(), force_active)
     writes = [change for each in groups.values() for change in _gone(each, stores)]
@@ -124,15 +125,15 @@ def delete_groups(
     left = []
     if "kafka" in stores:
         held = kafka_of(groups)
-        orders = [
-            Order(change.group, change.tp, "kafka", None, held=held.get((change.group, change.tp)))
+        gone = [
+            StoreWrite(change.group, change.tp, "kafka", None, held=held.get((change.group, change.tp)))
             for change in writes
             if change.before.get("kafka", NONE) is not NONE
         ]
-        if orders:
-            done = apply_orders(admin, cluster, orders)
+        if gone:
+            done = apply_writes(admin, cluster, gone)
             report(done)
-            left += [f"{row.order.tp} of group {row.order.group} in Kafka" for row in done if row.state != "written"]
+            left += [f"{row.write.tp} of group {row.write.group} in Kafka" for row in done if row.state != "written"]
     if "zookeeper" in stores and admin.session is not None:
         for group in groups:
             left += delete_tree(admin.session, group, everything_below(admin.session, group), force_active)
@@ -157,9 +158,9 @@ def rename_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Give group NEW the positions of OLD, each store its own, read them back, and then delete OLD.
+    """Copy the offsets of group OLD to group NEW in each store, read them back, and then delete OLD.
 
-    NEW may hold no position.  What was at any moment not copied is still in OLD.
+    NEW may have no offsets yet.  OLD keeps its offsets until all are copied.
     """
     two_groups(old, new)
     with admin_client(zookeeper, brokers, kafka_version) as admin:
@@ -167,7 +168,7 @@ def rename_command(
         source = found[old]
         tell_odd([source])
         refuse_active([source], edit.force_active)
-        mine, changes = copied(admin, cluster, source, new, False, edit.stores, edit.out_of_range)
+        mine, changes = copied(admin, cluster, source, new, merge=False, stores=edit.stores, policy=edit.out_of_range)
         left = [change for change in changes if change.action == "skipped"]
         if left:
             fail(
@@ -179,28 +180,37 @@ def rename_command(
         texts: dict[tuple[str, TopicPartition], str] = {
             (new, tp): row.metadata for tp, row in source.kafka.items() if row.metadata
         }
-        if carry(admin, cluster, {new: mine}, changes, edit, texts):
-            delete_groups(admin, cluster, {old: source}, edit.stores or BOTH, edit.undo_dir, edit.force_active)
+        if execute_plan(admin, cluster, {new: mine}, changes, edit=edit, texts=texts):
+            delete_groups(
+                admin,
+                cluster,
+                {old: source},
+                stores=edit.stores or BOTH,
+                undo_dir=edit.undo_dir,
+                force_active=edit.force_active,
+            )
 
 
 def _gone(each: GroupSnapshot, stores: Sequence[StoreName]) -> list[Change]:
-    """The positions that go with a group, as changes: for the undo file."""
+    """The offsets that are deleted with a group, as changes for the undo file."""
     found = []
     for tp in each.partitions():
         before = {store: held_by(each, tp, store) for store in stores}
         held = tuple(store for store, there in before.items() if there is not NONE)
         if held:
-            found.append(Change(each.group, tp, before, None, each.bounds.get(tp), "write", "", held))
+            found.append(
+                Change(each.group, tp, before, None, bounds=each.bounds.get(tp), action="write", why="", stores=held)
+            )
     return found
 
 
 def _youngest(each: GroupSnapshot) -> int | None:
-    """When ZooKeeper was last told a position, ms since 1970."""
+    """Time of the last offset write to ZooKeeper, ms since 1970."""
     return max((row.mtime_ms for row in each.zookeeper.values()), default=None)
 
 
 def _quiet(each: GroupSnapshot, for_ms: int, stores: Sequence[StoreName]) -> bool:
-    """Whether what is to be deleted is that old.  A group that went on in Kafka has old nodes, and is no old group."""
+    """Whether the data to delete is that old.  A group that continued in Kafka has old nodes, and is not inactive."""
     if "kafka" in stores and _in_kafka(each):
         return False
     youngest = _youngest(each)
@@ -208,7 +218,7 @@ def _quiet(each: GroupSnapshot, for_ms: int, stores: Sequence[StoreName]) -> boo
 
 
 def _in_kafka(each: GroupSnapshot) -> bool:
-    """Whether Kafka has positions of it, or may have some."""
+    """Whether Kafka has, or may have, offsets of the group."""
     return any(row.position is not NONE for row in each.kafka.values())
 
 
@@ -216,13 +226,13 @@ def _tell_ageless(groups: Iterable[GroupSnapshot]) -> None:
     names = [each.group for each in groups]
     if names:
         tell(
-            f"{counted(len(names), 'group')}, {names[0]} for one, {'has' if len(names) == 1 else 'have'} positions in "
+            f"{counted(len(names), 'group')}, {names[0]} for one, {'has' if len(names) == 1 else 'have'} offsets in "
             "Kafka, which does not tell how old they are: "
-            "left alone; --storage zookeeper deletes their nodes only, without --inactive-for they go whole"
+            "left alone; --storage zookeeper deletes their nodes only, without --inactive-for they are deleted whole"
         )
 
 
 def _row(each: GroupSnapshot, stores: Sequence[StoreName], chosen: bool) -> tuple[object, ...]:
-    """In the order of PLAN: how many positions each store holds."""
+    """A row in the order of PLAN, with the number of offsets in each store."""
     held = [sum(held_by(each, tp, store) is not NONE for tp in each.partitions()) for store in ("zookeeper", "kafka")]
     return (each.group, *held, age(_youngest(each), each), "delete" if chosen else "left alone")

@@ -1,4 +1,4 @@
-"""`zkconsumer groups`: which groups there are, their members, and the lag of each partition, in both stores."""
+"""`zkconsumer groups`: list groups, their members, and the lag of each partition, in both stores."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Listed = tuple[str, int | None, int | None]
 
 
 def kafka_groups(admin: AdminClient) -> dict[str, tuple[int, str | None]]:
-    """Groups that Kafka has: topics with a position, and the protocol type of those that it coordinates.
+    """Groups in Kafka, with the number of topics with an offset, and the protocol type of groups that it coordinates.
 
-    To be asked last: reading the offsets topic blocks.
+    Call it last: reading the offsets topic blocks.
     """
     cluster = read_cluster(admin)
     types = kafkaside.names(admin, cluster) if admin.coordinates else {}
@@ -52,7 +52,7 @@ def kafka_groups(admin: AdminClient) -> dict[str, tuple[int, str | None]]:
 def beside_kafka(
     listed: Sequence[Listed], in_kafka: Mapping[str, tuple[int, str | None]]
 ) -> list[tuple[str, int | None, int | None, str, str | None]]:
-    """The groups of ZooKeeper and those of Kafka in one list; members are those that ZooKeeper knows."""
+    """The groups in ZooKeeper and in Kafka as one list; the members are ZooKeeper's."""
     rows: list[tuple[str, int | None, int | None, str, str | None]] = []
     for group, members, topics in listed:
         there = in_kafka.get(group)
@@ -66,7 +66,7 @@ def beside_kafka(
 
 
 def read_both(admin: AdminClient, group: str) -> tuple[GroupNodes, GroupSnapshot | None]:
-    """The group's nodes, and what both stores hold.  Raises NoSuchGroup where neither knows it, ZooKeeperAway."""
+    """The group's nodes, and a snapshot of both stores.  Raises NoSuchGroup when neither has it, ZooKeeperAway."""
     session = admin.session
     assert session is not None, "the command asks for -z"
     cluster = read_cluster(admin)
@@ -76,16 +76,22 @@ def read_both(admin: AdminClient, group: str) -> tuple[GroupNodes, GroupSnapshot
     except NoSuchGroup:
         if not known(admin, held):
             raise
-        nodes = GroupNodes(group, (), {}, {}, [tp for tp, row in held.kafka.items() if row.position is not NONE])
+        nodes = GroupNodes(
+            group,
+            members=(),
+            partitions={},
+            owners={},
+            committed=[tp for tp, row in held.kafka.items() if row.position is not NONE],
+        )
     if cluster.keeps_offsets and admin.keeps_kafka and not cluster.view.brokers:
-        tell("no broker answers: what Kafka holds is not known")
+        tell("no broker answers: the offsets in Kafka are not known")
     return nodes, held
 
 
 def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot) -> list[tuple[object, ...]]:
-    """In the order of groups.COLUMNS: a row for each store that holds a position of a partition.
+    """Rows in the order of groups.COLUMNS: one for each store with an offset of a partition.
 
-    A number that Kafka holds never stands in place of ZooKeeper's.
+    An offset in Kafka never replaces ZooKeeper's.
     """
     from groupadmin.commands.groups import partition_row
 
@@ -94,7 +100,7 @@ def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot)
     in_rows = {TopicPartition(row.topic, row.partition) for row in rows}
     more = [tp for tp in held.kafka if tp not in in_rows and held.kafka[tp].position is not NONE]
     ends = {tp: end for tp, (_, end) in held.bounds.items()}
-    every = [*rows, *(GroupRow(tp.topic, tp.partition, None, NONE, ends.get(tp)) for tp in more)]
+    every = [*rows, *(GroupRow(tp.topic, tp.partition, None, NONE, end=ends.get(tp)) for tp in more)]
     found = []
     for row in every:
         tp = TopicPartition(row.topic, row.partition)
@@ -102,7 +108,7 @@ def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot)
         if row.committed is not NONE or kafka is NONE:
             found.append(partition_row(row, "zookeeper", age(written_at(held, tp, "zookeeper", ages), held)))
         if kafka is not NONE and not (isinstance(kafka, Unknown) and tp not in held.kafka):
-            there = GroupRow(row.topic, row.partition, row.owner, kafka, row.end)
+            there = GroupRow(row.topic, row.partition, row.owner, kafka, end=row.end)
             found.append(partition_row(there, "kafka", age(written_at(held, tp, "kafka", ages), held)))
     return found
 
@@ -111,12 +117,12 @@ LIST = ("group", "members", "topics")
 LIST_BOTH = (*LIST, "store", "protocol")
 COLUMNS = ("topic", "partition", "owner", "committed", "end", "lag", "store", "age")
 MEMBERS = ("member", "host", "pattern", "subscription", "streams", "session", "mode", "problem")
-LEADERS = "Ask these brokers who leads what, instead of ZooKeeper."
+LEADERS = "Brokers to ask for leaders, instead of ZooKeeper."
 
 
 @click.group()
 def groups() -> None:
-    """Look at consumer groups, delete and rename them."""
+    """List, describe, delete and rename consumer groups."""
 
 
 for _each in (delete_command, rename_command):
@@ -125,14 +131,14 @@ for _each in (delete_command, rename_command):
 
 @groups.command("list")
 @zookeeper_option()
-@brokers_option("Also the groups that Kafka knows, asked of these brokers.")
+@brokers_option("Brokers: list their groups, too.")
 @kafka_version_option
 @output_option()
 def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
-    """Print all groups, how many members each has now and how many topics it read.
+    """Print all groups with their number of members and of topics read.
 
-    With -b also those that Kafka has: by ListGroups from 0.9 on, and by what __consumer_offsets holds (which is all
-    that tells of them on 0.8.2).
+    With -b also the groups in Kafka: by ListGroups from 0.9 on, and by the records of __consumer_offsets (on 0.8.2 only
+    by these).
     """
     must_tell(brokers, kafka_version)
     with reaching(zookeeper, kafka_version) as reach:
@@ -140,7 +146,7 @@ def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_ver
         if not rows and (hint := no_brokers(reach.session, reach.dialect)):
             fail(hint, EXIT["runtime"])
         found = [(row.group, row.members, row.topics) for row in rows]
-        admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+        admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=tell)
         both = beside_kafka(found, kafka_groups(admin)) if brokers else []
     write(both if brokers else found, LIST_BOTH if brokers else LIST, output)
 
@@ -156,18 +162,18 @@ def describe_command(
 ) -> None:
     """Print topic, partition, owner, committed offset, end of the log and lag of each partition of a group.
 
-    A row for each store that holds a position, and how long ago it was written.
-    A thread that has nothing to read, because its topic has fewer partitions than threads, is a row without partition.
+    There is a row for each store with an offset, and the time since it was written.
+    A thread without a partition, because its topic has fewer partitions than threads, is a row without partition.
     """
     must_tell(brokers, kafka_version)
     with reaching(zookeeper, kafka_version) as reach:
-        admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+        admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=tell)
         nodes, held = read_both(admin, group)
-        rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers, tell)[group]
+        rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers=brokers, tell=tell)[group]
         shown = both_rows(admin, rows, held) if held is not None else [partition_row(row) for row in rows]
     unreadable = [member for member in nodes.members if member.why is not None]
     for member in unreadable:
-        tell(f"member {member.consumer_id} cannot be read, so nobody in the group can divide: {member.why}")
+        tell(f"member {member.consumer_id} cannot be read, so no member of the group can rebalance: {member.why}")
     idle = surplus(nodes.threads, nodes.partitions)
     for each in idle:
         tell(str(each))
@@ -181,10 +187,10 @@ def describe_command(
 @kafka_version_option
 @output_option()
 def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output: str) -> None:
-    """Print who is in a group: host, subscription, streams, the session that holds the node, and why one is unreadable.
+    """Print the members of a group: host, subscription, streams, session, and why a node cannot be read.
 
-    A session of - is a node that outlives its member: somebody has to delete it.  The mode is where a member keeps its
-    offsets: zookeeper, dual or kafka; JVM members show none.
+    A node with session - outlives its member and must be deleted.  The mode is where a member commits its offsets:
+    zookeeper, dual or kafka; JVM members publish none.
     """
     with reaching(zookeeper, kafka_version) as reach:
         nodes = read_group(reach.session, reach.dialect, group)
@@ -193,7 +199,7 @@ def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output
 
 
 def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | None = None) -> tuple[object, ...]:
-    """In the order of COLUMNS; why a committed offset is no number goes to stderr."""
+    """A row in the order of COLUMNS; the reason for an unreadable offset goes to stderr."""
     if isinstance(row.committed, Unknown):
         tell(f"{row.topic}/{row.partition}: {row.committed.reason}")
     committed = row.committed if isinstance(row.committed, int) else None
@@ -203,12 +209,12 @@ def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | Non
 
 
 def idle_rows(idle: list[Surplus]) -> list[tuple[object, ...]]:
-    """A row without a partition for each thread that gets none."""
+    """A row without a partition for each thread without one."""
     return [(each.topic, None, thread, *[None] * 5) for each in idle for thread in each.idle]
 
 
 def member_row(member: GroupMember, shown: MemberMode | ModeUnreadable | None) -> tuple[object, ...]:
-    """In the order of MEMBERS; why a mode cannot be read goes to stderr."""
+    """A row in the order of MEMBERS; the reason for an unreadable mode goes to stderr."""
     if isinstance(shown, ModeUnreadable):
         tell(str(shown))
     mode = shown.mode if isinstance(shown, MemberMode) else None

@@ -1,11 +1,10 @@
-"""`zkconsumer lag`: how far groups are behind, once or again and again, with an exit code for a monitor.
+"""`zkconsumer lag`: the lag of groups, once or repeatedly, with an exit code for monitoring.
 
-Each group's offsets are read from the store that it keeps them in (groupworld.look and .stores, as `groups describe`
-and `offsets get` do): ZooKeeper, Kafka, or of both what its members would begin at.
+Each group's offsets are read from its store (snapshot.model.stores_of, as in `groups describe` and `offsets get`):
+ZooKeeper, Kafka, or of both the offset where its members would start.
 
-A partition without a committed offset has no lag.  One whose committed offset cannot be read, or the end of whose log
-nobody tells, is unknown, and unknown is never 0: a sum that leaves partitions out says so, and with --threshold it is
-no success.
+A partition without a committed offset has no lag.  The lag is unknown when the committed offset or the log end cannot
+be read, and unknown is never 0: a sum without all partitions shows that, and is not a success with --threshold.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import csv
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from itertools import count
 
@@ -53,16 +52,16 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
 @click.command()
 @zookeeper_option()
 @brokers_option(
-    "Ask these brokers who leads what, instead of those in ZooKeeper; without --group, groups that only Kafka has too."
+    "Brokers to ask for leaders, instead of those in ZooKeeper; without --group also groups that only Kafka has."
 )
-@group_option(required=False, help="Only this group, a row for each partition; a row for each group without.")
+@group_option(required=False, help="Only this group, with a row for each partition (default: a row for each group).")
 @click.option(
     "--watch",
     is_flag=False,
     flag_value=5.0,
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Repeat every so many seconds (5), until ctrl-C or SIGTERM.",
+    help="Repeat at this interval in seconds (5), until ctrl-C or SIGTERM.",
 )
 @click.option("--threshold", type=click.IntRange(min=0), help="Exit with 6 when a group's lag is more (0.7: bytes).")
 @kafka_version_option
@@ -76,27 +75,27 @@ def lag(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print consumer lag: of each group, or of each partition of one.
+    """Print consumer lag of each group, or of each partition of one group.
 
-    Committed offsets come from the store that the group keeps them in: ZooKeeper, Kafka, or of both the one that its
-    members would begin at.  Age is how long ago that offset was written (- where nobody says: with --watch, Kafka's).
+    Committed offsets are read from the group's store: ZooKeeper, Kafka, or of both the offset where its members would
+    start.  Age is the time since that offset was written (- if unknown, as for Kafka's with --watch).
 
-    Of Kafka 0.7 bytes of the logs are counted: nobody knows how many messages they hold.
+    For Kafka 0.7 the lag is in bytes of the log: its offsets do not count messages.
 
-    With --threshold: exit code 6 when a group is further behind, 4 when none is but some lag is not known.
+    With --threshold: exit code 6 when a group's lag is larger, 4 when none is but some lag is not known.
     """
     must_tell(brokers, kafka_version)
     with reaching(zookeeper, kafka_version) as reach:
         if watch is None:
-            code = _look(reach, group, brokers, threshold, output)
+            code = _look(reach, group, brokers, threshold=threshold, output=output)
         else:
             code = EXIT["done"]
             with at_interrupt("", lambda: code, (signal.SIGTERM,)):
-                for looks in count():
+                for rounds in count():
                     try:
-                        code = _look(reach, group, brokers, threshold, output, looks)
+                        code = _look(reach, group, brokers, threshold=threshold, output=output, rounds=rounds)
                     except ZooKeeperAway as e:
-                        tell(f"{e}; looking again in {watch:g} s")
+                        tell(f"{e}; trying again in {watch:g} s")
                     sleep(watch)
     if code:
         click.get_current_context().exit(code)
@@ -106,19 +105,20 @@ def _look(
     reach: Reach,
     group: str | None,
     brokers: Sequence[tuple[str, int]],
+    *,
     threshold: int | None,
     output: str,
-    looks: int | None = None,
+    rounds: int | None = None,
 ) -> int:
-    """Print one look at the groups; its exit code.  looks: how many came before it, when watching."""
-    admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+    """Print one report; its exit code.  rounds: number of reports before it, when watching."""
+    admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=tell)
     offsets = reach.dialect.offsets
     if group is not None:
-        totals = [_one(admin, group, output, looks)]
+        totals = [_one(admin, group, output, rounds)]
         tell(totals[0].sentence(offsets))
     else:
         totals = _every(admin)
-        _print([each.row for each in totals], TOTALS, output, looks)
+        _print([each.row for each in totals], TOTALS, output, rounds)
         tell_unit(reach.dialect)
     if threshold is None:
         return EXIT["done"]
@@ -132,13 +132,14 @@ def _look(
 class GroupLag:
     """A group's lag.
 
-    members      ids in ZooKeeper and members in Kafka; None: nobody can tell
-    behind       the sum where it is known; None: of no partition it is known
-    unknown      partitions with a committed offset, or with one that cannot be read, and no known lag
-    uncommitted  partitions that hold messages and have no committed offset
+    members      ids in ZooKeeper and members in Kafka; None: unknown
+    behind       the sum of known lags; None: no lag is known
+    unknown      number of partitions with a committed (or unreadable) offset whose lag is unknown
+    uncommitted  number of partitions with messages and without a committed offset
     """
 
     group: str
+    _: KW_ONLY
     members: int | None
     partitions: int
     behind: int | None
@@ -147,7 +148,7 @@ class GroupLag:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """In the order of TOTALS."""
+        """A row in the order of TOTALS."""
         return (self.group, self.members, self.partitions, self.behind, self.unknown)
 
     def sentence(self, offsets: Offsets) -> str:
@@ -162,26 +163,33 @@ class GroupLag:
 
 
 def group_lag(each: GroupSnapshot, rows: Sequence[GroupRow]) -> GroupLag:
-    """Of a group's rows."""
+    """The lag of a group from its rows."""
     behind, unknown = total(rows)
     uncommitted = [row for row in rows if row.committed is NONE and (row.end is None or row.start != row.end)]
     if uncommitted and not any(row.lag is not None for row in rows):
         behind = None
-    return GroupLag(each.group, _members(each), len(rows), behind, unknown, len(uncommitted))
+    return GroupLag(
+        each.group,
+        members=_members(each),
+        partitions=len(rows),
+        behind=behind,
+        unknown=unknown,
+        uncommitted=len(uncommitted),
+    )
 
 
 def _members(each: GroupSnapshot) -> int | None:
     in_kafka = each.kafka_members or ()
     if any(name.startswith("(") for name in in_kafka):
-        return None  # a sentence in place of a member: the coordinator does not tell
+        return None  # a sentence instead of a member: the coordinator does not answer
     return len(each.members) + len(in_kafka)
 
 
 def total(rows: Sequence[GroupRow]) -> tuple[int | None, int]:
-    """How far behind (messages, 0.7: bytes), of the partitions where that is known; how many have a position, and no
-    known lag.  None: it is known of none, and not of some.
+    """The sum of known lags (messages, 0.7: bytes), and the number of partitions with an offset whose lag is unknown.
+    The sum is None when no lag is known but some are unknown.
 
-    A position beyond the end of its log (below 0 in its row) takes nothing off what the others are behind.
+    An offset beyond the end of its log (negative in its row) does not reduce the sum.
     """
     lags = [max(0, row.lag) for row in rows if row.lag is not None]
     unknown = sum(row.lag is None and row.committed is not NONE for row in rows)
@@ -189,7 +197,7 @@ def total(rows: Sequence[GroupRow]) -> tuple[int | None, int]:
 
 
 def verdict(totals: Sequence[tuple[str, int | None, int]], threshold: int, offsets: Offsets) -> int:
-    """The exit code for (group, lag, unknown) of each group; who is over, or not known, is told."""
+    """The exit code for (group, lag, unknown) of each group; groups over the threshold, or unknown, are reported."""
     over = [(name, behind) for name, behind, _ in totals if behind is not None and behind > threshold]
     for name, behind in over:
         tell(f"group {name} is {offsets.counted(behind)} behind, more than {threshold}")
@@ -205,29 +213,31 @@ def verdict(totals: Sequence[tuple[str, int | None, int]], threshold: int, offse
     return EXIT["partly"] if doubtful else EXIT["done"]
 
 
-# looking --------------------------------------------------------------------------------------------------------------
+# reading --------------------------------------------------------------------------------------------------------------
 
 
 def lag_rows(each: GroupSnapshot, stores: tuple[StoreName, ...]) -> list[GroupRow]:
-    """A row for each partition, with the committed offset that the group's members would begin at."""
+    """A row for each partition, with the committed offset where the group's members would start."""
     rows = []
     for tp in each.partitions():
         start, end = each.bounds.get(tp, (None, None))
-        rows.append(GroupRow(tp.topic, tp.partition, each.owners.get(tp), counts(each, tp, stores), end, start))
+        rows.append(
+            GroupRow(tp.topic, tp.partition, each.owners.get(tp), counts(each, tp, stores), end=end, start=start)
+        )
     return rows
 
 
-def _one(admin: AdminClient, group: str, output: str, looks: int | None) -> GroupLag:
+def _one(admin: AdminClient, group: str, output: str, rounds: int | None) -> GroupLag:
     cluster = read_cluster(admin)
     each = read_snapshots(admin, [group], cluster)[group]
     if not known(admin, each):
         hint = no_brokers(admin.session, admin.dialect) if admin.session is not None else None
         fail(f"group {group} is not known to {where_from(admin)}{'; ' + hint if hint else ''}", EXIT["not found"])
-    if not looks:
+    if not rounds:
         tell_odd([each])
     stores = stores_of(each, admin.session is not None)
     rows = lag_rows(each, stores)
-    _print(_shown(admin, cluster, each, rows, stores, looks is not None), COLUMNS, output, looks)
+    _print(_shown(admin, cluster, each, rows=rows, stores=stores, watching=rounds is not None), COLUMNS, output, rounds)
     return group_lag(each, rows)
 
 
@@ -235,12 +245,13 @@ def _shown(
     admin: AdminClient,
     cluster: Cluster,
     each: GroupSnapshot,
+    *,
     rows: Sequence[GroupRow],
     stores: tuple[StoreName, ...],
     watching: bool,
 ) -> list[tuple[object, ...]]:
-    """In the order of COLUMNS.  When watching, commit times in Kafka are not looked up: they are read from
-    __consumer_offsets, which is much for every few seconds."""
+    """Rows in the order of COLUMNS.  When watching, commit times in Kafka are left out: reading __consumer_offsets
+    takes too long for every few seconds."""
     ages = commit_times(admin, cluster, each) if "kafka" in stores and not watching else {}
     found = []
     for tp, row in zip(each.partitions(), rows, strict=True):
@@ -252,7 +263,7 @@ def _shown(
 
 
 def _every(admin: AdminClient) -> list[GroupLag]:
-    """All groups of ZooKeeper, and with brokers named those that only Kafka has."""
+    """All groups in ZooKeeper and, if brokers were named, those that only Kafka has."""
     assert admin.session is not None, "the command asks for -z"
     names = groups_in_zookeeper(admin.session)
     if not names and (hint := no_brokers(admin.session, admin.dialect)):
@@ -260,7 +271,9 @@ def _every(admin: AdminClient) -> list[GroupLag]:
     found = _totals(admin, names)
     if admin.bootstrap and admin.keeps_kafka:
         in_kafka = [name for name in kafka_groups(admin) if name not in names]
-        found += _totals(AdminClient(None, admin.links, admin.dialect, admin.bootstrap, admin.tell), in_kafka)
+        found += _totals(
+            AdminClient(None, admin.links, admin.dialect, bootstrap=admin.bootstrap, tell=admin.tell), in_kafka
+        )
     return sorted(found, key=lambda each: each.group)
 
 
@@ -273,7 +286,7 @@ def _totals(admin: AdminClient, names: Sequence[str]) -> list[GroupLag]:
         tell(
             f"{counted(len(names), 'group')} may have {counted(positions, 'offset')} in Kafka: only topics "
             "that ZooKeeper names for a group, "
-            "or that its members read now, are looked at; --group looks at all of one"
+            "or that its members read now, are included; --group includes all of one group"
         )
     found = read_snapshots(admin, names, cluster)
     rows = {name: lag_rows(each, stores_of(each, admin.session is not None)) for name, each in found.items()}
@@ -281,12 +294,12 @@ def _totals(admin: AdminClient, names: Sequence[str]) -> list[GroupLag]:
     return [group_lag(found[name], rows[name]) for name in names]
 
 
-def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, looks: int | None) -> None:
-    """When watching, each row begins with the time; csv has its header once."""
-    if looks is not None:
+def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, rounds: int | None) -> None:
+    """Print rows; when watching, each row begins with the time, and csv has its header only once."""
+    if rounds is not None:
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         rows, columns = [(at, *row) for row in rows], ("time", *columns)
-    if output == "csv" and looks:
+    if output == "csv" and rounds:
         csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
     else:
         write(rows, columns, output)

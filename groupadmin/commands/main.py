@@ -1,6 +1,6 @@
-"""The console scripts: they answer ctrl-C from their first moment on, then load and run the commands (cli, dropin).
+"""Console scripts: they handle ctrl-C from the start, then load and run the commands (cli, dropin).
 
-Loading takes a good part of a second; a ctrl-C in it would end in the traceback of some import.
+Loading takes a good part of a second; ctrl-C during it would print a traceback of some import.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def offset_checker() -> None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Ctrl-C ends the process at once in the block; after it, somebody has to give things back."""
+    """Ctrl-C ends the process at once in the block; after it, commands release what they hold."""
     ignore_at_exit()
     signal.signal(signal.SIGINT, interrupted)
     yield
@@ -62,7 +62,7 @@ def loading() -> Iterator[None]:
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C while nothing is held that would have to be given back: one word, and the end."""
+    """Ctrl-C while nothing has to be released: print one word and end."""
     os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)
 

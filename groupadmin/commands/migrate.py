@@ -1,11 +1,11 @@
-"""`zkconsumer migrate`: groups off ZooKeeper, and back.
+"""`zkconsumer migrate`: groups from ZooKeeper to Kafka, and back.
 
-    plan      what would become of each partition          copy      into Kafka, of stopped groups
-    check     what stands in the way                        verify    read back; or that members commit to both stores
-    status    where each group is                           cutover   from here on Kafka counts
-    (--report: all of it, with undo commands)               rollback  ZooKeeper counts again
+    plan      decide about each partition                   copy      copy offsets of stopped groups to Kafka
+    check     find obstacles                                verify    read a copy back; or check commits to both stores
+    status    phase of each group                           cutover   from now on Kafka's offsets count
+    (--report: the whole report with undo commands)         rollback  ZooKeeper's offsets count again
 
-The order, and what to look at: docs/migration.md.
+The order of the commands, and what to watch: docs/migration.md.
 """
 
 from __future__ import annotations

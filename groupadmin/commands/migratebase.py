@@ -1,9 +1,9 @@
-"""What the commands of `zkconsumer migrate` share: their options, the plan and the files beside it, the cluster.
+"""Common parts of the commands of `zkconsumer migrate`: options, the plan and the files beside it, the cluster.
 
 PLAN.json             the plan
-PLAN.journal.jsonl    where each group is
-PLAN.checks.json      what the last check saw
-PLAN.undo/            what was there before each write
+PLAN.journal.jsonl    the phase of each group
+PLAN.checks.json      results of the last check
+PLAN.undo/            state before each write
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import click
 
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.migrate.journal import Header, now_ms
+from groupadmin.migrate.journal import JournalHeader, now_ms
 from groupadmin.migrate.planfile import PlanUnclear, read_plan
 from groupadmin.migrate.rules.groupplan import Plan
 from groupadmin.migrate.rules.states import MigrationRefused
-from groupadmin.migrate.selection import Wanted, chosen
+from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Site
 from groupadmin.migrate.undofolder import UndoFolder, write_whole
 from groupadmin.snapshot.cluster import AdminClient
@@ -35,7 +35,7 @@ from zkconsumer.options.arguments import WrongUsage, parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 OutOfRange = Literal["refuse", "clamp", "skip"]
-AGAIN = "interrupted; what was done is in the journal: the same command goes on from there"
+AGAIN = "interrupted; what was done is in the journal: the same command continues from there"
 CODES: dict[type[Exception], int] = {
     MigrationRefused: EXIT["refused"],
     WrongUsage: EXIT["usage"],
@@ -45,7 +45,7 @@ CODES: dict[type[Exception], int] = {
 
 
 class Duration(click.ParamType[int]):
-    """30d, 12h, 90m, 250ms, PT1H30M; in ms."""
+    """Option type: a duration such as 30d, 12h, 90m, 250ms, PT1H30M; in ms."""
 
     name = "duration"
 
@@ -65,14 +65,14 @@ DURATION = Duration()
 
 
 def cluster_options(command: F) -> F:
-    """-z, -b and --kafka-version, as zookeeper, brokers, kafka_version."""
+    """Decorator: -z, -b and --kafka-version, passed as zookeeper, brokers, kafka_version."""
     return zookeeper_option()(
         brokers_option("Brokers to ask, instead of those in ZooKeeper.")(kafka_version_option(command))
     )
 
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--plan and --journal of a plan that was made, as place: Files."""
+    """Decorator: --plan and --journal of an existing plan, passed as place: Files."""
 
     @wraps(command)
     def with_place(*args: Any, plan_file: Path, journal: Path | None, **others: Any) -> Any:
@@ -86,7 +86,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def groups_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--group, --groups-regex, --all, --exclude, as wanted: Wanted."""
+    """Decorator: --group, --groups-regex, --all, --exclude, passed as wanted: GroupSelection."""
 
     @wraps(command)
     def with_wanted(
@@ -97,7 +97,7 @@ def groups_options(command: Callable[..., Any]) -> Callable[..., Any]:
         exclude: tuple[str, ...],
         **others: Any,
     ) -> Any:
-        return command(*args, wanted=Wanted(group, groups_regex, everything, exclude), **others)
+        return command(*args, wanted=GroupSelection(group, groups_regex, everything, exclude), **others)
 
     return _options(
         with_wanted,
@@ -131,7 +131,7 @@ def _names(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """A plan's files."""
+    """The files of a plan."""
 
     plan: Path
     journal: Path
@@ -140,7 +140,7 @@ class Files:
     undo: Path
 
     def read(self) -> Plan:
-        """The plan.  Raises PlanUnclear, ConsumerError."""
+        """Read the plan.  Raises PlanUnclear, ConsumerError."""
         try:
             text = self.plan.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as why:
@@ -152,7 +152,7 @@ class Files:
 
 
 def keep(path: Path, text: str, what: str) -> None:
-    """Write a file whole.  Ends the command in a sentence where the disk does not take it."""
+    """Write a file atomically.  Ends the command with a sentence when that fails."""
     try:
         write_whole(path, text)
     except OSError as why:
@@ -160,21 +160,21 @@ def keep(path: Path, text: str, what: str) -> None:
 
 
 def files(plan: Path, journal: Path | None) -> Files:
-    """The files of a plan; the journal's place may be another."""
+    """The files of a plan, with the journal's path if given."""
     beside = [plan.with_suffix(end) for end in (".journal.jsonl", ".checks.json", ".retention", ".undo")]
     return Files(plan, journal or beside[0], *beside[1:])
 
 
-def header(plan: Plan) -> Header:
-    """Of the plan's journal."""
-    return Header(plan.plan_id, plan.cluster, plan.direction, now_ms())
+def header(plan: Plan) -> JournalHeader:
+    """The header of the plan's journal."""
+    return JournalHeader(plan.plan_id, plan.cluster, plan.direction, now_ms())
 
 
 # the cluster ----------------------------------------------------------------------------------------------------------
 
 
-class Teller:
-    """Tells each sentence once, on stderr; .said: whether there was any."""
+class OnceTeller:
+    """Prints each sentence once on stderr; .said: whether there was any."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
@@ -190,35 +190,39 @@ class Teller:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What a command works with.  teller: what could not be found out was told through it."""
+class CommandContext:
+    """Client of a command.  teller: has printed what could not be read."""
 
     admin: AdminClient
-    teller: Teller
+    teller: OnceTeller
 
 
 @contextmanager
 def clear_refusals() -> Iterator[None]:
-    """End the command with the sentence and the exit code of what migrations raise on purpose."""
+    """End the command with the sentence and the exit code of a migration's own errors."""
     with failing(CODES):
         yield
 
 
 @contextmanager
-def on_ground(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str) -> Iterator[Ground]:
-    """A session and links; what fails in the block ends the command in a sentence, and ctrl-C says how to go on."""
+def command_context(
+    zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str
+) -> Iterator[CommandContext]:
+    """Session and links; errors in the block end the command with a sentence, and ctrl-C says how to continue."""
     if not dialect(kafka_version).offsets.count_messages:
         fail(
             f"Kafka {kafka_version} keeps no offsets, and its positions are bytes: there is no Kafka storage to migrate"
             " to; `zkconsumer offsets translate` takes a group to a newer cluster",
             EXIT["refused"],
         )
-    teller = Teller()
+    teller = OnceTeller()
     with reaching(zookeeper, kafka_version) as reach, clear_refusals(), at_interrupt(AGAIN):
-        yield Ground(AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), teller), teller)
+        yield CommandContext(
+            AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=teller), teller
+        )
 
 
-def site_of(ground: Ground, plan: Plan, zookeeper: ZooKeeper) -> Site:
+def site_of(context: CommandContext, plan: Plan, zookeeper: ZooKeeper) -> Site:
     """The cluster of a plan.  Raises MigrationRefused when -z names another one."""
     if zookeeper.connect != plan.cluster:
         raise MigrationRefused(
@@ -226,23 +230,23 @@ def site_of(ground: Ground, plan: Plan, zookeeper: ZooKeeper) -> Site:
             f"the plan is of {plan.cluster}, and -z is {zookeeper.connect}",
             "give -z as it was given to `zkconsumer migrate plan`",
         )
-    return Site(ground.admin, len(plan.groups))
+    return Site(context.admin, len(plan.groups))
 
 
-def groups_of(plan: Plan, wanted: Wanted) -> list[str]:
-    """The groups of a plan that are meant: all of them when nothing is said.  Raises as chosen()."""
+def groups_of(plan: Plan, wanted: GroupSelection) -> list[str]:
+    """The selected groups of a plan (default: all).  Raises as chosen()."""
     names = [each.group for each in plan.groups]
     if not wanted.anything:
-        wanted = Wanted(everything=True, exclude=wanted.exclude)
+        wanted = GroupSelection(everything=True, exclude=wanted.exclude)
     return chosen(wanted, names, "the plan")
 
 
 def undo_folder(place: Files) -> UndoFolder:
-    """Where the files that undo are."""
+    """The folder of the plan's undo files."""
     return UndoFolder(place.undo)
 
 
 def said_release(kafka_version: str) -> str | None:
-    """--kafka-version where it was given: what is only its default says nothing about the brokers."""
+    """--kafka-version if it was given: the default says nothing about the brokers."""
     source = click.get_current_context().get_parameter_source("kafka_version")
     return None if source is click.core.ParameterSource.DEFAULT else kafka_version

@@ -1,4 +1,4 @@
-"""`zkconsumer migrate plan` and `check`: what would become of each partition, and whether it may.  Both only look."""
+"""`zkconsumer migrate plan` and `check`: the decision about each partition, and its checks.  Both only read."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
     DURATION,
+    CommandContext,
     Files,
-    Ground,
     cluster_options,
+    command_context,
     files,
     groups_of,
     groups_options,
     header,
     keep,
-    on_ground,
     plan_options,
     said_release,
     site_of,
     undo_folder,
 )
 from groupadmin.commands.migratestatus import keep_checks
-from groupadmin.migrate.clusterfacts import Told, cluster_facts
+from groupadmin.migrate.clusterfacts import OperatorFacts, cluster_facts
 from groupadmin.migrate.journal import open_journal, read_journal
-from groupadmin.migrate.observation import How
+from groupadmin.migrate.observation import StepOptions
 from groupadmin.migrate.planfile import plan_text
 from groupadmin.migrate.rules import states
 from groupadmin.migrate.rules.checks import Check, ClusterFacts, check_cluster
 from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, Policies, make_plan, plan_group
 from groupadmin.migrate.rules.states import MigrationRefused
 from groupadmin.migrate.runner import Outcome, StepRunner
-from groupadmin.migrate.selection import Wanted, chosen
+from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Site
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import tell
@@ -93,7 +93,7 @@ def plan_command(
     zookeeper: ZooKeeper,
     brokers: list[tuple[str, int]],
     kafka_version: str,
-    wanted: Wanted,
+    wanted: GroupSelection,
     plan_file: Path | None,
     to_group: str | None,
     prefer: str,
@@ -101,7 +101,7 @@ def plan_command(
     recreated: str,
     output: str,
 ) -> None:
-    """Read both stores, and say for each partition what a migration to Kafka would do.  Nothing is changed.
+    """Read both stores, and plan for each partition what a migration to Kafka would do.  Nothing is changed.
 
     \b
     zkconsumer migrate plan -z zk1:2181 --group billing --plan billing.json
@@ -115,10 +115,10 @@ def plan_command(
     policies = Policies(prefer, on_out_of_range, recreated)  # type: ignore[arg-type]  # click checked them
     place = files(plan_file, None) if plan_file is not None else None
     _somewhere(place)
-    with on_ground(zookeeper, brokers, kafka_version) as ground:
+    with command_context(zookeeper, brokers, kafka_version) as context:
         _unused(place)
         renamed = {wanted.groups[0]: to_group} if to_group is not None else {}
-        plan = _planned(ground, zookeeper.connect, wanted, policies, renamed)
+        plan = _planned(context, zookeeper.connect, wanted=wanted, policies=policies, renamed=renamed)
         _unknown(plan, wanted, zookeeper.connect)
         if place is not None:
             keep(place.plan, plan_text(plan), "the plan")
@@ -127,13 +127,13 @@ def plan_command(
 
 
 def _somewhere(place: Files | None) -> None:
-    """Said before all groups are looked at: a plan is kept in a folder that is there."""
+    """End the command, before groups are read, when the plan's folder does not exist."""
     if place is not None and not place.plan.parent.is_dir():
         fail(f"the plan cannot be kept in {place.plan}: there is no folder {place.plan.parent}", EXIT["runtime"])
 
 
 def _unused(place: Files | None) -> None:
-    """A plan that was begun is not written over.  Raises MigrationRefused."""
+    """Refuse to overwrite a plan that was begun.  Raises MigrationRefused."""
     if place is None:
         return
     found = read_journal(place.journal)
@@ -143,26 +143,28 @@ def _unused(place: Files | None) -> None:
         )
 
 
-def _planned(ground: Ground, connect: str, wanted: Wanted, policies: Policies, renamed: dict[str, str]) -> Plan:
-    admin = ground.admin
+def _planned(
+    context: CommandContext, connect: str, *, wanted: GroupSelection, policies: Policies, renamed: dict[str, str]
+) -> Plan:
+    admin = context.admin
     assert admin.session is not None
-    there = set(groups_in_zookeeper(admin.session)) | set(wanted.groups)  # a group may live in Kafka alone
+    there = set(groups_in_zookeeper(admin.session)) | set(wanted.groups)  # a group may exist in Kafka only
     names = chosen(wanted, there, connect)
     site = Site(admin, len(names))
     cluster = site.read_cluster()
     plans: list[GroupPlan] = []
     with Progress("planning groups", len(names)) as progress:
         for first in range(0, len(names), AT_ONCE):
-            some = site.first_look(names[first : first + AT_ONCE], renamed)
+            some = site.unplanned_snapshots(names[first : first + AT_ONCE], renamed)
             plans += [plan_group(snapshot, policies) for snapshot in some.values()]
             progress.update(len(plans))
     if not cluster.keeps_offsets:
-        tell("__consumer_offsets does not exist, so Kafka holds no positions; looking does not create it")
-    return make_plan(plans, policies, "to-kafka", connect, admin.clock_ms())
+        tell("__consumer_offsets does not exist, so Kafka holds no offsets; planning does not create it")
+    return make_plan(plans, policies, "to-kafka", cluster=connect, at_ms=admin.clock_ms())
 
 
-def _unknown(plan: Plan, wanted: Wanted, connect: str) -> None:
-    """Raises NoSuchGroup for groups that were named and have nothing at all."""
+def _unknown(plan: Plan, wanted: GroupSelection, connect: str) -> None:
+    """Raise NoSuchGroup for named groups without any data."""
     empty = [
         each.group
         for each in plan.groups
@@ -173,7 +175,7 @@ def _unknown(plan: Plan, wanted: Wanted, connect: str) -> None:
 
 
 def rows_of(plan: Plan, now_ms: int) -> list[tuple[object, ...]]:
-    """A row for each partition, in the order of COLUMNS."""
+    """A row for each partition in the order of COLUMNS."""
     rows: list[tuple[object, ...]] = []
     for group in plan.groups:
         for row in group.rows:
@@ -202,8 +204,8 @@ def _summary(plan: Plan, place: Files | None) -> None:
         for each in group.foreign:
             tell(f"{each.path} holds {each.found!r}: {each.text}; it is left as it is")
     if open_rows:
-        tell("open partitions keep their groups from being copied: choose with --prefer or --on-out-of-range")
-    tell(f"it is kept in {place.plan}" if place is not None else "it is kept nowhere: name a file with --plan")
+        tell("groups with open partitions are not copied: choose with --prefer or --on-out-of-range")
+    tell(f"it is kept in {place.plan}" if place is not None else "it is not kept: name a file with --plan")
 
 
 # check ----------------------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def check_command(
     brokers: list[tuple[str, int]],
     kafka_version: str,
     place: Files,
-    wanted: Wanted,
+    wanted: GroupSelection,
     offsets_replicas: int,
     broker_retention: int | None,
     downtime: int,
@@ -238,20 +240,27 @@ def check_command(
     keepalive: bool,
     output: str,
 ) -> None:
-    """Presence for what would make the plan fail; ends with 3 when anything does.  Only the journal is written.
+    """Check for obstacles to the plan; exit code 3 when there are any.  Only the journal is written.
 
     \b
     zkconsumer migrate check -z zk1:2181 --plan billing.json
     zkconsumer migrate check -z zk1:2181 --plan billing.json --kafka-version 0.8.2 --broker-retention 24h --downtime 4h
     zkconsumer migrate check -z zk1:2181 --plan all.json -o json
     """
-    told = Told(said_release(kafka_version), offsets_replicas, broker_retention, downtime, retention, keepalive)
-    with on_ground(zookeeper, brokers, kafka_version) as ground:
+    operator = OperatorFacts(
+        release=said_release(kafka_version),
+        wanted_replicas=offsets_replicas,
+        retention_ms=broker_retention,
+        downtime_ms=downtime,
+        long_retention_ms=retention,
+        keepalive=keepalive,
+    )
+    with command_context(zookeeper, brokers, kafka_version) as context:
         plan = place.read()
         names = groups_of(plan, wanted)
-        rows, outcomes = _checked(ground, place, plan, names, told, zookeeper)
+        rows, outcomes = _checked(context, place, plan, names=names, operator=operator, zookeeper=zookeeper)
     rows.sort(key=lambda row: (("fail", "warn", "pass").index(row.outcome), row.group or ""))
-    if output == "table":  # what is well with each of hundreds of groups would hide what is not
+    if output == "table":  # passed checks of hundreds of groups would hide the failed ones
         passed = [row for row in rows if row.outcome == "pass" and row.group is not None]
         tell(f"{counted(len(passed), 'row')} of single groups passed; -o json shows them")
         rows = [row for row in rows if row.outcome != "pass" or row.group is None]
@@ -261,23 +270,47 @@ def check_command(
         if each.refusal is not None and each.refusal.name != states.CHECKS_PASS.name:
             tell(f"{each.group}: {each.refusal}")
     if refused or any(row.outcome == "fail" for row in rows):
-        fail(f"{len(refused)} of {counted(len(names), 'group')} may not be moved as they are", EXIT["refused"])
+        fail(f"{len(refused)} of {counted(len(names), 'group')} cannot be migrated as they are", EXIT["refused"])
 
 
 def _checked(
-    ground: Ground, place: Files, plan: Plan, names: Sequence[str], told: Told, zookeeper: ZooKeeper
+    context: CommandContext,
+    place: Files,
+    plan: Plan,
+    *,
+    names: Sequence[str],
+    operator: OperatorFacts,
+    zookeeper: ZooKeeper,
 ) -> tuple[list[Check], list[Outcome]]:
-    site = site_of(ground, plan, zookeeper)
-    rows = check_cluster(_facts(ground, site, plan, names, told, zookeeper.connect))
+    site = site_of(context, plan, zookeeper)
+    rows = check_cluster(_facts(context, site, plan, names=names, operator=operator, connect=zookeeper.connect))
     with open_journal(place.journal, header(plan)) as journal, Progress("checking groups", len(names)) as progress:
-        runner = StepRunner(site, plan, journal, undo_folder(place), How(AT_ONCE), rows, progress.update, tell)
-        outcomes = runner.carry("check", names)
+        runner = StepRunner(
+            site,
+            plan,
+            journal,
+            undo=undo_folder(place),
+            options=StepOptions(at_once=AT_ONCE),
+            checks=rows,
+            progress=progress.update,
+            tell=tell,
+        )
+        outcomes = runner.run("check", names)
     keep_checks(place, runner.checks)
     return runner.checks, outcomes
 
 
-def _facts(ground: Ground, site: Site, plan: Plan, names: Sequence[str], told: Told, connect: str) -> ClusterFacts:
+def _facts(
+    context: CommandContext, site: Site, plan: Plan, *, names: Sequence[str], operator: OperatorFacts, connect: str
+) -> ClusterFacts:
     plans = {each.group: each for each in plan.groups}
     sample = site.snapshots([plans[name] for name in names[:AT_ONCE]], only_presence=True)
     to_groups = [plans[name].to_group for name in names]
-    return cluster_facts(ground.admin, site.read_cluster(), connect, to_groups, sample.values(), told)
+    return cluster_facts(
+        context.admin,
+        site.read_cluster(),
+        zookeeper=connect,
+        groups=to_groups,
+        snapshots=sample.values(),
+        operator=operator,
+    )

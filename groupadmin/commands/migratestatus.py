@@ -1,4 +1,4 @@
-"""`zkconsumer migrate status`: the phase each group is in, or the whole report of a plan.  Only reads."""
+"""`zkconsumer migrate status`: the phase of each group, or the whole report of a plan.  Only reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from groupadmin.migrate.report import Reported, as_json, as_markdown
 from groupadmin.migrate.rules.checks import Check
 from groupadmin.migrate.rules.groupplan import Plan
 from groupadmin.migrate.rules.states import StepName, steps_from
-from groupadmin.migrate.selection import Wanted, chosen
+from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Marked, read_markers
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import clear_errors, reaching, tell
@@ -60,7 +60,7 @@ def status_command(
     zookeeper: ZooKeeper | None,
     plan_file: Path | None,
     journal: Path | None,
-    wanted: Wanted,
+    wanted: GroupSelection,
     output: str,
     report: str | None,
     out: Path | None,
@@ -78,10 +78,10 @@ def status_command(
     if zookeeper is None and plan_file is None:
         raise click.UsageError("give --plan, or -z for the nodes in ZooKeeper, or both")
     release = said_release(kafka_version)
-    _fit_together(plan_file, zookeeper, report, out, brokers, release)
+    _fit_together(plan_file, zookeeper, report=report, out=out, brokers=brokers, release=release)
     place = files(plan_file, journal) if plan_file is not None else None
     if place is not None and report is not None:
-        _print_report(place, wanted, brokers, release, report, out)
+        _print_report(place, wanted, brokers=brokers, release=release, form=report, out=out)
     else:
         _print_phases(place, wanted, zookeeper, output)
 
@@ -89,12 +89,13 @@ def status_command(
 def _fit_together(
     plan: Path | None,
     zookeeper: ZooKeeper | None,
+    *,
     report: str | None,
     out: Path | None,
     brokers: list[tuple[str, int]],
     release: str | None,
 ) -> None:
-    """Raise click.UsageError for options that would change nothing."""
+    """Raise click.UsageError for options without effect."""
     if report is not None and plan is None:
         raise click.UsageError("--report is made from a plan and its journal: give --plan")
     if report is not None and zookeeper is not None:
@@ -104,7 +105,7 @@ def _fit_together(
             raise click.UsageError(f"{option} is for a report: add --report md, or --report json")
 
 
-def _print_phases(place: Files | None, wanted: Wanted, zookeeper: ZooKeeper | None, output: str) -> None:
+def _print_phases(place: Files | None, wanted: GroupSelection, zookeeper: ZooKeeper | None, output: str) -> None:
     with clear_errors(), clear_refusals():
         names = groups_of(place.read(), wanted) if place is not None else None
         standings = read_journal(place.journal).standings if place is not None else {}
@@ -122,7 +123,8 @@ def _print_phases(place: Files | None, wanted: Wanted, zookeeper: ZooKeeper | No
 
 def _print_report(
     place: Files,
-    wanted: Wanted,
+    wanted: GroupSelection,
+    *,
     brokers: list[tuple[str, int]],
     release: str | None,
     form: str,
@@ -144,7 +146,7 @@ def _print_report(
     tell(f"the report is in {out}")
 
 
-def _there(names: Sequence[str], wanted: Wanted, zookeeper: ZooKeeper) -> list[str]:
+def _there(names: Sequence[str], wanted: GroupSelection, zookeeper: ZooKeeper) -> list[str]:
     if not names:
         return []
     return chosen(wanted if wanted.anything else replace(wanted, everything=True), names, zookeeper.connect)
@@ -168,7 +170,7 @@ def _next(phase: Phase) -> str | None:
 
 
 def _connect(plan: Plan, brokers: Sequence[tuple[str, int]], release: str | None) -> tuple[str, ...]:
-    """Options that reach the cluster, for commands that are shown; credentials are left out."""
+    """Options for the cluster in printed commands, without credentials."""
     found = ["-z", plan.cluster]
     if brokers:
         found += ["-b", ",".join(f"{host}:{port}" for host, port in brokers)]
@@ -179,19 +181,26 @@ def _reported(place: Files, plan: Plan, connect: tuple[str, ...]) -> Reported:
     names = [each.group for each in plan.groups]
     checks = [row for row in read_checks(place) if row.group is None or row.group in names]
     undo = undo_folder(place).files(names, StepName.COPY)
-    return Reported(plan, read_journal(place.journal).standings, checks, undo, str(place.plan), connect)
+    return Reported(
+        plan,
+        read_journal(place.journal).standings,
+        checks=checks,
+        undo_files=undo,
+        plan_file=str(place.plan),
+        connect=connect,
+    )
 
 
 # the last check -----------------------------------------------------------------------------------------------------
 
 
 def keep_checks(place: Files, rows: Sequence[Check]) -> None:
-    """Keep the rows of the last check beside the plan, for the report."""
-    keep(place.checks, json.dumps([asdict(row) for row in rows], indent=1) + "\n", "what was found")
+    """Keep the results of the last check beside the plan, for the report."""
+    keep(place.checks, json.dumps([asdict(row) for row in rows], indent=1) + "\n", "the results of the check")
 
 
 def read_checks(place: Files) -> list[Check]:
-    """The rows of the last check; none when nobody checked.  Raises ConsumerError."""
+    """The results of the last check; none without a check.  Raises ConsumerError."""
     try:
         return [Check(**row) for row in json.loads(place.checks.read_text(encoding="utf-8"))]
     except FileNotFoundError:

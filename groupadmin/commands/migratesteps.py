@@ -1,4 +1,4 @@
-"""`zkconsumer migrate copy | verify | cutover | rollback`: the steps that move groups, shown first and read back."""
+"""`zkconsumer migrate copy | verify | cutover | rollback`: the steps of a migration, shown first and read back."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from groupadmin.commands.migratebase import (
     Files,
     OutOfRange,
     cluster_options,
+    command_context,
     groups_of,
     groups_options,
     header,
     keep,
-    on_ground,
     plan_options,
     site_of,
     undo_folder,
 )
 from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.keepalive import keep_alive
-from groupadmin.migrate.observation import How
+from groupadmin.migrate.observation import StepOptions
 from groupadmin.migrate.rules import states
 from groupadmin.migrate.rules.groupplan import Plan
 from groupadmin.migrate.rules.states import Asked
 from groupadmin.migrate.runner import NOT_WRITTEN, Outcome, Preview, StepRunner, preview
-from groupadmin.migrate.selection import Wanted, answers
+from groupadmin.migrate.selection import GroupSelection, answers
 from groupadmin.migrate.site import Site
 from zkconsumer.commands.common import at_interrupt, tell
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
@@ -50,28 +50,28 @@ MISMATCH = {NOT_WRITTEN, states.AS_PLANNED.name, states.STORES_AGREE.name}
 KEPT = (Phase.COPIED, Phase.VERIFIED, Phase.CUTOVER)
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """What a command line says, beside the options of one step."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest:
+    """Options that all steps have."""
 
     zookeeper: ZooKeeper
     brokers: list[tuple[str, int]]
     kafka_version: str
     place: Files
-    wanted: Wanted
-    how: How
+    wanted: GroupSelection
+    options: StepOptions
     output: str
 
 
 def step_options(command: F) -> F:
-    """What all steps take, as asking: Asking."""
+    """Decorator: the options of all steps, passed to the command as request: StepRequest."""
 
-    def with_asking(
+    def with_request(
         zookeeper: ZooKeeper,
         brokers: list[tuple[str, int]],
         kafka_version: str,
         place: Files,
-        wanted: Wanted,
+        wanted: GroupSelection,
         mode: tuple[str, ...],
         commit_interval: int,
         looks: int,
@@ -83,14 +83,31 @@ def step_options(command: F) -> F:
         on_out_of_range: OutOfRange | None = None,
         **others: Any,
     ) -> Any:
-        told: dict[str, Any] = dict(answers(mode, MODES))
-        how = How(at_once, looks, look_every, wait, commit_interval, retention, told, on_out_of_range)
-        asking = Asking(zookeeper, brokers, kafka_version, place, wanted, how, output)
-        return command(asking, **others)
+        modes: dict[str, Any] = dict(answers(mode, MODES))
+        options = StepOptions(
+            at_once=at_once,
+            gate_snapshots=looks,
+            gate_every_ms=look_every,
+            wait_ms=wait,
+            commit_interval_ms=commit_interval,
+            retention_ms=retention,
+            answers=modes,
+            back_out_of_range=on_out_of_range,
+        )
+        request = StepRequest(
+            zookeeper=zookeeper,
+            brokers=brokers,
+            kafka_version=kafka_version,
+            place=place,
+            wanted=wanted,
+            options=options,
+            output=output,
+        )
+        return command(request, **others)
 
-    with_asking.__name__, with_asking.__doc__ = command.__name__, command.__doc__
-    with_asking.__dict__.update(vars(command))
-    wrapped: Any = with_asking
+    with_request.__name__, with_request.__doc__ = command.__name__, command.__doc__
+    with_request.__dict__.update(vars(command))
+    wrapped: Any = with_request
     for option in reversed(_STEP_OPTIONS):
         wrapped = option(wrapped)
     return cast(F, cluster_options(plan_options(groups_options(wrapped))))
@@ -119,46 +136,47 @@ RETENTION = click.option("--retention", type=DURATION, help="Offset retention of
 @click.option("--keepalive", is_flag=True, help="Keep running, and commit the copies again until members return.")
 @click.option("--keepalive-every", type=DURATION, default="1h", show_default=True, help="Interval of --keepalive.")
 @execute_option
-def copy_command(asking: Asking, keepalive: bool, keepalive_every: int, execute: bool) -> None:
-    """Copy what the plan says into Kafka, while nobody is in the group; every position is read back.
+def copy_command(request: StepRequest, keepalive: bool, keepalive_every: int, execute: bool) -> None:
+    """Copy the plan's offsets to Kafka, while the group has no members; every offset is read back.
 
     \b
     zkconsumer migrate copy -z zk1:2181 --plan billing.json
     zkconsumer migrate copy -z zk1:2181 --plan billing.json --retention 30d --execute
     zkconsumer migrate copy -z zk1:2181 --plan all.json --keepalive --execute
     """
-    _step(asking, "copy", execute, keepalive_every if keepalive else None)
+    _step(request, "copy", execute, keepalive_every if keepalive else None)
 
 
 @click.command("verify")
 @step_options
-def verify_command(asking: Asking) -> None:
-    """Compare the stores with the plan; with members there, see that both stores follow them.
+def verify_command(request: StepRequest) -> None:
+    """Compare the stores with the plan; with members present, check that both stores follow them.
 
-    After a copy: it is read back. With members in dual: two looks, a commit interval apart. After the cutover: every
-    member is on Kafka, and ZooKeeper rests. What was found goes into the journal and the group's node of ours.
+    After a copy it is read back. With members in dual, two snapshots are taken a commit interval apart. After the
+    cutover every member must be on Kafka, and ZooKeeper idle. The result goes into the journal and the group's marker
+    node.
 
     \b
     zkconsumer migrate verify -z zk1:2181 --plan billing.json
     zkconsumer migrate verify -z zk1:2181 --plan billing.json --mode dual --commit-interval 60s
     zkconsumer migrate verify -z zk1:2181 --plan all.json --groups-regex 'etl-.*'
     """
-    _step(asking, "verify", execute=True)
+    _step(request, "verify", execute=True)
 
 
 @click.command("cutover")
 @step_options
 @RETENTION
 @execute_option
-def cutover_command(asking: Asking, execute: bool) -> None:
-    """From here on Kafka's positions count; members may be started on Kafka alone.
+def cutover_command(request: StepRequest, execute: bool) -> None:
+    """Make Kafka's offsets count; from now on members may be started on Kafka alone.
 
     \b
     zkconsumer migrate cutover -z zk1:2181 --plan billing.json
     zkconsumer migrate cutover -z zk1:2181 --plan billing.json --execute
     zkconsumer migrate cutover -z zk1:2181 --plan billing.json --mode dual --execute
     """
-    _step(asking, "cutover", execute)
+    _step(request, "cutover", execute)
 
 
 @click.command("rollback")
@@ -169,10 +187,10 @@ def cutover_command(asking: Asking, execute: bool) -> None:
     help="Out-of-range policy for offsets copied back (default: the plan's).",
 )
 @execute_option
-def rollback_command(asking: Asking, execute: bool) -> None:
-    """ZooKeeper counts again: by all steps that lead back from where the group is.
+def rollback_command(request: StepRequest, execute: bool) -> None:
+    """Make ZooKeeper's offsets count again, by all steps that lead back from the group's phase.
 
-    Before the cutover copies are taken out of Kafka. After it a stopped group is copied back; one that runs goes back
+    Before the cutover copies are deleted from Kafka. After it a stopped group is copied back; a running one goes back
     through dual, so bounce its members to dual first.
 
     \b
@@ -180,41 +198,42 @@ def rollback_command(asking: Asking, execute: bool) -> None:
     zkconsumer migrate rollback -z zk1:2181 --plan billing.json --execute
     zkconsumer migrate rollback -z zk1:2181 --plan billing.json --mode dual --execute
     """
-    _step(asking, "rollback", execute)
+    _step(request, "rollback", execute)
 
 
-# one for all ----------------------------------------------------------------------------------------------------------
+# execution ----------------------------------------------------------------------------------------------------------
 
 
-def _step(asking: Asking, asked: Asked, execute: bool, keep_every_ms: int | None = None) -> None:
-    with on_ground(asking.zookeeper, asking.brokers, asking.kafka_version) as ground:
-        plan = asking.place.read()
-        names = groups_of(plan, asking.wanted)
-        site = site_of(ground, plan, asking.zookeeper)
-        if not execute and not _agreed(asking, asked, plan, site, names):
+def _step(request: StepRequest, asked: Asked, execute: bool, keep_every_ms: int | None = None) -> None:
+    with command_context(request.zookeeper, request.brokers, request.kafka_version) as context:
+        plan = request.place.read()
+        names = groups_of(plan, request.wanted)
+        site = site_of(context, plan, request.zookeeper)
+        if not execute and not _confirmed(request, asked, plan, site=site, names=names):
             return
-        asking = replace(
-            asking, how=replace(asking.how, retention_ms=_retention(asking, asked, len(names) == len(plan.groups)))
+        request = replace(
+            request,
+            options=replace(request.options, retention_ms=_retention(request, asked, len(names) == len(plan.groups))),
         )
-        outcomes = _carried(asking, asked, plan, site, names)
-        _show(outcomes, asking.output)
+        outcomes = _executed(request, asked, plan, site=site, names=names)
+        _show(outcomes, request.output)
         if keep_every_ms is not None:
-            _keep(asking, plan, site, outcomes, keep_every_ms)
+            _keep(request, plan, site, outcomes=outcomes, every_ms=keep_every_ms)
     _exit(asked, outcomes)
 
 
-def _retention(asking: Asking, asked: Asked, whole: bool = True) -> int | None:
+def _retention(request: StepRequest, asked: Asked, whole: bool = True) -> int | None:
     """How long Kafka is to keep positions.  The cutover commits the copies again, and keeps them as long as the copy
     did: the last commit counts.  whole: it is asked of all groups of the plan; of some, the longest for any is kept.
     """
-    path, wanted = asking.place.retention, asking.how.retention_ms
+    path, wanted = request.place.retention, request.options.retention_ms
     if asked in ("copy", "cutover") and wanted is not None:
         longest = wanted if whole else max(wanted, _kept(path) or 0)
-        keep(path, f"{longest}\n", "how long Kafka is to keep the positions")
+        keep(path, f"{longest}\n", "the offset retention")
     elif asked == "copy" and whole:
         path.unlink(missing_ok=True)
     elif asked == "cutover" and (wanted := _kept(path)) is not None:
-        tell(f"Kafka is asked to keep the positions for {wanted / DAY_MS:.3g} d, as at the copy")
+        tell(f"offset retention is {wanted / DAY_MS:.3g} d, as for the copy")
     return wanted
 
 
@@ -224,22 +243,22 @@ def _kept(path: Path) -> int | None:
     try:
         return int(path.read_text(encoding="utf-8"))
     except ValueError:
-        raise ConsumerError(f"{path} holds no number of ms; say it with --retention, for all groups") from None
+        raise ConsumerError(f"{path} does not hold a number of ms; give --retention, for all groups") from None
 
 
-def _agreed(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequence[str]) -> bool:
-    """Show what would be done; whether the operator says yes.  Ends the command where nothing can be done."""
-    standings = read_journal(asking.place.journal).standings
-    rows = preview(site, plan, standings, asking.how, asked, names)
-    write([_preview_row(row) for row in rows], PREVIEW, asking.output)
+def _confirmed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, names: Sequence[str]) -> bool:
+    """Show the dry run; whether the operator confirms it.  Ends the command when every group is refused."""
+    standings = read_journal(request.place.journal).standings
+    rows = preview(site, plan, standings, options=request.options, asked=asked, groups=names)
+    write([_preview_row(row) for row in rows], PREVIEW, request.output)
     able = [row for row in rows if row.step is not None and not row.refusals]
     refused = [row for row in rows if row.refusals]
     if not able and refused:
         fail(f"{asked} is refused for every group ({counted(len(refused), 'group')})", EXIT["refused"])
     if not able:
-        tell("nothing is to be done")
+        tell("nothing to do")
         return False
-    count = sum(len(row.orders) for row in able)
+    count = sum(len(row.writes) for row in able)
     return go_ahead(
         False,
         f"{asked} {counted(len(able), 'group')}, {counted(count, 'position')}"
@@ -249,14 +268,23 @@ def _agreed(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequenc
 
 def _preview_row(row: Preview) -> tuple[object, ...]:
     refused = "; ".join(f"{each.name}: {each.text}" for each in row.refusals) or None
-    return (row.group, row.phase, row.step, len(row.orders), refused, row.refusals[0].remedy if row.refusals else None)
+    return (row.group, row.phase, row.step, len(row.writes), refused, row.refusals[0].remedy if row.refusals else None)
 
 
-def _carried(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequence[str]) -> list[Outcome]:
-    place = asking.place
+def _executed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, names: Sequence[str]) -> list[Outcome]:
+    place = request.place
     with open_journal(place.journal, header(plan)) as journal, Progress(f"{asked}: groups", len(names)) as progress:
-        runner = StepRunner(site, plan, journal, undo_folder(place), asking.how, (), progress.update, tell)
-        return runner.carry(asked, names)
+        runner = StepRunner(
+            site,
+            plan,
+            journal,
+            undo=undo_folder(place),
+            options=request.options,
+            checks=(),
+            progress=progress.update,
+            tell=tell,
+        )
+        return runner.run(asked, names)
 
 
 def _show(outcomes: Sequence[Outcome], output: str) -> None:
@@ -269,17 +297,17 @@ def _show(outcomes: Sequence[Outcome], output: str) -> None:
     write(rows, COLUMNS, output)
 
 
-def _keep(asking: Asking, plan: Plan, site: Site, outcomes: Sequence[Outcome], every_ms: int) -> None:
-    """Keep the copies until their members are back; the journal is free meanwhile."""
+def _keep(request: StepRequest, plan: Plan, site: Site, *, outcomes: Sequence[Outcome], every_ms: int) -> None:
+    """Keep the copies from expiring until members return; the journal is unlocked meanwhile."""
     plans = {each.group: each for each in plan.groups}
     kept = [plans[each.group] for each in outcomes if each.phase in KEPT and each.refusal is None]
     if kept:
         tell(
-            f"{counted(len(kept), 'group is', 'groups are')} kept until somebody is there; "
-            f"ctrl-C ends it, and they expire as the brokers say"
+            f"{counted(len(kept), 'group is', 'groups are')} kept alive until they have members; "
+            f"ctrl-C ends it, and they expire by the brokers' retention"
         )
         with at_interrupt("no longer kept", lambda: 0):
-            keep_alive(site, kept, every_ms / 1000, asking.how.retention_ms, tell)
+            keep_alive(site, kept, every_s=every_ms / 1000, retention_ms=request.options.retention_ms, tell=tell)
 
 
 def _exit(asked: Asked, outcomes: Sequence[Outcome]) -> None:
@@ -292,6 +320,6 @@ def _exit(asked: Asked, outcomes: Sequence[Outcome]) -> None:
     some = len(refused) < len(outcomes) or any(each.written for each in refused)
     mismatch = any(each.refusal is not None and each.refusal.name in MISMATCH for each in refused)
     fail(
-        f"{asked}: {len(refused)} of {counted(len(outcomes), 'group')} went no farther ({names})",
+        f"{asked}: {len(refused)} of {counted(len(outcomes), 'group')} were refused ({names})",
         EXIT["partly"] if some or mismatch else EXIT["refused"],
     )

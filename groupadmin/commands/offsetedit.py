@@ -1,11 +1,11 @@
-"""What every command that writes positions does: show the plan, refuse, ask, keep the way back, write, read back.
+"""Execution of a plan, common to all commands that write offsets: show, refuse, confirm, keep an undo file, write.
 
-1  the plan, before -> after by partition and store, on stdout; why, on stderr
-2  refused (exit 3, nothing is written): somebody is in the group (--force-active), or a position may not be written
-3  go_ahead: --execute, or a yes at the terminal; --dry-run always wins
-4  the stores are looked at again where somebody took time to answer; what changed is refused
-5  the undo file, on the disk before the first write
-6  Kafka, then ZooKeeper, each write read back; what is not as wished is told, exit 4
+1  the plan, before -> after by partition and store, goes to stdout; the reasons to stderr
+2  refused (exit 3, nothing is written): the group has members (unless --force-active), or an offset may not be written
+3  confirmed by --execute, or a yes at the terminal; --dry-run always wins
+4  the stores are read again if the confirmation took time; changed ones are refused
+5  the undo file is on the disk before the first write
+6  Kafka is written, then ZooKeeper, and each write is read back; a failed one is reported (exit 4)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
 from groupadmin.apply.undofile import kafka_of, keep_undo, merged, nodes_of, outside, undo_command
-from groupadmin.apply.writes import Written, apply_orders, orders
+from groupadmin.apply.writes import WriteResult, apply_writes, store_writes
 from groupadmin.commands.editoptions import Edit, tell_some
 from groupadmin.plan.changes import Change, refused
 from groupadmin.snapshot.cluster import AdminClient, Cluster
@@ -34,12 +34,12 @@ PLAN = ("group", "topic", "partition", "store", "before", "after", "action")
 
 
 def show_plan(changes: Iterable[Change], output: str) -> None:
-    """The plan on stdout."""
+    """Print the plan to stdout."""
     write(plan_rows(changes), PLAN, output)
 
 
 def plan_rows(changes: Iterable[Change]) -> list[tuple[object, ...]]:
-    """In the order of PLAN: a row for each store of each partition."""
+    """Rows in the order of PLAN: one for each store of each partition."""
     rows: list[tuple[object, ...]] = []
     for change in changes:
         partition = change.tp.partition if isinstance(change.tp.partition, int) else str(change.tp.partition)
@@ -52,22 +52,23 @@ def plan_rows(changes: Iterable[Change]) -> list[tuple[object, ...]]:
 
 
 def shown(there: Committed) -> object:
-    """A position for the output: none is None, what cannot be read says so."""
+    """An offset for the output: None for none, a text for an unreadable one."""
     return there if isinstance(there, int) else None if there is NONE else "unreadable"
 
 
-def carry(
+def execute_plan(
     admin: AdminClient,
     cluster: Cluster,
     snapshots: Mapping[str, GroupSnapshot],
     changes: Sequence[Change],
+    *,
     edit: Edit,
     texts: Mapping[tuple[str, TopicPartition], str] | None = None,
     show: Callable[[Sequence[Change], str], object] = show_plan,
 ) -> bool:
-    """Steps 1 to 6 for a plan; whether it was carried out.  show: prints the plan.
+    """Steps 1 to 6 for a plan; whether it was executed.  show: prints the plan.
 
-    Ends the command with a refusal (3), or, when something is not as wished afterwards, with 4.
+    Ends the command with 3 when it is refused, and with 4 when a write failed.
     """
     show(changes, edit.output)
     sys.stdout.flush()  # before what follows on stderr
@@ -87,20 +88,18 @@ def carry(
         return False
     if not go_ahead(edit.execute, what):
         return False
-    _look_again(admin, cluster, writes, edit, whole=time.monotonic() - began > 0.5)
+    _look_again(admin, cluster, writes, edit=edit, whole=time.monotonic() - began > 0.5)
     undo = keep_undo(admin, snapshots, writes, edit.undo_dir)
-    tell(f"undo: {undo_command(admin, undo, writes)}")  # before the writes: somebody may interrupt them
-    done = _write(admin, cluster, snapshots, writes, edit, texts)
+    tell(f"undo: {undo_command(admin, undo, writes)}")  # before the writes, which may be interrupted
+    done = _write(admin, cluster, snapshots, writes=writes, edit=edit, texts=texts)
     report(done)
     if any(row.state != "written" for row in done):
-        fail(
-            f"{sum(row.state != 'written' for row in done)} of {len(done)} are not as wished, see above", EXIT["partly"]
-        )
+        fail(f"{sum(row.state != 'written' for row in done)} of {len(done)} failed, see above", EXIT["partly"])
     return True
 
 
 def _left_alone(each: GroupSnapshot, change: Change) -> str:
-    """A sentence where the other store has a position of a group, and is not among those written; else nothing."""
+    """A sentence when the other store has an offset of the group and is not written; else nothing."""
     others = [store for store in BOTH if store not in change.before and held_by(each, change.tp, store) is not NONE]
     if not others or isinstance(held_by(each, change.tp, others[0]), Unknown):
         return ""
@@ -121,7 +120,7 @@ def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit:
 
 
 def _ways_out(wrong: Sequence[Change]) -> str:
-    """What the command offers for positions outside the log: Kafka's spellings of it do not offer the same."""
+    """The options of the running command for offsets outside the log (Kafka's tools have others)."""
     if not any(change.after is not None and outside(change.after, change) for change in wrong):
         return ""
     offered = {name for option in click.get_current_context().command.params for name in option.opts}
@@ -133,7 +132,7 @@ def _ways_out(wrong: Sequence[Change]) -> str:
 
 
 def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
-    """Refuse groups that somebody is in (exit 3); with force that is only told."""
+    """Refuse groups with members (exit 3); with force they are only reported."""
     active = [text for text in map(active_members, snapshots) if text is not None]
     tell_some(active)
     if active and not force:
@@ -144,8 +143,8 @@ def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
         )
 
 
-def _look_again(admin: AdminClient, cluster: Cluster, writes: Sequence[Change], edit: Edit, whole: bool) -> None:
-    """Nothing may have changed since the plan: members always, positions where somebody thought about it."""
+def _look_again(admin: AdminClient, cluster: Cluster, writes: Sequence[Change], *, edit: Edit, whole: bool) -> None:
+    """Refuse when groups have new members or, with whole, when offsets have changed since the plan."""
     groups = list(dict.fromkeys(change.group for change in writes))
     came = {group: members for group, members in members_now(admin, cluster, groups).items() if members}
     if came and not edit.force_active:
@@ -174,19 +173,20 @@ def _write(
     admin: AdminClient,
     cluster: Cluster,
     snapshots: Mapping[str, GroupSnapshot],
+    *,
     writes: Sequence[Change],
     edit: Edit,
     texts: Mapping[tuple[str, TopicPartition], str] | None,
-) -> list[Written]:
-    wanted = orders(writes, nodes_of(snapshots), kafka_of(snapshots), texts)
+) -> list[WriteResult]:
+    wanted = store_writes(writes, nodes_of(snapshots), kafka_of(snapshots), texts)
     with Progress("writing offsets", len(wanted)) as progress:
-        return apply_orders(admin, cluster, wanted, edit.retention_ms, progress.update)
+        return apply_writes(admin, cluster, wanted, retention_ms=edit.retention_ms, progress=progress.update)
 
 
-def report(done: Sequence[Written]) -> None:
-    """What became of it, on stderr: a count, and a line for each that is not as wished."""
+def report(done: Sequence[WriteResult]) -> None:
+    """Print the results to stderr: a count, and a line for each failed write."""
     tell_some(
-        f"group {row.order.group}, {row.order.tp} in {row.order.store}: {row.state}: {row.why}"
+        f"group {row.write.group}, {row.write.tp} in {row.write.store}: {row.state}: {row.why}"
         for row in done
         if row.why
     )

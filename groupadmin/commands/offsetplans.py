@@ -1,4 +1,4 @@
-"""What the commands that write positions would write: the stores are read, and the changes planned."""
+"""Plans of the commands that write offsets: they read the stores and plan the changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from groupadmin.commands.editoptions import Edit
 from groupadmin.commands.offsetviews import known, tell_odd
 from groupadmin.files.model import SavedRow
 from groupadmin.plan.changes import Change, OutOfRangePolicy, plan_changes
-from groupadmin.plan.resets import FromRows, Problem, Reset, ShiftBy, Wanted, asked_time, wanted
+from groupadmin.plan.resets import FromRows, Problem, Reset, ShiftBy, TargetOffset, asked_time, target_offsets
 from groupadmin.plan.undo import by_store, texts
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.logends import at_time, on_borders
@@ -26,9 +26,9 @@ from zkconsumer.options.arguments import Chosen, WrongUsage, existing, parse_par
 
 
 def reset_plan(
-    admin: AdminClient, group: str, kind: Reset, topics: Sequence[str], all_topics: bool, edit: Edit
+    admin: AdminClient, group: str, kind: Reset, *, topics: Sequence[str], all_topics: bool, edit: Edit
 ) -> tuple[Cluster, GroupSnapshot, list[Change]]:
-    """What a reset would write.  Raises WrongUsage for topics that do not exist, or where none is chosen."""
+    """The plan of a reset.  Raises WrongUsage for topics that do not exist, or when none is chosen."""
     chosen = [parse_partitions(text) for text in topics]
     if all_topics == bool(topics) and not isinstance(kind, FromRows):
         raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
@@ -41,13 +41,13 @@ def reset_plan(
     _tell_unknown(admin, found, may_be_new=bool(tps))
     if all_topics and not isinstance(kind, FromRows):
         tps = [tp for tp in found.partitions() if cluster.has(tp)]
-    return cluster, found, changes_of(admin, cluster, found, kind, tps, edit)
+    return cluster, found, changes_of(admin, cluster, found, kind=kind, tps=tps, edit=edit)
 
 
 def import_plan(
     admin: AdminClient, rows: Sequence[SavedRow], group: str | None, edit: Edit
 ) -> tuple[Cluster, dict[str, GroupSnapshot], list[Change], dict[tuple[str, TopicPartition], str]]:
-    """What putting rows back would write, and the texts for Kafka.  Raises WrongUsage where rows name no group."""
+    """The plan of an import, with the metadata for Kafka.  Raises WrongUsage when rows name no group."""
     if group is None and any(row.group is None for row in rows):
         raise WrongUsage("the file does not name the group of every row: give --group")
     groups = [group] if group is not None else list(dict.fromkeys(row.group for row in rows if row.group is not None))
@@ -59,25 +59,25 @@ def import_plan(
     changes: list[Change] = []
     written: dict[tuple[str, TopicPartition], str] = {}
     for name in groups:
-        changes += _put_back(admin, cluster, found[name], mine[name], edit.stores, edit.out_of_range)
+        changes += _put_back(admin, cluster, found[name], rows=mine[name], chosen=edit.stores, policy=edit.out_of_range)
         written |= {(name, tp): text for tp, text in texts(mine[name], name).items()}
     return cluster, found, changes, written
 
 
 def delete_plan(
-    admin: AdminClient, group: str, topics: Sequence[str], all_topics: bool, edit: Edit
+    admin: AdminClient, group: str, *, topics: Sequence[str], all_topics: bool, edit: Edit
 ) -> tuple[Cluster, GroupSnapshot, list[Change]]:
-    """What taking positions away would write.  Raises WrongUsage where no topic is chosen."""
+    """The plan of a deletion.  Raises WrongUsage when no topic is chosen."""
     if all_topics == bool(topics):
         raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
     chosen = [parse_partitions(text) for text in topics]
     cluster, found = one_group(admin, group, ())
     meant = [tp for tp in found.partitions() if all_topics or any(_meant(each, tp) for each in chosen)]
-    return cluster, found, changes_of(admin, cluster, found, FromRows(dict.fromkeys(meant)), meant, edit)
+    return cluster, found, changes_of(admin, cluster, found, kind=FromRows(dict.fromkeys(meant)), tps=meant, edit=edit)
 
 
 def two_groups(source: str, target: str) -> None:
-    """Refuse a group that is to become itself."""
+    """Refuse equal groups."""
     if source == target:
         raise click.UsageError(f"{source} is named twice: two groups are expected")
 
@@ -87,15 +87,19 @@ def copied(
     cluster: Cluster,
     source: GroupSnapshot,
     target: str,
+    *,
     merge: bool,
     stores: tuple[StoreName, ...] | None,
     policy: OutOfRangePolicy,
 ) -> tuple[GroupSnapshot, list[Change]]:
-    """The target as it is, and what gives it the source's positions.  Ends the command where it has some already."""
+    """The target, and the changes that copy the source's offsets to it.  Ends the command when it has offsets
+    already."""
     tps = [tp for tp in source.partitions() if cluster.has(tp)]
     gone = [tp for tp in source.partitions() if not cluster.has(tp)]
     if gone:
-        tell(f"{counted(len(gone), 'partition')} left out, not there any more: {', '.join(map(str, gone[:3]))}")
+        tell(
+            f"{counted(len(gone), 'partition')} left out, which do not exist any more: {', '.join(map(str, gone[:3]))}"
+        )
     mine = read_snapshots(admin, [target], cluster, also={target: tps})[target]
     held = [
         tp for tp in mine.partitions() if any(held_by(mine, tp, store) is not NONE for store in ("kafka", "zookeeper"))
@@ -107,23 +111,23 @@ def copied(
             EXIT["refused"],
         )
     kept = stores or stores_of(source, admin.session is not None)
-    wanted_by: dict[StoreName, dict[TopicPartition, Wanted | Problem]] = {}
+    wanted_by: dict[StoreName, dict[TopicPartition, TargetOffset | Problem]] = {}
     for store in kept:
         wanted_by[store] = {}
         for tp in tps:
             there = counts(source, tp, ("kafka", "zookeeper")) if stores is not None else held_by(source, tp, store)
             if isinstance(there, int):
-                wanted_by[store][tp] = Wanted(there)
+                wanted_by[store][tp] = TargetOffset(there)
             elif there is not NONE:
                 wanted_by[store][tp] = Problem(f"{tp} of group {source.group}: {there.reason}")
-    return mine, _by_store(admin, cluster, mine, wanted_by, policy)
+    return mine, _by_store(admin, cluster, mine, wanted_by=wanted_by, policy=policy)
 
 
 # common to them -------------------------------------------------------------------------------------------------------
 
 
 def one_group(admin: AdminClient, group: str, also: Iterable[TopicPartition]) -> tuple[Cluster, GroupSnapshot]:
-    """A group and the cluster.  A group that nobody knows is told: it may be meant, or misspelt."""
+    """The cluster and a group.  An unknown group is reported: it may be new, or misspelt."""
     cluster = read_cluster(admin)
     found = read_snapshots(admin, [group], cluster, also={group: list(also)})[group]
     tell_odd([found])
@@ -132,7 +136,7 @@ def one_group(admin: AdminClient, group: str, also: Iterable[TopicPartition]) ->
 
 
 def _tell_unknown(admin: AdminClient, found: GroupSnapshot, may_be_new: bool) -> None:
-    """A group that nobody knows is told, or ends the command where there is nothing to give it."""
+    """Report an unknown group, or end the command when it cannot be new."""
     if known(admin, found):
         return
     if not may_be_new:
@@ -141,22 +145,37 @@ def _tell_unknown(admin: AdminClient, found: GroupSnapshot, may_be_new: bool) ->
 
 
 def changes_of(
-    admin: AdminClient, cluster: Cluster, found: GroupSnapshot, kind: Reset, tps: Sequence[TopicPartition], edit: Edit
+    admin: AdminClient,
+    cluster: Cluster,
+    found: GroupSnapshot,
+    *,
+    kind: Reset,
+    tps: Sequence[TopicPartition],
+    edit: Edit,
 ) -> list[Change]:
-    """What brings these partitions to where the kind says.  Raises WrongUsage where it cannot be meant."""
+    """The changes of a reset for these partitions.  Raises WrongUsage when the kind is not possible."""
     if isinstance(kind, ShiftBy) and not admin.dialect.offsets.count_messages:
         raise WrongUsage(
-            "--shift-by counts messages, and positions of 0.7 are bytes: nobody can tell where the message that many"
-            " before begins; use --to-earliest, --to-latest, --to-datetime, or a position that was committed once"
+            "--shift-by counts messages, and offsets of 0.7 are bytes: it is not known where the message that many"
+            " before begins; use --to-earliest, --to-latest, --to-datetime, or an offset that was committed once"
         )
     stores = edit.stores or stores_of(found, admin.session is not None)
     committed: dict[TopicPartition, Committed] = {tp: counts(found, tp, stores) for tp in tps}
     time_ms = asked_time(kind, admin.clock_ms())
     by_time = at_time(admin, cluster, tps, time_ms) if time_ms is not None else None
-    after = wanted(kind, tps, committed, found.bounds, by_time, time_ms)
+    after = target_offsets(kind, tps, committed, bounds=found.bounds, by_time=by_time, time_ms=time_ms)
     before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
     exist, policy = _existing(cluster, after), edit.out_of_range
-    changes = plan_changes(found.group, after, before, found.bounds, exist, stores, policy, former=found.former_stores)
+    changes = plan_changes(
+        found.group,
+        after,
+        before,
+        bounds=found.bounds,
+        existing=exist,
+        stores=stores,
+        out_of_range=policy,
+        former=found.former_stores,
+    )
     return on_borders(admin, cluster, changes, policy)
 
 
@@ -164,6 +183,7 @@ def _put_back(
     admin: AdminClient,
     cluster: Cluster,
     found: GroupSnapshot,
+    *,
     rows: Sequence[SavedRow],
     chosen: tuple[StoreName, ...] | None,
     policy: OutOfRangePolicy,
@@ -175,14 +195,15 @@ def _put_back(
         held.append("zookeeper")
     stores = chosen or tuple(held) or stores_of(found, admin.session is not None)
     asked = by_store(rows, found.group, stores)
-    return _by_store(admin, cluster, found, {store: dict(asked[store]) for store in stores}, policy)
+    return _by_store(admin, cluster, found, wanted_by={store: dict(asked[store]) for store in stores}, policy=policy)
 
 
 def _by_store(
     admin: AdminClient,
     cluster: Cluster,
     found: GroupSnapshot,
-    wanted_by: Mapping[StoreName, Mapping[TopicPartition, Wanted | Problem]],
+    *,
+    wanted_by: Mapping[StoreName, Mapping[TopicPartition, TargetOffset | Problem]],
     policy: OutOfRangePolicy,
 ) -> list[Change]:
     changes: list[Change] = []
@@ -190,7 +211,14 @@ def _by_store(
         before = {tp: {store: held_by(found, tp, store)} for tp in after}
         exist = _existing(cluster, after)
         changes += plan_changes(
-            found.group, after, before, found.bounds, exist, (store,), policy, former=found.former_stores
+            found.group,
+            after,
+            before,
+            bounds=found.bounds,
+            existing=exist,
+            stores=(store,),
+            out_of_range=policy,
+            former=found.former_stores,
         )
     return on_borders(admin, cluster, changes, policy)
 
@@ -200,7 +228,7 @@ def _existing(cluster: Cluster, tps: Iterable[TopicPartition]) -> set[TopicParti
 
 
 def rows_of(rows: Iterable[SavedRow], group: str) -> list[SavedRow]:
-    """Those of one group; rows that name none are taken as its own.  Raises WrongUsage where there is none."""
+    """The rows of one group; rows without a group count as its own.  Raises WrongUsage when there are none."""
     found = [row for row in rows if row.group in (None, group)]
     if not found:
         raise WrongUsage(f"the file has no row of group {group}")

@@ -1,8 +1,8 @@
-"""`zkconsumer offsets`: positions of groups, in ZooKeeper and in Kafka.
+"""`zkconsumer offsets`: offsets of groups, in ZooKeeper and in Kafka.
 
-get | export | diff                                    look: nothing is changed, nothing is created
-set | reset | import | delete | copy-group             write: the plan first (commands.offsetedit)
-translate                                              the same for a group that moves to another cluster
+get | export | diff                                    read: nothing is changed, nothing is created
+set | reset | import | delete | copy-group             write, after a plan (commands.offsetedit)
+translate                                              write, for a group that moves to another cluster
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DIFF = ("group", "topic", "partition", "left", "right", "differ")
 
 @click.group()
 def offsets() -> None:
-    """Positions of groups, in ZooKeeper and in Kafka: look at them, change them, save them and put them back."""
+    """Print, change, export and import offsets of groups, in ZooKeeper and in Kafka."""
 
 
 for _each in (set_command, reset_command, import_command, delete_command, copy_command, translate_command):
@@ -71,9 +71,9 @@ def get_command(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print where groups are in each partition, by store: a row for each store that holds a position.
+    """Print the committed offsets of groups, with a row for each store that holds one.
 
-    A partition that none holds is a row without store.  Age is the time since the position was written; for Kafka it is
+    A partition without an offset is a row without store.  Age is the time since the offset was written; for Kafka it is
     read from __consumer_offsets, for one group at a time.
     """
     if not groups:
@@ -104,10 +104,10 @@ def export_command(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print the positions of groups, all without --group, for `offsets import` and other tools.
+    """Print the offsets of groups (default: all) as a file for `offsets import` and other tools.
 
-    json has everything, also what each store holds; csv is what kafka-consumer-groups --from-file reads, zk-export what
-    ImportZkOffsets reads (of ZooKeeper's positions, without --store).
+    json has all data, also the state of each store; csv is for kafka-consumer-groups --from-file, zk-export for
+    ImportZkOffsets (by default with ZooKeeper's offsets).
     """
     must_keep(stores_named(store), kafka_version)
     with admin_client(zookeeper, brokers, kafka_version) as admin:
@@ -118,7 +118,7 @@ def export_command(
     kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
     left_out = unsayable(file, kind)
     if left_out:
-        tell(f"{counted(len(left_out), 'partition')} without a position left out, which {output} cannot say")
+        tell(f"{counted(len(left_out), 'partition')} without an offset left out, which {output} cannot express")
     with clear_errors():
         click.echo(write_offsets(file, kind), nl=False)
 
@@ -143,8 +143,8 @@ def diff_command(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print what differs: of two files; of a file (left) and the stores now (right); or, without a file, of ZooKeeper
-    (left) and Kafka (right).  Exit 4 when anything does.
+    """Print differences between two files, between a file (left) and the stores (right), or, without a file, between
+    ZooKeeper (left) and Kafka (right).  Exit code 4 when there are any.
     """
     if len(files) > 2:
         raise click.UsageError("at most two files are compared")
@@ -158,7 +158,9 @@ def diff_command(
                 f"brokers of Kafka {kafka_version} keep no offsets: give one or two files to compare"
             )
         with admin_client(zookeeper, brokers, kafka_version) as admin:
-            left, right = _with_stores(admin, files, topic, groups, regex, stores_named(store))
+            left, right = _with_stores(
+                admin, files, topic=topic, groups=groups, regex=regex, stores=stores_named(store)
+            )
     keys = sorted({*left, *right}, key=lambda key: (key[0], in_order(key[1])))
     differ = [(group, tp) for group, tp in keys if left.get((group, tp)) != right.get((group, tp))]
     write([_diff_row(left, right, group, tp) for group, tp in differ], DIFF, output)
@@ -176,6 +178,7 @@ def _diff_row(left: Keyed, right: Keyed, group: str, tp: TopicPartition) -> tupl
 def _with_stores(
     admin: AdminClient,
     files: Sequence[Path],
+    *,
     topic: str | None,
     groups: tuple[str, ...],
     regex: bool,

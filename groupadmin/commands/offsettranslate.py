@@ -1,11 +1,11 @@
-"""`zkconsumer offsets translate`: a group's positions of one cluster as positions of the cluster it was mirrored to.
+"""`zkconsumer offsets translate`: move a group to the cluster that its topics are mirrored to.
 
-1  the map, then where the target's logs end, then the group's positions and where the source's logs end: in this order
-   nothing is taken for read, or for copied, that was not
-2  offsettranslate.translating: a position and a bound for each target partition, or why not
-3  the plan, and its way into the stores, as every command that writes positions does it (offsetedit)
+1  read the map, then the target's log ends, then the group's offsets and the source's log ends: in this order no
+   message counts as read, or as copied, that was not
+2  groupadmin.translation: a safe offset and a bound for each target partition, or the reason why there is none
+3  plan and execute, as every command that writes offsets (offsetedit)
 
-Options that name the second cluster: Options that name a second cluster: the one that a group leaves.
+The --source options name the cluster that the group leaves.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, stores_named, tell_some
-from groupadmin.commands.offsetedit import carry, plan_rows
+from groupadmin.commands.offsetedit import execute_plan, plan_rows
 from groupadmin.commands.offsetviews import BROKERS, known, tell_odd
 from groupadmin.plan.changes import Change, plan_changes
-from groupadmin.plan.resets import Bounds, Problem, Wanted
+from groupadmin.plan.resets import Bounds, Problem, TargetOffset
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.logends import log_bounds
 from groupadmin.snapshot.model import GroupSnapshot, active_members, counts, held_by, stores_of
@@ -53,7 +53,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How the cluster that a group leaves is reached.  store: where its positions count; None: as its members tell."""
+    """Options of the source cluster.  store: the store whose offsets count; None: by the members' modes."""
 
     zookeeper: ZooKeeper | None
     brokers: list[tuple[str, int]]
@@ -62,7 +62,7 @@ class Source:
 
 
 def source_options(command: F) -> F:
-    """--source, --source-config, --source-brokers, --source-version, --source-store, as source: Source."""
+    """Decorator: --source, --source-config, --source-brokers, --source-version, --source-store, as source: Source."""
 
     @wraps(command)
     def with_source(
@@ -159,10 +159,10 @@ def translate_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Move a group to the cluster that its topics are mirrored to: its positions there, by the mirror's offset map.
+    """Move a group to the cluster that its topics are mirrored to: set its offsets there by the mirror's offset map.
 
-    --source is the cluster it reads now, -z and -b are the one that is written.  It reads every message there that it
-    had not read, and at most `repeats` of a partition twice.  Stop the group first.
+    --source is the cluster that it reads now, -z and -b are the cluster that is written.  There it will read every
+    message that it had not read, and at most `repeats` messages of a partition twice.  Stop the group first.
 
     zkconsumer offsets translate --map orders.offsetmap --source ZK1 -z ZK2 --group billing --execute
     """
@@ -173,17 +173,19 @@ def translate_command(
         mine = to_group or group
         cluster = read_cluster(target)
         offsets = merged(_map(target, cluster, name) for name in maps)
-        rows = _translated(target, cluster, origin, group, offsets, source, topics, edit.force_active)
+        rows = _translated(
+            target, cluster, origin, group=group, offsets=offsets, source=source, topics=topics, force=edit.force_active
+        )
         found = read_snapshots(target, [mine], cluster, also={mine: list(rows)})[mine]
         tell_odd([found])
         if not known(target, found):
             tell(f"group {mine} is not known yet on the target: it would be a new one")
-        changes = _changes(target, cluster, found, rows, edit)
-        carry(target, cluster, {mine: found}, changes, edit, show=partial(_show, rows))
+        changes = _changes(target, cluster, found, rows=rows, edit=edit)
+        execute_plan(target, cluster, {mine: found}, changes, edit=edit, show=partial(_show, rows))
 
 
 def _map(target: AdminClient, cluster: Cluster, name: str) -> OffsetMap:
-    """Of a file, or of a topic of the target."""
+    """The offset map in a file, or in a topic of the target."""
     if Path(name).is_file():
         return read_map(name).map
     if name not in cluster.topics:
@@ -198,6 +200,7 @@ def _translated(
     target: AdminClient,
     cluster: Cluster,
     origin: AdminClient,
+    *,
     group: str,
     offsets: OffsetMap,
     source: Source,
@@ -208,18 +211,18 @@ def _translated(
     there = {topic: [TopicPartition(topic, p) for p in ps] for topic, ps in cluster.partitions.items()}
     fed = {tp.topic for _, tp in offsets.pairs()} | {tp.topic for tp in offsets.periods}
     ends = log_bounds(target, cluster, [tp for topic in fed for tp in there.get(topic, ())])
-    read, logs = _read(origin, group, offsets, source, force)
+    read, logs = _read(origin, group, offsets=offsets, source=source, force=force)
     rows = translated(offsets, Facts(ends, logs, read), there)
     chosen = {tp: row for tp, row in rows.items() if not topics or tp.topic in topics}
     if not chosen:
-        fail(f"nothing that group {group} reads is in the map, or not for --topic", EXIT["refused"])
+        fail(f"no partition that group {group} reads is in the map, or none for --topic", EXIT["refused"])
     return chosen
 
 
 def _read(
-    origin: AdminClient, group: str, offsets: OffsetMap, source: Source, force: bool
+    origin: AdminClient, group: str, *, offsets: OffsetMap, source: Source, force: bool
 ) -> tuple[dict[TopicPartition, int], Mapping[TopicPartition, Bounds]]:
-    """The group's positions on the source of topics that the map knows, and the bounds of those logs."""
+    """The group's offsets in the source for topics in the map, and the bounds of these logs."""
     cluster = read_cluster(origin)
     mapped = {tp.topic for tp in offsets.periods}
     wanted = [TopicPartition(topic, p) for topic in mapped for p in cluster.partitions.get(topic, ())]
@@ -246,24 +249,33 @@ def _read(
         )
     others = sorted({tp.topic for tp in found.partitions() if _has_position(found, tp)} - mapped)
     if others:
-        tell(f"topics that the map does not know are left out: {', '.join(others)}")
+        tell(f"topics that are not in the map are left out: {', '.join(others)}")
     return {tp: each for tp, each in at.items() if isinstance(each, int)}, found.bounds
 
 
 def _has_position(found: GroupSnapshot, tp: TopicPartition) -> bool:
-    """Whether either store of the source holds a position."""
+    """Whether either store of the source holds an offset."""
     return any(isinstance(held_by(found, tp, store), int) for store in ("kafka", "zookeeper"))
 
 
-def _changes(target: AdminClient, cluster: Cluster, found: GroupSnapshot, rows: Rows, edit: Edit) -> list[Change]:
+def _changes(target: AdminClient, cluster: Cluster, found: GroupSnapshot, *, rows: Rows, edit: Edit) -> list[Change]:
     stores = edit.stores or stores_of(found, target.session is not None)
-    after: dict[TopicPartition, Wanted | Problem] = {
-        tp: row if isinstance(row, Problem) else Wanted(row.position, _note(tp, row)) for tp, row in rows.items()
+    after: dict[TopicPartition, TargetOffset | Problem] = {
+        tp: row if isinstance(row, Problem) else TargetOffset(row.position, _note(tp, row)) for tp, row in rows.items()
     }
     before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
     existing = {tp for tp in after if cluster.has(tp)}
     former = found.former_stores
-    return plan_changes(found.group, after, before, found.bounds, existing, stores, edit.out_of_range, former=former)
+    return plan_changes(
+        found.group,
+        after,
+        before,
+        bounds=found.bounds,
+        existing=existing,
+        stores=stores,
+        out_of_range=edit.out_of_range,
+        former=former,
+    )
 
 
 def _note(tp: TopicPartition, safe: Safe) -> str:
@@ -271,8 +283,8 @@ def _note(tp: TopicPartition, safe: Safe) -> str:
 
 
 def _show(rows: Rows, changes: Sequence[Change], output: str) -> None:
-    """The plan, with where each offset comes from (the map, or the start of the log where the map has nothing), and the
-    bound of what is read twice."""
+    """Print the plan, with the origin of each offset (the map, or the start of the log) and the bound of messages that
+    are read twice."""
     shown = []
     for change in changes:
         row = rows[change.tp]

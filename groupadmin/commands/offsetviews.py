@@ -1,4 +1,4 @@
-"""Groups and files as the commands about positions read and show them.  Nothing is written."""
+"""Reading and showing of groups and files, common to the commands about offsets.  Nothing is written."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from zkconsumer.commands.options import group_name
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 GET = ("group", "topic", "partition", "committed", "start", "end", "lag", "store", "age")
-BROKERS = "Any brokers of the cluster; with -z those that are registered there are asked without."
+BROKERS = "Any brokers of the cluster (default with -z: the registered ones)."
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 F = TypeVar("F", bound=Callable[..., Any])
 Keyed = dict[tuple[str, TopicPartition], object]
 
 
 def groups_option(command: F) -> F:
-    """--group, repeatable, and --regex, as groups: tuple of str and regex: bool."""
+    """Decorator: --group, repeatable, and --regex, passed as groups: tuple of str and regex: bool."""
 
     def named(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(text for text in texts if group_name(ctx, param, text))
@@ -54,7 +54,7 @@ def groups_option(command: F) -> F:
 
 
 def file_positions(path: Path, topic: str | None, groups: tuple[str, ...]) -> Keyed:
-    """What a file says, by group and partition; rows that name no group are of the only --group."""
+    """The offsets in a file by group and partition; rows without a group count as those of the only --group."""
     file = read_file(path, topic)
     found: Keyed = {}
     for row in file.rows:
@@ -67,7 +67,7 @@ def file_positions(path: Path, topic: str | None, groups: tuple[str, ...]) -> Ke
 
 
 def read_file(path: Path, topic: str | None, zero_means_missing: bool = False) -> OffsetsFile:
-    """An offsets file of any kind; what its reader should know goes to stderr.  Raises FileUnclear."""
+    """Read an offsets file of any kind; its warnings go to stderr.  Raises FileUnclear."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -81,7 +81,7 @@ def read_file(path: Path, topic: str | None, zero_means_missing: bool = False) -
 def rows_to_write(
     path: Path, topic: str | None, zero_means_missing: bool = False, by_store: bool = False
 ) -> OffsetsFile:
-    """The same for somebody who writes what the file says: rows that say nothing (undo.says_what) are left out."""
+    """Read an offsets file for writing its offsets, without rows that have no target (undo.says_what)."""
     file = read_file(path, topic, zero_means_missing)
     rows = [row for row in file.rows if says_what(file, row, by_store)]
     left = [row for row in file.rows if not says_what(file, row, by_store)]
@@ -89,25 +89,25 @@ def rows_to_write(
         tell(
             f"{path.name}: {counted(len(left), 'row has', 'rows have')} no position, the first {left[0].tp}: "
             "left as it is in the stores; "
-            "`zkconsumer offsets delete` takes positions away"
+            "`zkconsumer offsets delete` removes offsets"
         )
     return replace(file, rows=rows)
 
 
-# looking --------------------------------------------------------------------------------------------------------------
+# reading --------------------------------------------------------------------------------------------------------------
 
 
 def snapshots(
     admin: AdminClient, groups: Sequence[str], regex: bool, bounds: bool = True
 ) -> tuple[dict[str, GroupSnapshot], Cluster]:
-    """The groups named, by name or expression, or all that ZooKeeper has; bounds: with the ends of logs.
+    """Snapshots of the named or matching groups, or of all in ZooKeeper.  bounds: with log bounds.
 
-    Ends the command when one is not known.
+    Ends the command when a group does not exist.
     """
     cluster = read_cluster(admin)
     names = group_names(admin, groups, regex)
     found = read_snapshots(admin, names, cluster, bounds=bounds)
-    named = names if groups and not regex else []  # the others were listed a moment ago
+    named = names if groups and not regex else []  # matching ones were just listed
     unknown = [name for name in named if not known(admin, found[name])]
     if unknown:
         fail(f"group {', '.join(unknown)} is not known to {where_from(admin)}", EXIT["not found"])
@@ -115,7 +115,7 @@ def snapshots(
 
 
 def group_names(admin: AdminClient, groups: Sequence[str], regex: bool) -> list[str]:
-    """The groups meant, sorted when they are found by expression.  Ends the command when none matches."""
+    """The selected groups, sorted if matched by expression.  Ends the command when none matches."""
     if groups and not regex:
         return list(dict.fromkeys(groups))
     if admin.session is None:
@@ -131,14 +131,14 @@ def group_names(admin: AdminClient, groups: Sequence[str], regex: bool) -> list[
 
 
 def known(admin: AdminClient, each: GroupSnapshot) -> bool:
-    """Whether any store has anything of the group."""
+    """Whether any store has data of the group."""
     if admin.session is not None and admin.session.children(f"/consumers/{each.group}") is not None:
         return True
     return bool(each.kafka_members) or any(row.position is not NONE for row in each.kafka.values())
 
 
 def where_from(admin: AdminClient) -> str:
-    """The stores that were asked, for a sentence."""
+    """The stores that were read, for a sentence."""
     if admin.session is None:
         return "Kafka"
     return (
@@ -149,12 +149,12 @@ def where_from(admin: AdminClient) -> str:
 
 
 def tell_odd(groups: Iterable[GroupSnapshot]) -> None:
-    """On stderr what an operator would overlook: foreign nodes, the path of 1.1.0, positions of another log."""
+    """Report on stderr what an operator would overlook: foreign nodes, 1.1.0's path, offsets of another log."""
     tell_some(f"group {each.group}: {text}" for each in groups for text in odd(each))
 
 
 def odd(each: GroupSnapshot) -> Iterator[str]:
-    """A sentence for each."""
+    """A sentence for each such finding."""
     for one in each.foreign:
         yield f"foreign node {one.path} holds {one.found!r}: {one.text}"
     for tp, row in each.offset_path.items():
@@ -186,7 +186,7 @@ def _absent(tp: TopicPartition) -> str:
 def position_rows(
     each: GroupSnapshot, stores: Iterable[StoreName], ages: Mapping[TopicPartition, int]
 ) -> list[tuple[object, ...]]:
-    """In the order of GET; ages: commit times in Kafka, ms."""
+    """Rows in the order of GET.  ages: commit times in Kafka, ms."""
     rows: list[tuple[object, ...]] = []
     for tp in each.partitions():
         start, end = each.bounds.get(tp, (None, None))
@@ -216,14 +216,14 @@ def position_rows(
 
 
 def _named(reason: str, group: str, where: str) -> str:
-    """A reason with where it holds, unless it says so itself."""
+    """A reason with its place, unless it names it itself."""
     return reason if reason.startswith(f"group {group}, ") else f"{where}: {reason}"
 
 
 def written_at(
     each: GroupSnapshot, tp: TopicPartition, store: StoreName, ages: Mapping[TopicPartition, int]
 ) -> int | None:
-    """When a store was given its position, ms since 1970."""
+    """Time of the last write of an offset in a store, ms since 1970."""
     if store == "kafka":
         return ages.get(tp)
     row = each.zookeeper.get(tp)
@@ -231,12 +231,12 @@ def written_at(
 
 
 def lag(there: Committed, end: int | None) -> int | None:
-    """Messages to the end of the log; negative where the position lies behind it, which is shown as it is."""
+    """Messages to the log end; negative, and shown as such, when the offset is beyond the end."""
     return end - there if isinstance(there, int) and end is not None else None
 
 
 def age(at_ms: int | None, each: GroupSnapshot) -> str | None:
-    """Time since then, in the largest unit that says something: 45s, 12m, 30h, 9d."""
+    """Time since then, in the largest suitable unit: 45s, 12m, 30h, 9d."""
     if at_ms is None:
         return None
     seconds = max(0, each.read_at_ms - at_ms) // 1000
@@ -249,7 +249,7 @@ def age(at_ms: int | None, each: GroupSnapshot) -> str | None:
 def saved(
     admin: AdminClient, groups: Iterable[GroupSnapshot], stores: tuple[StoreName, ...] | None = None
 ) -> OffsetsFile:
-    """Groups as a file.  stores: what is taken as the position; None: what the group keeps."""
+    """Groups as a file.  stores: source of the offsets; None: the group's stores."""
     rows: list[SavedRow] = []
     warnings: list[str] = []
     kept: set[StoreName] = set()
@@ -263,11 +263,13 @@ def saved(
                 warnings.append(_named(there.reason, each.group, f"group {each.group}, {tp}"))
                 tell(warnings[-1])
                 if row.zookeeper is None and row.kafka is None:
-                    continue  # a row without a position would say that there is none
+                    continue  # a row without an offset would mean that there is none
             rows.append(row)
     source: Source = "dual" if len(kept) > 1 else "kafka" if "kafka" in kept else "zookeeper"
     where = admin.session.connect if admin.session is not None else ",".join(f"{h}:{p}" for h, p in admin.bootstrap)
-    return OffsetsFile("json", rows, warnings, where, int(time.time() * 1000), source)
+    return OffsetsFile(
+        "json", rows, warnings=warnings, cluster=where, exported_at_ms=int(time.time() * 1000), source=source
+    )
 
 
 def _saved_row(each: GroupSnapshot, tp: TopicPartition, there: Committed, stores: tuple[StoreName, ...]) -> SavedRow:
@@ -281,7 +283,17 @@ def _saved_row(each: GroupSnapshot, tp: TopicPartition, there: Committed, stores
     if "kafka" in stores and not isinstance(kafka.position, Unknown):
         in_kafka = KafkaState(_number(kafka.position), kafka.metadata or None)
     text = kafka.metadata or None
-    return SavedRow(each.group, tp.topic, tp.partition, _number(there), text, in_zookeeper, in_kafka, start, end)
+    return SavedRow(
+        each.group,
+        tp.topic,
+        tp.partition,
+        _number(there),
+        metadata=text,
+        zookeeper=in_zookeeper,
+        kafka=in_kafka,
+        log_start=start,
+        log_end=end,
+    )
 
 
 def _number(there: Committed) -> int | None:

@@ -1,7 +1,7 @@
 """`zkconsumer offsets set | reset | import | delete | copy-group`.
 
-What each would write is planned in offsetplans, and applied in offsetedit.  The kinds of a reset have the names of
-kafka-consumer-groups (KIP-122): exactly one.
+offsetplans has their plans, offsetedit executes them.  A reset has exactly one kind, with the option names of
+kafka-consumer-groups (KIP-122).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, usage_errors
-from groupadmin.commands.offsetedit import carry
+from groupadmin.commands.offsetedit import execute_plan
 from groupadmin.commands.offsetplans import (
     changes_of,
     copied,
@@ -67,7 +67,7 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class ResetAsked:
-    """The options as they were given."""
+    """The reset options as given."""
 
     to_earliest: bool
     to_latest: bool
@@ -79,9 +79,9 @@ class ResetAsked:
     from_file: Path | None
 
     def kind_for(self, group: str) -> Reset:
-        """The only kind given, of a file what it says of the group; how a time was taken is told.
+        """The reset kind; for a file the group's offsets in it.  The interpretation of a time is reported.
 
-        Raises UsageError for none or two, WrongUsage, and what a file raises that nobody can read."""
+        Raises UsageError for none or several kinds, WrongUsage, and FileUnclear."""
         given = list(self._given(group))
         if len(given) != 1:
             kinds = "--to-earliest, -latest, -current, -offset or -datetime, --shift-by, --by-duration, --from-file"
@@ -111,7 +111,7 @@ class ResetAsked:
 
 
 def reset_options(command: F) -> F:
-    """The options, handed on as reset."""
+    """Decorator: the reset options, passed as reset."""
 
     @wraps(command)
     def with_reset(*args: Any, **given: Any) -> Any:
@@ -145,7 +145,7 @@ def set_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Set positions of a group one by one: the next message to read.
+    """Set offsets of a group one by one: the next message to read.
 
     zkconsumer offsets set -z ZK -b BROKERS --group billing orders:0=123 orders:1,2=0 --execute
     """
@@ -153,8 +153,8 @@ def set_command(
         positions = parse_assignments(assignments)
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         cluster, found = one_group(admin, group, positions)
-        changes = changes_of(admin, cluster, found, FromRows(dict(positions)), list(positions), edit)
-        carry(admin, cluster, {group: found}, changes, edit)
+        changes = changes_of(admin, cluster, found, kind=FromRows(dict(positions)), tps=list(positions), edit=edit)
+        execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
 
 @click.command("reset")
@@ -176,15 +176,15 @@ def reset_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Move a group, as kafka-consumer-groups --reset-offsets does: one of the kinds, on --topic or --all-topics.
+    """Reset a group's offsets, as kafka-consumer-groups --reset-offsets: by one kind, on --topic or --all-topics.
 
-    Brokers before 0.10.1 look up times by segment file: the position is up to a segment too early, never too late.
+    Brokers before 0.10.1 look up times by segment file: the offset is up to a segment too early, never too late.
     """
     with usage_errors():
         kind = reset.kind_for(group)
     with admin_client(zookeeper, brokers, kafka_version) as admin:
-        cluster, found, changes = reset_plan(admin, group, kind, topics, all_topics, edit)
-        carry(admin, cluster, {group: found}, changes, edit)
+        cluster, found, changes = reset_plan(admin, group, kind, topics=topics, all_topics=all_topics, edit=edit)
+        execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
 
 @click.command("import")
@@ -208,19 +208,19 @@ def import_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Put back what a file says: an export or an undo file of ours, or a file of another tool, told apart by itself.
+    """Write the offsets in a file: an export, an undo file, or a file of another tool; its kind is detected.
 
-    Rows with what each store held put that back in each, deletions included; rows with a position only go where the
-    group has positions now, or to --store.
+    Rows with the state of each store restore it, deletions included; rows with an offset only are written to the stores
+    where the group has offsets now, or to --store.
     """
     with usage_errors():
         read = rows_to_write(file, topic, zero_means_missing, by_store=True)
     chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         if read.cluster is not None and admin.session is not None and read.cluster != admin.session.connect:
-            tell(f"{file.name} was made of {read.cluster}, and is to be put into {admin.session.connect}")
+            tell(f"{file.name} is from {read.cluster}, and will be written to {admin.session.connect}")
         cluster, found, changes, written = import_plan(admin, read.rows, group, chosen)
-        carry(admin, cluster, found, changes, chosen, written)
+        execute_plan(admin, cluster, found, changes, edit=chosen, texts=written)
 
 
 @click.command("delete")
@@ -240,13 +240,14 @@ def delete_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Take positions of a group away, also of topics that do not exist any more; auto.offset.reset decides then.
+    """Delete offsets of a group, also for topics that do not exist any more; then auto.offset.reset decides.
 
-    Kafka has no call for that which these releases know: it is told to forget them, and does at its next check.
+    These releases of Kafka have no request for that: the offsets get an expiry in the past, and Kafka deletes them at
+    its next check.
     """
     with admin_client(zookeeper, brokers, kafka_version) as admin:
-        cluster, found, changes = delete_plan(admin, group, topics, all_topics, edit)
-        carry(admin, cluster, {group: found}, changes, edit)
+        cluster, found, changes = delete_plan(admin, group, topics=topics, all_topics=all_topics, edit=edit)
+        execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
 
 @click.command("copy-group")
@@ -266,10 +267,10 @@ def copy_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Give TARGET the positions of SOURCE, each store its own; with --store, those that count go there."""
+    """Copy the offsets of SOURCE to TARGET in each store; with --store, those that count are written there."""
     two_groups(source, target)
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         cluster, found = one_group(admin, source, ())
-        mine, changes = copied(admin, cluster, found, target, merge, edit.stores, edit.out_of_range)
+        mine, changes = copied(admin, cluster, found, target, merge=merge, stores=edit.stores, policy=edit.out_of_range)
         held = {(target, tp): row.metadata for tp, row in found.kafka.items() if row.metadata}
-        carry(admin, cluster, {target: mine}, changes, edit, held)
+        execute_plan(admin, cluster, {target: mine}, changes, edit=edit, texts=held)

@@ -1,4 +1,4 @@
-"""`zkconsumer verify-rebalance GROUP`: is every partition read by exactly the thread it belongs to?"""
+"""`zkconsumer verify-rebalance GROUP`: check that every partition is owned by the right thread."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ STRATEGIES = ("range", "roundrobin")
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,
-    help="Repeat for so many seconds while there are faults: a rebalance may be in progress.",
+    help="Repeat for this many seconds while there are faults: a rebalance may be in progress.",
 )
 @kafka_version_option
 @output_option()
 def verify_rebalance(
     group: str, zookeeper: ZooKeeper, strategy: str | None, settle_s: float, kafka_version: str, output: str
 ) -> None:
-    """Compare the owners of a group with its members and with who should own what; print what is wrong.
+    """Compare the owners of a group with its members and with the assignment that they should have; print faults.
 
-    Exit code 0: healthy; 4: something is wrong; 5: no such group.  More threads than partitions are only told.
+    Exit code 0: healthy; 4: there are faults; 5: no such group.  More threads than partitions are only reported.
     """
     with reaching(zookeeper, kafka_version) as reach:
         nodes, findings = _look(reach, group, strategy)
@@ -56,7 +56,7 @@ def verify_rebalance(
 
 
 def facts(nodes: GroupNodes) -> GroupFacts:
-    """What verify() wants to know of a group."""
+    """The facts about a group for verify()."""
     return GroupFacts(
         {member.consumer_id: member.streams for member in nodes.members if member.why is None},
         nodes.owners,
@@ -71,7 +71,7 @@ def _look(reach: Reach, group: str, strategy: str | None) -> tuple[GroupNodes, l
 
 
 def _row(finding: Finding) -> tuple[object, ...]:
-    """In the order of COLUMNS."""
+    """A row in the order of COLUMNS."""
     topic, partition = finding.tp if finding.tp is not None else (None, None)
     number = partition if isinstance(partition, int | None) else str(partition)
     return (finding.kind, topic, number, finding.member, finding.fault, finding.text)

@@ -1,1 +1,1 @@
-"""Positions of groups in files: every form that tools write is read, and three of them are written."""
+"""Offset files: reading of every form that known tools write, and writing of three of them."""

@@ -1,4 +1,4 @@
-"""CSV: of kafka-consumer-groups --export (no header), and with a header of any order.
+"""CSV: of kafka-consumer-groups --export (no header), or with a header in any order.
 
 topic,partition,offset          group,topic,partition,offset
 """
@@ -21,7 +21,7 @@ _HELP = "a line is topic,partition,offset or group,topic,partition,offset"
 
 
 def is_row(line: str) -> bool:
-    """Whether a line has the form of a row or a header, or begins a row whose quoted group has line ends in it."""
+    """Whether a line has the form of a row or a header, or begins a row whose quoted group contains line ends."""
     if line.startswith('"') or columns_of(line.split(",")) is not None:
         return True
     last = line.rsplit(",", 2)
@@ -33,7 +33,7 @@ def _may_be_row(line: str) -> bool:
 
 
 def read_csv(lines: Sequence[str], reading: Reading) -> OffsetsFile:
-    """All rows of a CSV text, from its first row or header on."""
+    """The rows of a CSV text, from its first row or header on."""
     first = next((number for number, _ in rows_of(lines, reading, _may_be_row)), len(lines) + 1)
     columns: Columns | None = None
     for number, cells in _records(lines, first, reading):
@@ -53,7 +53,7 @@ def read_csv(lines: Sequence[str], reading: Reading) -> OffsetsFile:
 
 
 def _records(lines: Sequence[str], first: int, reading: Reading) -> Iterator[tuple[int, list[str]]]:
-    """Records, each with the number of its first line; empty lines and comments left out."""
+    """Records, each with the number of its first line, without empty lines and comments."""
     records = csv.reader((f"{line}\n" for line in lines[first - 1 :]), strict=True)
     number = first
     try:

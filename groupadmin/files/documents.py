@@ -1,6 +1,6 @@
-"""JSON texts with the lines of their values: an error can name the line where a document is wrong.
+"""JSON documents with line numbers of their values, so that an error can name the line.
 
-Lines are looked for only when somebody asks, so that large files stay quick.
+Line numbers are computed only on request, so that large files stay fast.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 from groupadmin.files.model import FileUnclear
 
-Path = tuple[str | int, ...]  # of a value: the keys and indexes that lead to it, the first one of the document
+Path = tuple[str | int, ...]  # of a value: the document's index, then the keys and indexes that lead to it
 _BLANKS = " \t\r\n"
 _decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """The documents of a JSON text (one, or one a line), and what may be wrong in them without being an error yet.
+    """The documents of a JSON text (one, or one per line).
 
-    repeated: paths of keys that an object has twice with the same value
+    repeated: paths of keys that an object has twice with the same value, which is not an error
     """
 
     text: str
@@ -30,7 +30,7 @@ class Json:
     repeated: Sequence[Path]
 
     def line(self, path: Path) -> int | None:
-        """The line of the value at a path; of the deepest one on the way that is there."""
+        """The line of the value at a path, or of the deepest existing value on the path."""
         at = self.begins[int(path[0])] if path else 0
         for step in path[1:]:
             found = _step(self.text, at, step)
@@ -41,7 +41,7 @@ class Json:
 
 
 def read_json(text: str) -> Json:
-    """All documents of a text.  Raises FileUnclear, also for a key that an object has twice with different values."""
+    """All documents of a text.  Raises FileUnclear, also for a key given twice in an object with different values."""
     twice: list[tuple[dict[str, Any], str, bool]] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -75,11 +75,11 @@ def _checked(document: Json, twice: list[tuple[dict[str, Any], str, bool]]) -> J
     paths = {id(made): path for path, made in _objects(document.values)}
     repeated = []
     for made, key, same in twice:
-        path = (*paths[id(made)], key) if id(made) in paths else ()  # it lies in a value that a repeated key replaced
+        path = (*paths[id(made)], key) if id(made) in paths else ()  # inside a value that a repeated key replaced
         if not same:
             raise FileUnclear(
                 document.line(path) if path else None,
-                f"{key!r} stands here twice with different values",
+                f"{key!r} is given twice here with different values",
                 "leave one of them in the file",
             )
         repeated.append(path)
@@ -100,7 +100,7 @@ def _objects(values: Sequence[Any]) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def _step(text: str, at: int, step: str | int) -> int | None:
-    """Where the value of a key (its last, if there are more) or of an index begins, from where its container does."""
+    """Start of the value of a key (the last one, if repeated) or of an index, given the start of its container."""
     opened = text[at]
     if opened != ("{" if isinstance(step, str) else "["):
         return None

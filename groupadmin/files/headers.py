@@ -1,4 +1,4 @@
-"""Which column of a table says what: tools agree on neither order nor spelling, so headers are read, not counted.
+"""Columns of a table by its header: tools agree neither on order nor on spelling.
 
 kafka-consumer-groups   0.9   GROUP, TOPIC, PARTITION, CURRENT OFFSET, LOG END OFFSET, LAG, OWNER
                         0.10.1 TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID ...
@@ -9,7 +9,7 @@ ConsumerOffsetChecker         Group Topic Pid Offset logSize Lag Owner
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 _MEANS = {
     "group": ("GROUP", "GROUP-ID", "CONSUMER-GROUP"),
@@ -22,11 +22,12 @@ _MEANS = {
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where in a row its values stand; None where there is no such column.  count: of all columns."""
+    """Column indexes of a table; None for a missing column.  count: number of columns."""
 
     topic: int
     partition: int
     position: int
+    _: KW_ONLY
     group: int | None
     log_end: int | None
     count: int
@@ -34,10 +35,12 @@ class Columns:
 
 
 def columns_of(names: Sequence[str]) -> Columns | None:
-    """The columns that a header names; None when these names are no header of positions."""
+    """The columns of a header; None when these names are not a header of an offset table."""
     plain = [name.strip().upper().replace(" ", "-").replace("_", "-") for name in names]
     at = {field: next((plain.index(name) for name in known if name in plain), None) for field, known in _MEANS.items()}
     topic, partition, position = at["topic"], at["partition"], at["position"]
     if topic is None or partition is None or position is None:
         return None
-    return Columns(topic, partition, position, at["group"], at["log_end"], len(plain), checker="PID" in plain)
+    return Columns(
+        topic, partition, position, group=at["group"], log_end=at["log_end"], count=len(plain), checker="PID" in plain
+    )

@@ -1,21 +1,21 @@
-"""What an offsets file says, whatever its form.  Knows no form, no store, no clock.
+"""Content of an offsets file, independent of its form.  Knows no form, no store, no clock.
 
-SavedRow      a group's position in one partition, and what the file knows beside it
-OffsetsFile   the rows of a file, what kind it is, and what its reader should be told
-FileUnclear   a file that cannot be understood, or says two things; nothing of it is used
+SavedRow      a group's offset in one partition, with further data of the file
+OffsetsFile   the rows of a file, its kind, and warnings
+FileUnclear   a file that cannot be parsed or contradicts itself; none of it is used
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.errors import ConsumerError
 
 Kind = Literal[
-    "json",  # ours, zkconsumer.offsets/1
+    "json",  # this project's, zkconsumer.offsets/1
     "csv",  # kafka-consumer-groups --export
     "zk-export",  # ExportZkOffsets
     "describe",  # the table of kafka-consumer-groups --describe
@@ -29,7 +29,7 @@ Source = Literal["zookeeper", "kafka", "dual"]
 
 @dataclass(frozen=True, slots=True)
 class ZnodeState:
-    """A partition in ZooKeeper; offset None: it was looked at and holds none.  mtime_ms: since 1970."""
+    """A partition in ZooKeeper.  offset None: it was read and holds none.  mtime_ms: since 1970."""
 
     offset: int | None
     mzxid: int | None = None
@@ -39,7 +39,7 @@ class ZnodeState:
 
 @dataclass(frozen=True, slots=True)
 class KafkaState:
-    """A partition in Kafka's own store; offset None: it was looked at and holds none."""
+    """A partition in Kafka's store.  offset None: it was read and holds none."""
 
     offset: int | None
     metadata: str | None = None
@@ -49,17 +49,18 @@ class KafkaState:
 class SavedRow:
     """One partition of one group.
 
-    group      None where the form does not name it
-    position   the next one to read; None: the file says that there is none.  Never -1, and 0 is the log's beginning
-    metadata   the text committed with it
-    zookeeper, kafka        what each store held; None: the file does not say (the store was not looked at)
-    log_start, log_end      the log's bounds when the file was made, where it says them
+    group      None when the form does not name it
+    position   the next offset to read; None: the file says that there is none.  Never -1; 0 is the log's start
+    metadata   the text committed with the offset
+    zookeeper, kafka        the state of each store; None: not in the file (the store was not read)
+    log_start, log_end      the log's bounds when the file was made, if it has them
     """
 
     group: str | None
     topic: str
     partition: PartitionId
     position: int | None
+    _: KW_ONLY
     metadata: str | None = None
     zookeeper: ZnodeState | None = None
     kafka: KafkaState | None = None
@@ -73,15 +74,16 @@ class SavedRow:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsFile:
-    """A file read, or one to be written.
+    """An offsets file that was read, or will be written.
 
     rows       in the file's order, no partition of a group twice
-    warnings   sentences for whoever reads the file: what was left out, and what may mean something else
-    cluster, exported_at_ms (since 1970), source: what only our own JSON says
+    warnings   sentences about what was skipped, and what is ambiguous
+    cluster, exported_at_ms (since 1970), source: only in the form "json"
     """
 
     kind: Kind
     rows: Sequence[SavedRow]
+    _: KW_ONLY
     warnings: Sequence[str] = ()
     cluster: str | None = None
     exported_at_ms: int | None = None
@@ -89,7 +91,8 @@ class OffsetsFile:
 
 
 class FileUnclear(ConsumerError):
-    """A file of positions that cannot be understood; .line counts from 1, None where no single line is to blame."""
+    """An offsets file cannot be parsed or contradicts itself.  .line: from 1; None: the error is not in a single
+    line."""
 
     def __init__(self, line: int | None, problem: str, helps: str) -> None:
         super().__init__(f"{f'line {line}: ' if line else ''}{problem}; {helps}")

@@ -1,4 +1,4 @@
-"""Our own form: JSON with one partition a line, and everything that was known of it.
+"""This project's own form: JSON with one partition per line and all known data.
 
     {"format": "zkconsumer.offsets/1", "cluster": "zk1:2181/kafka", "group": "billing",
      "exported_at": "2015-06-01T12:00:00.000Z", "source": "dual",
@@ -7,12 +7,12 @@
        "zk": {"offset": 1200, "mzxid": 4294967377, "version": 7, "mtime": "2015-06-01T11:59:58.120Z"},
        "kafka": {"offset": 1190, "metadata": ""}, "log_start": 0, "log_end": 5000}]}
 
-position    the next to read; null: there is none.  A file without it says it by the store that `source` names, the
-            larger of both where that is "dual"
-zk, kafka   null or absent: the store was not looked at; with "offset": null it was, and had none
+position    the next offset to read; null: there is none.  Without it the offset of the store in `source` counts, for
+            "dual" the larger of both
+zk, kafka   null or absent: the store was not read; with "offset": null it was, and had none
 group       of all partitions; null when they have groups of their own, or the file is of no group
 partition   a number, or "BROKER-INDEX" of 0.7
-Missing is null, never 0 and never -1.  A key that is not known is refused: it may be a known one misspelt.
+A missing value is null, never 0 and never -1.  An unknown key is refused: it may be a misspelt known one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MS = timedelta(milliseconds=1)
 
 
 def read_ours(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
-    """The file that a document is; its paths begin with 0.  Raises FileUnclear."""
+    """The file in a document, whose paths begin with 0.  Raises FileUnclear."""
     if whole.get("format") != FORMAT:
         said = shown(whole.get("format"))
         raise reading.unclear((0, "format"), f"the file's format is {said}", f"this release reads {FORMAT}")
@@ -55,13 +55,13 @@ def read_ours(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
     group = reading.group(whole.get("group"), (0, "group"))
     for index, entry in enumerate(partitions):
         path: Path = (0, "partitions", index)
-        reading.add(_row(group, source, entry, path, reading), path)
+        reading.add(_row(group, source, entry, path=path, reading=reading), path)
     cluster = _text(whole.get("cluster"), (0, "cluster"), reading)
     at = _time(whole.get("exported_at"), (0, "exported_at"), reading)
     return reading.file("json", empty=True, cluster=cluster, exported_at_ms=at, source=cast(Source | None, source))
 
 
-def _row(group: str | None, source: str | None, entry: Any, path: Path, reading: Reading) -> SavedRow:
+def _row(group: str | None, source: str | None, entry: Any, *, path: Path, reading: Reading) -> SavedRow:
     if not isinstance(entry, dict):
         raise reading.unclear(path, f"{shown(entry)} is no partition", _CORRECT)
     _known(entry, _PARTITION, path, reading)
@@ -69,24 +69,24 @@ def _row(group: str | None, source: str | None, entry: Any, path: Path, reading:
     if "position" in entry:
         position = _offset(entry["position"], (*path, "position"), reading)
     else:
-        position = _of_stores(source, zookeeper, kafka, path, reading)
+        position = _of_stores(source, zookeeper, kafka, path=path, reading=reading)
     return SavedRow(
         reading.group(entry["group"], (*path, "group")) if "group" in entry else group,
         reading.name(entry.get("topic"), path, "topic"),
         reading.partition(entry.get("partition"), path),
         position,
-        _text(entry.get("metadata"), path, reading),
-        zookeeper,
-        kafka,
-        _offset(entry.get("log_start"), path, reading),
-        _offset(entry.get("log_end"), path, reading),
+        metadata=_text(entry.get("metadata"), path, reading),
+        zookeeper=zookeeper,
+        kafka=kafka,
+        log_start=_offset(entry.get("log_start"), path, reading),
+        log_end=_offset(entry.get("log_end"), path, reading),
     )
 
 
 def _of_stores(
-    source: str | None, zookeeper: ZnodeState | None, kafka: KafkaState | None, path: Path, reading: Reading
+    source: str | None, zookeeper: ZnodeState | None, kafka: KafkaState | None, *, path: Path, reading: Reading
 ) -> int | None:
-    """The position that the store of `source` held."""
+    """The offset that the store of `source` held."""
     wanted = {"zookeeper": (zookeeper,), "kafka": (kafka,), "dual": (zookeeper, kafka)}.get(source or "", ())
     if not wanted or None in wanted:
         raise reading.unclear(path, "the partition has no position", 'write "position": null where there is none')
@@ -96,7 +96,7 @@ def _of_stores(
 def _znode(entry: Any, path: Path, reading: Reading) -> ZnodeState | None:
     if entry is None:
         return None
-    _state(entry, "zk", _ZK, path, reading)
+    _state(entry, "zk", _ZK, path=path, reading=reading)
     return ZnodeState(
         _offset(entry["offset"], path, reading),
         _whole(entry.get("mzxid"), path, reading),
@@ -108,11 +108,11 @@ def _znode(entry: Any, path: Path, reading: Reading) -> ZnodeState | None:
 def _kafka(entry: Any, path: Path, reading: Reading) -> KafkaState | None:
     if entry is None:
         return None
-    _state(entry, "kafka", _KAFKA, path, reading)
+    _state(entry, "kafka", _KAFKA, path=path, reading=reading)
     return KafkaState(_offset(entry["offset"], path, reading), _text(entry.get("metadata"), path, reading))
 
 
-def _state(entry: Any, store: str, known: set[str], path: Path, reading: Reading) -> None:
+def _state(entry: Any, store: str, known: set[str], *, path: Path, reading: Reading) -> None:
     if not isinstance(entry, dict) or "offset" not in entry:
         problem = f"{shown(entry)} is no state of a store"
         raise reading.unclear((*path, store), problem, 'it has an "offset", null where there is none')
@@ -146,7 +146,7 @@ def _text(value: Any, path: Path, reading: Reading) -> str | None:
 
 
 def _time(value: Any, path: Path, reading: Reading) -> int | None:
-    """Milliseconds since 1970 of an ISO time (without a zone: UTC), or of a number that is already so."""
+    """Milliseconds since 1970, from an ISO time (without a zone: UTC) or from such a number."""
     if value is None or type(value) is int:
         return value
     try:
@@ -196,7 +196,7 @@ def _partition(partition: PartitionId) -> int | str:
 
 
 def iso(ms: int | None) -> str | int | None:
-    """A time as text in UTC; milliseconds as they are where no calendar has it."""
+    """A time as text in UTC; milliseconds unchanged when they are outside the calendar."""
     if ms is None:
         return None
     try:

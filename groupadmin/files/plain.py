@@ -3,7 +3,7 @@
 ExportZkOffsets     /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET     0.7's partition is BROKER-INDEX
                     a chroot may stand in front, and Kafka 1.1.0 wrote below /offset
 one-node            PARTITION:OFFSET,PARTITION:OFFSET...        the data of /consumers/GROUP/offsets/TOPIC, as Spark
-                    jobs keep it; TOPIC comes from the caller, or from the path in front: PATH DATA
+                    jobs keep it; TOPIC comes from the caller, or from a path before the data: PATH DATA
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from groupadmin.files.model import OffsetsFile, SavedRow
 from groupadmin.files.reading import Reading, shown
 from groupadmin.files.text import rows_of
 
-_EXPORTED = re.compile(r"(?:/.*)?/consumers/([^/]+)/offsets?/([^/]+)/([^/:]+)\s*:\s*(\S+)\s*")  # the last colon cuts
+_EXPORTED = re.compile(r"(?:/.*)?/consumers/([^/]+)/offsets?/([^/]+)/([^/:]+)\s*:\s*(\S+)\s*")  # greedy: the last colon
 _ONE_NODE = re.compile(
     r"(?:(?:/.*)?/consumers/([^/]+)/offsets?/([^/\s]+)\s+)?\"?([0-9]+(?:-[0-9]+)?:-?[0-9]+(?:\s*,\s*[0-9-]+:-?[0-9]+)*)\"?\s*"
 )
@@ -23,12 +23,12 @@ _ONE_NODE_HELP = "name the topic beside the file (--topic), since the node's dat
 
 
 def is_export(line: str) -> bool:
-    """Whether a line is a path of an offset node (of any partition) and what it holds."""
+    """Whether a line is a path of an offset node with its data."""
     return line.startswith("/") and ("/offsets/" in line or "/offset/" in line)
 
 
 def read_export(lines: Sequence[str], reading: Reading) -> OffsetsFile:
-    """The lines of ExportZkOffsets.  ImportZkOffsets would stop at the first empty line; here it means nothing."""
+    """The lines of ExportZkOffsets.  Empty lines are ignored (ImportZkOffsets would stop at the first one)."""
     for number, line in rows_of(lines, reading, is_export):
         found = _EXPORTED.fullmatch(line)
         if found is None:
@@ -47,7 +47,7 @@ def is_one_node(line: str) -> bool:
 
 
 def read_one_node(lines: Sequence[str], reading: Reading) -> OffsetsFile:
-    """The data of topics' only nodes, one a line."""
+    """The data of one-node topics, one per line."""
     for number, line in rows_of(lines, reading, is_one_node):
         found = _ONE_NODE.fullmatch(line)
         if found is None:

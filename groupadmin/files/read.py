@@ -1,4 +1,4 @@
-"""An offsets file from its text, whichever tool wrote it."""
+"""Reading of an offsets file of any kind, which is detected from its text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ZERO = (
     "with zero_means_missing (--zero-means-missing) it is taken as none"
 )
 LinesReader = Callable[[Sequence[str], Reading], OffsetsFile]
-_LINES: tuple[tuple[Callable[[str], bool], LinesReader], ...] = (  # the first whose form a line has
+_LINES: tuple[tuple[Callable[[str], bool], LinesReader], ...] = (  # the first reader whose form a line has
     (lambda line: tables.header_of(line) is not None, tables.read_tables),
     (plain.is_one_node, plain.read_one_node),
     (plain.is_export, plain.read_export),
@@ -31,14 +31,14 @@ _LINES: tuple[tuple[Callable[[str], bool], LinesReader], ...] = (  # the first w
 
 
 def read_offsets(text: str, topic: str | None = None, zero_means_missing: bool = False) -> OffsetsFile:
-    """The rows of a file of any kind (model.Kind), told apart by the text itself.
+    """The rows of a file of any kind (model.Kind), which is detected from the text.
 
-    topic: for the kind that names none (the data of a one-node topic); the others do not look at it.
-    zero_means_missing: take each position of 0 as none.  CRLF, empty lines, a byte order mark, comments (#) and what
-    tools print beside their data are no obstacles; .warnings tells what was left out.
+    topic: for the kind that names none (the data of a one-node topic); ignored for others.
+    zero_means_missing: take each offset of 0 as none.  CRLF, empty lines, a byte order mark, comments (#) and messages
+    of tools between the data are accepted; .warnings names what was skipped.
 
-    Raises FileUnclear with the line and what helps; nothing else, whatever the text.  A file is read wholly or not at
-    all: a row that cannot be read, or a partition with two positions, is never skipped.
+    Raises only FileUnclear, with the line and a remedy.  A file is read completely or not at all: a row that cannot be
+    read, or a partition with two offsets, is never skipped.
     """
     lines = lines_of(text)
     reading = Reading(topic, zero_means_missing)
@@ -54,7 +54,7 @@ def read_offsets(text: str, topic: str | None = None, zero_means_missing: bool =
 
 
 def _data_begins(lines: Sequence[str]) -> int | None:
-    """The index of the first line that is data, as far as one line tells."""
+    """The index of the first line that looks like data."""
     for index, ended in enumerate(lines):
         line = ended.removesuffix("\r")
         if not line.strip() or is_comment(line):
@@ -69,7 +69,7 @@ def _begins_document(line: str) -> bool:
 
 
 def _lines_reader(lines: Sequence[str], start: int, reading: Reading) -> LinesReader:
-    """By the first line whose form is sure; commas are the weakest sign."""
+    """The reader for the first line with a certain form; commas are the weakest sign."""
     found = next((reader for line in lines[start:] if (reader := _reader_of(line.removesuffix("\r")))), None)
     if found is None and lines[start].count(",") > 1:
         found = csvrows.read_csv
@@ -84,12 +84,12 @@ def _reader_of(line: str) -> LinesReader | None:
 
 
 def _document(lines: Sequence[str], start: int, reading: Reading) -> OffsetsFile:
-    """JSON; lines in front stay as empty ones, so that the numbers of the others are right."""
+    """JSON documents; lines before them are replaced by empty ones, so that line numbers stay right."""
     document = read_json("\n" * start + "\n".join(lines[start:]))
     reading.line_of = document.line
     values = document.values
     for path in document.repeated:
-        reading.tell(path, "says again what an earlier line says; it counts once")
+        reading.tell(path, "repeats an earlier line; it counts once")
     if start and any(line.strip() and not is_comment(line) for line in lines[:start]):
         reading.warn(f"the lines before line {start + 1}: {SKIPPED}")
     whole = values[0] if len(values) == 1 else None
@@ -101,7 +101,7 @@ def _document(lines: Sequence[str], start: int, reading: Reading) -> OffsetsFile
 
 
 def _kafka_utils(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
-    """Of kafka-utils (Yelp): {"groupid": "G", "offsets": {"T": {"0": 123}}}; 0 is also what it writes for "never
+    """The form of kafka-utils (Yelp): {"groupid": "G", "offsets": {"T": {"0": 123}}}, where 0 may also mean "never
     committed"."""
     group = reading.group(whole.get("groupid"), (0, "groupid"))
     for topic, partitions in _object(whole.get("offsets"), (0, "offsets"), reading).items():
@@ -119,6 +119,6 @@ def _kafka_utils(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
 
 def _object(value: object, path: Path, reading: Reading) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        problem = f"{shown(value)} stands where an object is expected"
+        problem = f"{shown(value)} is given where an object is expected"
         raise reading.unclear(path, problem, "export it again, or correct it")
     return value

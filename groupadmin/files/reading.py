@@ -1,7 +1,7 @@
-"""One file being read: the rows so far, the values they are made of, and what its reader should be told.
+"""State of reading one file: rows and warnings so far, and the parsing of values.
 
-None is never 0.  Text that says "none" (-, unknown, null) gives None; -1 gives None, too, since Kafka itself writes it
-for "none"; any other negative number, and what is no number, makes the file unclear.
+None is never 0.  Text for "none" (-, unknown, null) is read as None; so is -1, since Kafka itself writes it for "none".
+Any other negative number, and text that is not a number, makes the file unclear.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MinusOne = Literal["own", "told", "refused"]  # the form's own sign for none; ta
 class Reading:
     """Collects rows and warnings.
 
-    `where` is what line_of makes a line number of: the number itself, or a path in a document.
+    `where` is a place for which line_of() returns the line number: the number itself, or a path in a document.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class Reading:
         self._zero_means_missing = zero_means_missing
         self._rows: dict[tuple[str | None, str, PartitionId], tuple[SavedRow, Any]] = {}
         self._told: dict[str, list[Any]] = {}
-        self._names: set[str] = set()  # topics that were looked at
+        self._names: set[str] = set()  # topics that were checked
 
     def unclear(self, where: Any, problem: str, helps: str) -> FileUnclear:
         """The error to raise about this place."""
         return FileUnclear(self.line_of(where), problem, helps)
 
     def tell(self, where: Any, what: str) -> None:
-        """A warning; the same one of many places becomes one sentence."""
+        """Add a warning; equal ones of several places become one sentence."""
         self._told.setdefault(what, []).append(where)
 
     def add(self, row: SavedRow, where: Any) -> None:
-        """Take a row over.  Said twice it counts once; two different rows of one partition are an error."""
+        """Add a row.  A repeated one counts once; two different rows of one partition are an error."""
         if row.position == 0 and self._zero_means_missing:
             row = replace(row, position=None)
             self.tell(where, "a position of 0 is taken as none, as zero_means_missing asks")
@@ -64,7 +64,7 @@ class Reading:
             return
         if before[0] != row:
             raise self._differ(*before, row, where)
-        self.tell(where, "says again what an earlier line says; it counts once")
+        self.tell(where, "repeats an earlier line; it counts once")
 
     def _differ(self, before: SavedRow, earlier: Any, row: SavedRow, where: Any) -> FileUnclear:
         of = f" of group {row.group!r}" if row.group is not None else ""
@@ -73,22 +73,22 @@ class Reading:
         if before.position == row.position:
             said = f"{said}, with other details" if first else "the details differ"
         return self.unclear(
-            where, f"{row.tp}{of} stands here twice, now with {_said(row)}; {said}", "leave one of them in the file"
+            where, f"{row.tp}{of} is given twice here, now with {_said(row)}; {said}", "leave one of them in the file"
         )
 
     def file(self, kind: Kind, empty: bool = False, **about: Any) -> OffsetsFile:
         """The file as read.  empty: it may be one without rows."""
         if not self._rows and not empty:
-            raise FileUnclear(None, "the file names no partition", "export it again, and look whether that failed")
+            raise FileUnclear(None, "the file names no partition", "export it again, and check whether that failed")
         rows = tuple(row for row, _ in self._rows.values())
-        return OffsetsFile(kind, rows, self._warnings(), **about)
+        return OffsetsFile(kind, rows, warnings=self._warnings(), **about)
 
     def rows(self) -> list[SavedRow]:
         """The rows so far, in their order."""
         return [row for row, _ in self._rows.values()]
 
     def warn(self, sentence: str) -> None:
-        """A warning about no single line."""
+        """Add a warning that is not about a single line."""
         self._told.setdefault(sentence, [])
 
     def _warnings(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class Reading:
     # ---- values
 
     def position(self, value: object, where: Any, minus_one: MinusOne = "told", what: str = "offset") -> int | None:
-        """A position, or None for none: of a number, or of its text."""
+        """An offset from a number or its text; None for none."""
         number = value if type(value) is int else self._number(value)
         if number is not None and 0 <= number <= MOST_OFFSET:
             return number
@@ -123,11 +123,11 @@ class Reading:
         raise self.unclear(where, f"{what} {shown(value)} is larger than any offset", f"the largest is {MOST_OFFSET}")
 
     def optional(self, value: object, where: Any, what: str) -> int | None:
-        """A bound of the log, where the file has one."""
+        """A bound of the log, if the file has one."""
         return None if value is None or value == "" else self.position(value, where, "own", what)
 
     def partition(self, value: object, where: Any) -> PartitionId:
-        """A partition's number, or broker and index of 0.7."""
+        """A partition's number, or broker-index of 0.7."""
         number = value if type(value) is int else self._number(value)
         if number is not None and 0 <= number <= MOST_PARTITION:
             return number
@@ -139,7 +139,7 @@ class Reading:
         return BrokerPartition(*ids)
 
     def name(self, value: object, where: Any, what: str) -> str:
-        """A topic's or group's name: text, no part of a path."""
+        """The name of a topic or group: text without path separators."""
         if isinstance(value, str) and (value in self._names or self._is_name(value, what)):
             return value
         raise self.unclear(where, f"{shown(value)} is no {what}", f"the name of a {what} is expected here")
@@ -155,7 +155,7 @@ class Reading:
         return None if value is None else self.name(value, where, "group")
 
     def _number(self, value: object) -> int | None:
-        """The number that a text is; None when it is none, or not even text."""
+        """The number in a text; None when it is not one."""
         return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 

@@ -1,8 +1,8 @@
-"""Tables that people paste: of kafka-consumer-groups --describe and ConsumerOffsetChecker.
+"""Pasted tables of kafka-consumer-groups --describe and ConsumerOffsetChecker.
 
-Several tables may follow each other, one a group, each with its header.  A row of a member without partitions (- for
-topic or partition) is no row of ours.  Rows are cut at their blanks; where a name holds blanks, too, where the header's
-columns begin; and where a long name pushed those aside, from the right.
+Several tables may follow each other, one per group, each with its header.  Rows of members without partitions (- for
+topic or partition) are skipped.  Rows are split at blanks; when a name contains blanks, where the header's columns
+begin; and when a long name has shifted those, from the right.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from groupadmin.files.reading import NONE_WORDS, Reading, shown
 from groupadmin.files.text import rows_of
 
 _WORDS = re.compile(r"\S+")
-_PARTITION = re.compile(r"-?[0-9]+(-[0-9]+)?")  # of 0.7: broker-index
+_PARTITION = re.compile(r"-?[0-9]+(-[0-9]+)?")  # in 0.7: broker-index
 _HINT = re.compile(r"\b(?:partition|pid)\b", re.IGNORECASE)
 _HELP = "paste the table with its header, its lines unwrapped; or export CSV"
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """A header, and how its rows are cut."""
+class TableHeader:
+    """A table's header, and how its rows are split."""
 
     columns: Columns
     begins: tuple[int, ...]  # of each column, in characters
@@ -42,7 +42,7 @@ class Header:
         return self._aligned(line) or self._from_right(line) or (words if fits else None)
 
     def _plausible(self, cells: Sequence[str]) -> bool:
-        """Whether a number or a word for none stands where the partition and the position do."""
+        """Whether the cells of partition and offset are numbers, or words for none."""
         partition, position = cells[self.columns.partition], cells[self.columns.position]
         return bool(_PARTITION.fullmatch(partition) or partition.lower() in NONE_WORDS) and (
             position.lstrip("-").isdigit() or position.lower() in NONE_WORDS
@@ -55,24 +55,25 @@ class Header:
         return cells if self._plausible(cells) and len(cells[self.columns.topic].split()) == 1 else None
 
     def _from_right(self, line: str) -> list[str] | None:
-        """Where only the group, in front, can hold blanks, and a long name pushed the columns out of their places."""
+        """Split from the right: only the group, in front, can contain blanks, and a long name has shifted the
+        columns."""
         if self.columns.group != 0:
             return None
         cells = line.rsplit(maxsplit=self.columns.count - 1)
         return cells if len(cells) == self.columns.count and self._plausible(cells) else None
 
 
-def header_of(line: str) -> Header | None:
-    """The header that a line is, or None."""
+def header_of(line: str) -> TableHeader | None:
+    """The header in a line, or None."""
     if _HINT.search(line) is None:  # most lines are rows
         return None
     commas = "," in line
     names = line.split(",") if commas else line.split()
     columns = columns_of(names) if len(names) >= 3 else None
-    if columns is None or (commas and ", " not in line):  # a CSV's header has no blanks
+    if columns is None or (commas and ", " not in line):  # the header of a CSV has no blanks
         return None
     begins = () if commas else tuple(word.start() for word in _WORDS.finditer(line))
-    return Header(columns, begins, commas)
+    return TableHeader(columns, begins, commas)
 
 
 def read_tables(lines: Sequence[str], reading: Reading) -> OffsetsFile:
@@ -81,22 +82,22 @@ def read_tables(lines: Sequence[str], reading: Reading) -> OffsetsFile:
 
 
 class _Tables:
-    """What the lines so far said about the next ones."""
+    """State of reading tables: the last header."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._header: Header | None = None
+        self._header: TableHeader | None = None
         self._kind: Kind = "describe"
 
     def read(self, lines: Sequence[str]) -> OffsetsFile:
         for number, line in rows_of(lines, self._reading, self._fits):
             if (found := header_of(line)) is not None:
                 if any(word.isdigit() for word in line.split()):  # Kafka 3.9 prints no line ends after a reset
-                    raise self._reading.unclear(number, "rows stand on the header's line", _HELP)
+                    raise self._reading.unclear(number, "there are rows on the header's line", _HELP)
                 self._header = found
                 self._kind = "checker" if found.columns.checker else self._kind
             elif self._header is None:
-                raise self._reading.unclear(number, f"{shown(line)} stands before any header", _HELP)
+                raise self._reading.unclear(number, f"{shown(line)} comes before any header", _HELP)
             else:
                 _row(self._header, number, line, self._reading)
         return self._reading.file(self._kind)
@@ -109,7 +110,7 @@ class _Tables:
         return True
 
 
-def _row(header: Header, number: int, line: str, reading: Reading) -> None:
+def _row(header: TableHeader, number: int, line: str, reading: Reading) -> None:
     cells, at = header.cells(line), header.columns
     if cells is None:
         raise reading.unclear(number, f"{shown(line)} does not fit the header's {at.count} columns", _HELP)

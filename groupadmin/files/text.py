@@ -1,7 +1,7 @@
-"""Lines of a pasted or redirected file: which of them are rows, and which did a program say beside them.
+"""Lines of a pasted or redirected file: separation of rows from messages of programs.
 
-Kafka's own tools print warnings into the output that people redirect to a file, and a JVM says more in front of it.
-Only what is surely no row is skipped, and each skipped line is told: a row that cannot be read makes the file unclear.
+Kafka's tools print warnings into the output that people redirect to a file, and a JVM prints more before it.  Only
+lines that are certainly not rows are skipped, each with a warning: a row that cannot be read makes the file unclear.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ COMMENT = "a comment (#), skipped"
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines, without the byte order mark; the CR of a CRLF is still on them (quoted CSV may mean it)."""
+    """Lines without the byte order mark, with the CR of a CRLF (quoted CSV may contain it)."""
     return text.removeprefix("\ufeff").split("\n")
 
 
 def is_said(line: str) -> bool:
-    """Whether a program says this beside its data, wherever it stands."""
+    """Whether a line is a message of a program, wherever it is."""
     return _SAID.match(line) is not None
 
 
 def is_prose(line: str) -> bool:
-    """Whether a line in front of the data is a sentence: four words or more, and none of them a number."""
+    """Whether a line before the data is a sentence: four words or more, without a number."""
     words = line.split()
     return len(words) >= 4 and not any(_NUMBER.fullmatch(word) for word in words)
 
@@ -50,9 +50,9 @@ def is_comment(line: str) -> bool:
 def rows_of(
     lines: Sequence[str], reading: Reading, row_like: Callable[[str], bool], first: int = 1
 ) -> Iterator[tuple[int, str]]:
-    """The lines that should be rows, with their numbers; what is surely none is told and left out.
+    """The lines that should be rows, with their numbers; others are skipped with a warning.
 
-    row_like: whether a line has a row's form; such a line is never left out, whatever it begins with.
+    row_like: whether a line has the form of a row; such a line is never skipped, whatever it begins with.
     """
     front = True
     for number, ended in enumerate(lines, first):

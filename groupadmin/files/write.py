@@ -1,11 +1,11 @@
-"""An offsets file as text.
+"""Writing of an offsets file.
 
-    json        everything that is known (ours.py)
-    csv         what kafka-consumer-groups --export prints from 2.2 on, byte for byte with its empty line at the end,
-                and --from-file reads; the tool of 0.11 to 2.1 reads it where no name is quoted
-    zk-export   what ExportZkOffsets writes and ImportZkOffsets reads
+    json        all known data (ours.py)
+    csv         as printed by kafka-consumer-groups --export from 2.2 on, byte for byte with its empty line at the end;
+                --from-file reads it (from 0.11 to 2.1 only if no name is quoted)
+    zk-export   as written by ExportZkOffsets and read by ImportZkOffsets
 
-Only json can say "none": rows without a position are left out of the others (`unsayable` names them).
+Only json can express "none": the others leave out rows without an offset (`unsayable` lists them).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from groupadmin.files.model import OffsetsFile, SavedRow, WrittenKind
 from groupadmin.files.ours import write_ours
 from zkconsumer.errors import ConsumerError
 
-QUOTED_FROM = 25  # characters of UTF-16: the JVM's CSV writer looks at shorter values only, and quotes these
-_QUOTED = re.compile(r"[\x00-,\\]")  # what makes it quote a shorter one
+QUOTED_FROM = 25  # characters of UTF-16: the JVM's CSV writer quotes such values without checking them
+_QUOTED = re.compile(r"[\x00-,\\]")  # characters for which it quotes shorter values
 _COLON = "ImportZkOffsets cuts its lines at each colon; use json"
 
 
 def write_offsets(file: OffsetsFile, kind: WrittenKind) -> str:
-    """The text of a file of this kind, rows in their order.
+    """The text of a file in this kind, rows in their order.
 
-    Raises ConsumerError when the kind cannot say what a row is: a group or none for each row of csv, numbered
-    partitions there, names that ImportZkOffsets would cut.  ValueError for another kind, a partition of a group twice,
-    or a negative position.
+    Raises ConsumerError when the kind cannot express a row: csv needs a group in all rows or in none, and numbered
+    partitions; ImportZkOffsets would cut some names.  ValueError for another kind, a repeated partition of a group, or
+    a negative offset.
     """
     _check(file.rows)
     if kind == "json":
@@ -41,20 +41,20 @@ def write_offsets(file: OffsetsFile, kind: WrittenKind) -> str:
 
 
 def unsayable(file: OffsetsFile, kind: WrittenKind) -> list[SavedRow]:
-    """The rows that a file of this kind leaves out: those without a position, but for json."""
+    """The rows that a file of this kind leaves out: those without an offset, except for json."""
     return [] if kind == "json" else [row for row in file.rows if row.position is None]
 
 
 def _check(rows: Sequence[SavedRow]) -> None:
     if len({(row.group, row.topic, row.partition) for row in rows}) != len(rows):
-        raise ValueError("a partition of a group stands in the rows twice")
+        raise ValueError("the rows have a partition of a group twice")
     wrong = next((row for row in rows if row.position is not None and row.position < 0), None)
     if wrong is not None:
         raise ValueError(f"{wrong.tp} has the position {wrong.position}; none is None")
 
 
 def _csv(rows: Sequence[SavedRow]) -> str:
-    """As kafka-consumer-groups: a column for the group when there are several, and an empty line at the end."""
+    """CSV as of kafka-consumer-groups: with a group column when there are several, and an empty line at the end."""
     groups = {row.group for row in rows}
     if None in groups and len(groups) > 1:
         raise ConsumerError("rows of groups and rows of none cannot stand in one CSV; use json")
@@ -71,7 +71,7 @@ def _csv(rows: Sequence[SavedRow]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A value as the JVM's CSV writer (jackson-dataformat-csv) puts it."""
+    """A value as quoted by the JVM's CSV writer (jackson-dataformat-csv)."""
     if len(value.encode("utf-16-le", "surrogatepass")) // 2 < QUOTED_FROM and not _QUOTED.search(value):
         return value
     return '"' + value.replace('"', '""') + '"'

@@ -1,1 +1,1 @@
-"""Groups off ZooKeeper, and back: states, checks, plans, the journal, and the steps that are carried out."""
+"""Migration of groups from ZooKeeper to Kafka and back: rules, plan file, journal, report, runner of the steps."""

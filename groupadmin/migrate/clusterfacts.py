@@ -1,4 +1,4 @@
-"""What `migrate check` needs to know of a cluster, looked at without leaving a trace: checks.ClusterFacts."""
+"""Collects the facts about a cluster for `migrate check` (checks.ClusterFacts).  Reads only, and creates nothing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from kafkawire.errors import BrokerError, WireError
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from kafkawire.znodes.group import CONSUMERS
 
-RECENT_MS = 120_000  # an offset node that is younger was written by a member that commits each minute, or oftener
+RECENT_MS = 120_000  # a younger offset node was written by a member that commits every minute, or more often
 NOT_ALLOWED = (29, 30, 31)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What only the operator knows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorFacts:
+    """Facts that only the operator knows.
 
-    release           of every broker, where it was said; wanted_replicas of __consumer_offsets
-    retention_ms      offsets.retention.minutes of the brokers; downtime_ms: how long groups will be stopped at most
-    long_retention_ms what the copy asks for; keepalive: whether it is committed again
+    release           release of every broker, if given; wanted_replicas: of __consumer_offsets
+    retention_ms      offsets.retention.minutes of the brokers; downtime_ms: the longest time that groups will be
+                      stopped
+    long_retention_ms retention that the copy requests; keepalive: whether the copy is committed again
     """
 
     release: str | None = None
@@ -37,12 +38,13 @@ class Told:
 def cluster_facts(
     admin: AdminClient,
     cluster: Cluster,
+    *,
     zookeeper: str,
     groups: Sequence[str],
     snapshots: Iterable[GroupSnapshot],
-    told: Told,
+    operator: OperatorFacts,
 ) -> ClusterFacts:
-    """groups: names in Kafka, of which one is asked for its coordinator, when that creates nothing."""
+    """Collect the facts.  groups: names in Kafka; the first one's coordinator is looked up if that creates nothing."""
     session = admin.session
     partitions = cluster.view.topics.get(OFFSETS_TOPIC)
     topic = None
@@ -52,31 +54,31 @@ def cluster_facts(
         topic = OffsetsTopic({n: each.replicas for n, each in numbered.items()}, led)
     elif cluster.keeps_offsets:
         there = [int(str(partition)) for partition in cluster.topics[OFFSETS_TOPIC].partitions] or [0]
-        topic = OffsetsTopic(dict.fromkeys(there, ()), dict.fromkeys(there))  # ZooKeeper has it and no broker tells
+        topic = OffsetsTopic(dict.fromkeys(there, ()), dict.fromkeys(there))  # in ZooKeeper, but no broker reports it
     refused: dict[str, str] = {}
     error = _coordinator(admin, cluster, groups, refused) if partitions else None
     return ClusterFacts(
         zookeeper,
         consumers_there=session is not None and session.children(CONSUMERS) is not None,
         brokers_there=session is not None and bool(session.children("/brokers/ids")),
-        releases=dict.fromkeys(sorted(cluster.brokers), told.release),
+        releases=dict.fromkeys(sorted(cluster.brokers), operator.release),
         offsets_topic=topic,
-        wanted_replicas=told.wanted_replicas,
+        wanted_replicas=operator.wanted_replicas,
         coordinator_error=error,
-        retention_ms=told.retention_ms,
-        downtime_ms=told.downtime_ms,
-        long_retention_ms=told.long_retention_ms,
-        keepalive=told.keepalive,
+        retention_ms=operator.retention_ms,
+        downtime_ms=operator.downtime_ms,
+        long_retention_ms=operator.long_retention_ms,
+        keepalive=operator.keepalive,
         clock_ahead_ms=clock_ahead_ms(admin.clock_ms(), snapshots),
         refused=refused,
     )
 
 
 def clock_ahead_ms(now_ms: int, snapshots: Iterable[GroupSnapshot]) -> int | None:
-    """How far our clock is ahead of ZooKeeper's, as far as nodes show it without writing one.
+    """How far this machine's clock is ahead of ZooKeeper's, as far as existing nodes show it.
 
-    The youngest offset node is as old as it looks, less what our clock is ahead.  One from the future shows that we
-    are behind; one that was just written that the clocks agree; an old one shows nothing.
+    The apparent age of the youngest offset node includes the difference of the clocks.  A node from the future shows
+    that this clock is behind; one that was just written shows that the clocks agree; an old one shows nothing.
     """
     youngest = max((row.mtime_ms for each in snapshots for row in each.zookeeper.values()), default=None)
     if youngest is None or now_ms - youngest > RECENT_MS:
@@ -85,7 +87,7 @@ def clock_ahead_ms(now_ms: int, snapshots: Iterable[GroupSnapshot]) -> int | Non
 
 
 def _coordinator(admin: AdminClient, cluster: Cluster, groups: Sequence[str], refused: dict[str, str]) -> str | None:
-    """Why the coordinator of one of the groups cannot be found; "" when it can."""
+    """Why the coordinator of one of the groups cannot be found; "" when it was found."""
     if not groups:
         return None
     asked = coordinator(admin, cluster)

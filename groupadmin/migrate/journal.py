@@ -1,20 +1,20 @@
-"""The journal of a migration: an append-only file that says after any crash which phase each group is in.
+"""Journal of a migration: an append-only file with the phase of each group, which survives any crash.
 
     {"format": "zkconsumer.migration/1", "plan": ID, "cluster": .., "direction": .., "started_at_ms": ..}
     {"n": 1, "at_ms": .., "group": G, "event": "phase", "step": null, "phase": "planned"}
     {"n": 9, "at_ms": .., "group": G, "event": "begin", "step": "copy"}
     {"n": 10, "at_ms": .., "group": G, "event": "wrote", "step": "copy", "store": "kafka", "topic": T, "partition": "0",
-     "before": null, "after": 123}                                        null: there was, or will be, no offset
+      "before": null, "after": 123}                                        null: no offset
     {"n": 11, "at_ms": .., "group": G, "event": "phase", "step": "copy", "phase": "copied"}
     {"n": 12, "at_ms": .., "group": G, "event": "refused", "step": "cutover", "name": "active group", "text": ..}
 
-n counts the lines, so that a lost one is noticed.  All groups of a plan share one journal: one lock, one order, and
-2,000 groups begin with one write to the disk.
+n counts the lines, so that a lost line is noticed.  All groups of a plan share one journal: there is one lock and one
+order of events, and 2,000 groups begin with one write to the disk.
 
-What append() was given is on the disk once it returns.  A process that is killed leaves at most one line cut short, at
-the end: no step relied on that line, and it is cut off when the journal is opened again.  Damage anywhere else is
-JournalDamaged and needs an operator.  One process at a time writes the journal (a lock on the file, which the kernel
-takes back from dead processes); any process may read it.
+Events are on the disk when append() returns.  A killed process leaves at most one incomplete line at the end: no step
+relied on that line, and the next open truncates it.  Damage anywhere else is JournalDamaged and needs an operator.  One
+process at a time writes the journal (a file lock, which the kernel releases when the process dies); any process may
+read it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -42,12 +42,12 @@ FORMAT = "zkconsumer.migration/1"
 
 
 class JournalDamaged(ConsumerError):
-    """A journal that says what cannot be; nothing is done on the strength of it."""
+    """The journal contradicts itself or cannot be parsed; it is not used."""
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """Whose journal it is."""
+class JournalHeader:
+    """First line of a journal: the plan it belongs to."""
 
     plan: str
     cluster: str
@@ -57,7 +57,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A phase holds.  step: what led there; None: the plan was made."""
+    """Event: a phase holds.  step: the step that led to it; None: planning."""
 
     group: str
     step: StepName | None
@@ -66,7 +66,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A step is about to write."""
+    """Event: a step is about to write."""
 
     group: str
     step: StepName
@@ -74,19 +74,20 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """One position was written and read back; before and after None: no position."""
+    """Event: one offset was written and read back.  before, after: None: no offset."""
 
     group: str
     step: StepName
     store: StoreName
     tp: TopicPartition
+    _: KW_ONLY
     before: int | None
     after: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A step was refused: what forbade it, and what was seen."""
+    """Event: a step was refused, with the unmet requirement and what was found."""
 
     group: str
     step: StepName
@@ -99,16 +100,17 @@ Event = Reached | Begun | Wrote | Declined
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a group is.
+    """State of a group by the journal.
 
-    begun   a step that was begun and has not ended: it was refused, killed, or runs now; it is simply made again
+    begun   a step that has begun and not ended: it was refused or killed, or runs now; it can be repeated
     since   when the phase was first reached, ms since 1970
-    wrote   how many positions were written by us, those of steps made again included
-    past    each phase with the time it was reached, in order
+    wrote   number of offsets written, repeated steps included
+    past    each phase with the time when it was reached, in order
     """
 
     phase: Phase
     since_ms: int
+    _: KW_ONLY
     begun: StepName | None = None
     wrote: int = 0
     past: tuple[tuple[Phase, int], ...] = ()
@@ -118,8 +120,8 @@ class Standing:
 # text -----------------------------------------------------------------------------------------------------------------
 
 
-def header_line(header: Header) -> str:
-    """The first line, without its end."""
+def header_line(header: JournalHeader) -> str:
+    """The first line, without line end."""
     return json.dumps(
         {
             "format": FORMAT,
@@ -132,14 +134,14 @@ def header_line(header: Header) -> str:
 
 
 def line_of(event: Event, n: int, at_ms: int) -> str:
-    """A line of text, without its end."""
+    """The line of an event, without line end."""
     said: dict[str, Any] = {"n": n, "at_ms": at_ms, "group": event.group}
     match event:
         case Reached(_, step, phase):
             said |= {"event": "phase", "step": step, "phase": phase}
         case Begun(_, step):
             said |= {"event": "begin", "step": step}
-        case Wrote(_, step, store, tp, before, after):
+        case Wrote(_, step, store, tp, before=before, after=after):
             said |= {"event": "wrote", "step": step, "store": store, "topic": tp.topic, "partition": str(tp.partition)}
             said |= {"before": before, "after": after}
         case Declined(_, step, name, text):
@@ -147,26 +149,26 @@ def line_of(event: Event, n: int, at_ms: int) -> str:
     return json.dumps(said)
 
 
-def read_header(line: str) -> Header:
-    """The first line's meaning.  Raises JournalDamaged."""
+def read_header(line: str) -> JournalHeader:
+    """The header in the first line.  Raises JournalDamaged."""
     said = _object(line, 1)
     if said.get("format") != FORMAT:
         raise JournalDamaged(f"line 1 is not the head of a migration's journal ({FORMAT})")
     try:
-        return Header(said["plan"], said["cluster"], said["direction"], said["started_at_ms"])
+        return JournalHeader(said["plan"], said["cluster"], said["direction"], said["started_at_ms"])
     except KeyError as missing:
         raise JournalDamaged(f"line 1 of the journal has no {missing}") from None
 
 
 def read_line(line: str, number: int) -> tuple[int, Event]:
-    """The time and the event of a line; number counts lines of the file from 1.  Raises JournalDamaged."""
+    """The time and the event of a line; number: of the line, from 1.  Raises JournalDamaged."""
     said = _object(line, number)
     if said.get("n") != number - 1:
         raise JournalDamaged(f"line {number} of the journal calls itself {said.get('n')}: lines are missing, or twice")
     try:
         return said["at_ms"], _event(said)
     except (KeyError, TypeError, ValueError, WrongUsage) as why:
-        raise JournalDamaged(f"line {number} of the journal makes no sense ({type(why).__name__}: {why})") from None
+        raise JournalDamaged(f"line {number} of the journal cannot be parsed ({type(why).__name__}: {why})") from None
 
 
 def _object(line: str, number: int) -> dict[str, Any]:
@@ -190,7 +192,7 @@ def _event(said: Mapping[str, Any]) -> Event:
         return Begun(group, step)
     if kind == "wrote":
         tp = TopicPartition(said["topic"], parse_partition(said["partition"]))
-        return Wrote(group, step, _store(said["store"]), tp, said["before"], said["after"])
+        return Wrote(group, step, _store(said["store"]), tp, before=said["before"], after=said["after"])
     if kind == "refused":
         return Declined(group, step, said["name"], said["text"])
     raise ValueError(f"unknown event {kind!r}")
@@ -207,7 +209,7 @@ def _store(name: str) -> StoreName:
 
 
 def replay(events: Iterable[tuple[int, Event]]) -> dict[str, Standing]:
-    """Where each group is after these.  Raises JournalDamaged for a phase that no step leads to from the one before."""
+    """The state of each group after these events.  Raises JournalDamaged for a phase that its step does not lead to."""
     found: dict[str, Standing] = {}
     for at_ms, event in events:
         found[event.group] = follow(found.get(event.group), at_ms, event)
@@ -215,7 +217,7 @@ def replay(events: Iterable[tuple[int, Event]]) -> dict[str, Standing]:
 
 
 def follow(was: Standing | None, at_ms: int, event: Event) -> Standing:
-    """Where a group is after one more event."""
+    """The state of a group after one more event."""
     if was is None:
         if event != Reached(event.group, None, Phase.PLANNED):
             raise JournalDamaged(f"group {event.group}: the journal does not begin with its plan")
@@ -243,29 +245,29 @@ HEAD = f'{{"format": "{FORMAT}"'.encode()
 
 
 class JournalFailed(ConsumerError):
-    """The disk refused; what was to be written does not hold, and nothing more is written by this process."""
+    """Writing to the disk failed: the events do not hold, and this process writes nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journalled:
-    """A journal as read.  header None: there is none, or its first line was cut short.  torn: an end was cut short.
+    """A journal as read.  header: None without a complete first line.  torn: the last line is incomplete.
 
-    length: bytes of whole lines.
+    length: bytes of complete lines.
     """
 
-    header: Header | None
+    header: JournalHeader | None
     events: tuple[tuple[int, Event], ...]
     torn: bool
     length: int
 
     @property
     def standings(self) -> dict[str, Standing]:
-        """Where each group is.  Raises JournalDamaged."""
+        """The state of each group.  Raises JournalDamaged."""
         return replay(self.events)
 
 
 def read_journal(path: str | os.PathLike[str]) -> Journalled:
-    """A journal as it is now, also while another process writes it.  Raises ConsumerError, JournalDamaged."""
+    """Read a journal, also while another process writes it.  Raises ConsumerError, JournalDamaged."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
@@ -276,13 +278,13 @@ def read_journal(path: str | os.PathLike[str]) -> Journalled:
 
 
 def understood(data: bytes, path: str | os.PathLike[str]) -> Journalled:
-    """The same from bytes; path is for the message."""
+    """Parse a journal's bytes; path is for error messages."""
     *lines, rest = data.split(b"\n")
     length, torn = len(data) - len(rest), bool(rest)
-    if lines and not _whole(lines[-1]):  # a power cut may leave a last line whose middle never reached the disk
+    if lines and not _whole(lines[-1]):  # a power failure may leave a last line with a part missing
         length, torn = length - len(lines.pop()) - 1, True
     if not lines:
-        if data[: len(HEAD)] != HEAD[: len(data)]:  # it would be cut off, and it is not ours
+        if data[: len(HEAD)] != HEAD[: len(data)]:  # it would be truncated, and it is not a journal
             raise JournalDamaged(f"{path} is there and is no journal of a migration; name another file")
         return Journalled(None, (), torn, 0)
     try:
@@ -293,7 +295,7 @@ def understood(data: bytes, path: str | os.PathLike[str]) -> Journalled:
         raise JournalDamaged(f"journal {path} holds bytes that are no text ({why}); look at it by hand") from None
     except JournalDamaged as why:
         raise JournalDamaged(
-            f"journal {path}: {why}; look at it by hand, or plan again into a new journal: what is in the stores counts"
+            f"journal {path}: {why}; inspect it, or plan again into a new journal: the stores have the current state"
         ) from None
     return Journalled(header, events, torn, length)
 
@@ -303,12 +305,14 @@ def _whole(line: bytes) -> bool:
 
 
 class Journal:
-    """A journal that is written.  Make one with `open_journal`; close it, or use it as a context manager.
+    """A journal open for writing.  Use `open_journal`; close it, or use it as a context manager.
 
-    standings: where each group is, as of the last append that returned.
+    standings: the state of each group after the last append that returned.
     """
 
-    def __init__(self, path: Path, file: int, header: Header, count: int, standings: dict[str, Standing]) -> None:
+    def __init__(
+        self, path: Path, file: int, *, header: JournalHeader, count: int, standings: dict[str, Standing]
+    ) -> None:
         self.path = path
         self.header = header
         self.standings = standings
@@ -318,17 +322,18 @@ class Journal:
         self._failed: Exception | None = None
 
     def begin(self, groups: Iterable[str], at_ms: int) -> None:
-        """Note groups as planned that are not in it yet: all of them with one write."""
+        """Record groups that are not in it yet as planned, all with one write."""
         self.append([Reached(g, None, Phase.PLANNED) for g in groups if g not in self.standings], at_ms)
 
     def append(self, events: Iterable[Event], at_ms: int) -> None:
-        """Add events; they hold when this returns.
+        """Append events; they hold when this returns.
 
-        Raises JournalFailed; JournalDamaged for what does not follow from what is there, before it writes anything.
+        Raises JournalFailed; JournalDamaged, before anything is written, for events that do not follow from the
+        journal.
         """
         with self._lock:
             if self._failed is not None:
-                raise JournalFailed(f"journal {self.path} failed before ({self._failed}); start again to go on")
+                raise JournalFailed(f"journal {self.path} failed before ({self._failed}); start again to continue")
             listed = list(events)
             after: dict[str, Standing] = {}
             for event in listed:
@@ -345,11 +350,11 @@ class Journal:
             _write_all(self._file, text.encode())
             os.fsync(self._file)
         except OSError as why:
-            self._failed = why  # how much of it is on the disk is not known: the next process reads it and goes on
+            self._failed = why  # how much is on the disk is not known: the next process reads it and continues
             raise JournalFailed(f"journal {self.path} cannot be written: {why}; nothing more is done") from why
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Close the file and release the lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file, self._failed = -1, self._failed or ValueError("it was closed")
@@ -361,10 +366,10 @@ class Journal:
         self.close()
 
 
-def open_journal(path: str | os.PathLike[str], header: Header) -> Journal:
-    """The journal of this plan, begun or gone on with.  Its folder must exist.
+def open_journal(path: str | os.PathLike[str], header: JournalHeader) -> Journal:
+    """Open the journal of this plan, creating it if missing.  Its folder must exist.
 
-    Raises MigrationRefused when another process has it or it is of another plan; JournalDamaged; ConsumerError.
+    Raises MigrationRefused when another process has it, or when it is of another plan; JournalDamaged; ConsumerError.
     """
     place = Path(path)
     try:
@@ -381,7 +386,7 @@ def open_journal(path: str | os.PathLike[str], header: Header) -> Journal:
         raise
 
 
-def _opened(path: Path, file: int, header: Header) -> Journal:
+def _opened(path: Path, file: int, header: JournalHeader) -> Journal:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -393,7 +398,7 @@ def _opened(path: Path, file: int, header: Header) -> Journal:
         raise MigrationRefused(
             "journal of another plan",
             f"{path} belongs to plan {found.header.plan}, not to {header.plan}",
-            "go on with that plan, or name a new journal",
+            "continue with that plan, or name a new journal",
         )
     if found.torn:
         os.ftruncate(file, found.length)
@@ -403,10 +408,10 @@ def _opened(path: Path, file: int, header: Header) -> Journal:
     os.fsync(file)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # that there is such a file at all
+        os.fsync(folder)  # the directory entry
     finally:
         os.close(folder)
-    return Journal(path, file, found.header or header, len(found.events), found.standings)
+    return Journal(path, file, header=found.header or header, count=len(found.events), standings=found.standings)
 
 
 def _read_all(file: int) -> bytes:
@@ -423,5 +428,5 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def now_ms() -> int:
-    """The time that goes into a journal."""
+    """The current time for a journal, ms since 1970."""
     return time.time_ns() // 1_000_000

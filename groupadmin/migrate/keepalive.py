@@ -1,7 +1,7 @@
-"""Copies that wait for their members, kept from expiring: committed again until somebody is there, or ctrl-C.
+"""Keepalive of copies: they are committed again, so that they do not expire, until members return, or until ctrl-C.
 
-Kafka has no compare-and-set.  A group is let go as soon as anybody is seen in it, or its positions are not those of the
-plan any more; each is looked at just before it is written.
+Kafka has no compare-and-set.  So each group is read just before it is written, and left alone from the moment when it
+has members, or other offsets than the plan's.
 """
 
 from __future__ import annotations
@@ -9,24 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from groundwork.plural import counted
-from groupadmin.migrate import stepwrites as orders
+from groupadmin.migrate import stepwrites
 from groupadmin.migrate.observation import SiteLike
 from groupadmin.migrate.rules.comparison import presence_of
 from groupadmin.migrate.rules.groupplan import GroupPlan, left_to_write
 from groupadmin.snapshot.model import GroupSnapshot
 
-LOOK_S = 5.0  # how soon a member that came is noticed
-FEW = 20  # groups between a look and the writes that follow it
+LOOK_S = 5.0  # interval of the checks for members
+FEW = 20  # groups that are read and then written together
 
 
 def keep_alive(
     site: SiteLike,
     plans: Iterable[GroupPlan],
+    *,
     every_s: float,
     retention_ms: int | None,
     tell: Callable[[str], object],
 ) -> None:
-    """Returns when no group is left.  Raises ZooKeeperAway."""
+    """Commit the copies again every `every_s`; returns when no group is left.  Raises ZooKeeperAway."""
     left = {plan.group: plan for plan in plans}
     due = site.now() + every_s
     while left:
@@ -38,19 +39,19 @@ def keep_alive(
             some = [left[name] for name in names[first : first + FEW]]
             seen = site.snapshots(some, only_presence=True)
             for plan in some:
-                why = _let_go(plan, seen[plan.group])
+                why = _end_reason(plan, seen[plan.group])
                 if why:
-                    tell(f"{plan.group} is let go: {why}")
+                    tell(f"{plan.group} is not kept alive any more: {why}")
                     del left[plan.group]
                 elif touch:
-                    _touch(site, plan, seen[plan.group], retention_ms, tell)
+                    _touch(site, plan, seen[plan.group], retention_ms=retention_ms, tell=tell)
         if left:
             site.sleep(min(LOOK_S, max(0.0, due - site.now())))
 
 
-def _let_go(plan: GroupPlan, now: GroupSnapshot) -> str:
-    if not presence_of(now).nobody:
-        return "somebody is there"
+def _end_reason(plan: GroupPlan, now: GroupSnapshot) -> str:
+    if not presence_of(now).absent:
+        return "it has members"
     found = left_to_write(plan, now)
     if found.stale:
         return found.stale[0].text
@@ -58,12 +59,12 @@ def _let_go(plan: GroupPlan, now: GroupSnapshot) -> str:
 
 
 def _touch(
-    site: SiteLike, plan: GroupPlan, now: GroupSnapshot, retention_ms: int | None, tell: Callable[[str], object]
+    site: SiteLike, plan: GroupPlan, now: GroupSnapshot, *, retention_ms: int | None, tell: Callable[[str], object]
 ) -> None:
-    written = site.write(orders.copying(plan, left_to_write(plan, now)), retention_ms)
+    written = site.write(stepwrites.copying(plan, left_to_write(plan, now)), retention_ms)
     wrong = [row for row in written if row.state != "written"]
     for row in wrong[:1]:
         tell(
             f"{plan.group}: {counted(len(wrong), 'position was', 'positions were')} not committed again, "
-            f"the first {row.order.tp}: {row.why}"
+            f"the first {row.write.tp}: {row.why}"
         )

@@ -1,4 +1,4 @@
-"""A plan as text, to be looked at, kept, and carried out later.  Pure.
+"""Text form of a plan, which is reviewed, kept, and executed later.  Pure.
 
     {"format": "zkconsumer.migration.plan/1", "plan": ID, "direction": .., "policies": {..}, "cluster": ..,
      "made_at_ms": ..,
@@ -8,8 +8,8 @@
          "kafka": {"offset": null, "metadata": "", "committed_at_ms": null},
          "log_start": 0, "log_end": 200}]}]}
 
-null is no position; {"unreadable": WHY} what could not be read; a missing node is "zookeeper": null.  A plan that was
-changed by hand is refused: its id is that of what it says.
+null: no offset; {"unreadable": WHY}: could not be read; "zookeeper": null: no node.  A plan that was changed by hand is
+refused: its id is a hash of its content.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMAT = "zkconsumer.migration.plan/1"
 
 
 class PlanUnclear(ConsumerError):
-    """A file that is no plan, or one whose text was changed."""
+    """The file is not a plan, or its text was changed."""
 
 
 def plan_text(plan: Plan) -> str:
@@ -39,7 +39,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """The same before it is made text."""
+    """The plan as a JSON document."""
     return {
         "format": FORMAT,
         "plan": plan.plan_id,
@@ -98,7 +98,7 @@ def _said(there: Committed) -> int | dict[str, str] | None:
 
 
 def read_plan(text: str) -> Plan:
-    """A plan from its text.  Raises PlanUnclear."""
+    """The plan in a text.  Raises PlanUnclear."""
     try:
         said = json.loads(text)
     except ValueError as why:
@@ -108,7 +108,7 @@ def read_plan(text: str) -> Plan:
     try:
         plan = _plan(said)
     except (KeyError, TypeError, ValueError, WrongUsage) as why:
-        raise PlanUnclear(f"the plan makes no sense ({type(why).__name__}: {why}); make a new one") from None
+        raise PlanUnclear(f"the plan cannot be parsed ({type(why).__name__}: {why}); make a new one") from None
     if plan.plan_id != said.get("plan"):
         raise PlanUnclear(f"the plan was changed after it was made: it calls itself {said.get('plan')}; make a new one")
     return plan
@@ -121,10 +121,17 @@ def _plan(said: Mapping[str, Any]) -> Plan:
         rows = tuple(_read_row(row) for row in each["partitions"])
         foreign = tuple(Foreign(**one) for one in each["foreign"])
         unsigned = GroupPlan(
-            each["group"], each["to_group"], direction, rows, foreign, tuple(each["members"]), each["read_at_ms"], ""
+            each["group"],
+            each["to_group"],
+            direction,
+            rows=rows,
+            foreign=foreign,
+            members=tuple(each["members"]),
+            read_at_ms=each["read_at_ms"],
+            plan_id="",
         )
         groups.append(rehashed(unsigned, policies))
-    return make_plan(groups, policies, direction, said["cluster"], said["made_at_ms"])
+    return make_plan(groups, policies, direction, cluster=said["cluster"], at_ms=said["made_at_ms"])
 
 
 def _read_row(said: Mapping[str, Any]) -> PlanRow:
@@ -138,10 +145,10 @@ def _read_row(said: Mapping[str, Any]) -> PlanRow:
         zookeeper,
         KafkaRow(_read_position(kafka["offset"]), kafka["metadata"], kafka["committed_at_ms"]),
         None if said["log_start"] is None else (said["log_start"], said["log_end"]),
-        said["action"],
-        said["target"],
-        said["open"],
-        said["why"],
+        action=said["action"],
+        target=said["target"],
+        open=said["open"],
+        why=said["why"],
     )
 
 

@@ -1,6 +1,6 @@
-"""What became of a migration, for people (markdown) and for programs (JSON): counts, times, partitions, the way back.
+"""Report of a migration as markdown or JSON: counts, times, partitions, undo commands.
 
-Pure: what was planned, journalled and checked comes in, text goes out.
+Pure: it is made from the plan, the journal and the checks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
 
 from groundwork.plural import counted
@@ -27,17 +27,18 @@ SCHEMA = "zkconsumer.migration.report/1"
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a report is made from.
+    """Input of a report.
 
-    standings   by group; a group that is absent was planned and not begun
-    undo_files  where the state before each copy was kept, by group
-    plan_file   as the commands to undo name it
-    connect     the options that reach the cluster: ("-z", "zk1:2181/kafka", "-b", "kafka1:9092")
-    partial     something could not be read: the report says less than there is
+    standings   by group; an absent group was planned and not begun
+    undo_files  files with the state before each copy, by group
+    plan_file   the plan's name in undo commands
+    connect     options for the cluster: ("-z", "zk1:2181/kafka", "-b", "kafka1:9092")
+    partial     a part could not be read, so the report is incomplete
     """
 
     plan: Plan
     standings: Mapping[str, Standing]
+    _: KW_ONLY
     checks: Sequence[Check] = ()
     undo_files: Mapping[str, str] = field(default_factory=dict)
     plan_file: str = "plan.json"
@@ -46,13 +47,13 @@ class Reported:
 
 
 def phase_of(reported: Reported, group: str) -> Phase:
-    """Where a group is."""
+    """The phase of a group."""
     standing = reported.standings.get(group)
     return standing.phase if standing is not None else Phase.PLANNED
 
 
 def undo_commands(reported: Reported, plan: GroupPlan) -> list[str]:
-    """What takes a group back from where it is, a command or a sentence a line, in order."""
+    """Commands, and comments, that roll a group back from its phase, in order."""
     phase, undo = phase_of(reported, plan.group), reported.undo_files.get(plan.group)
     go_back = _command(
         reported, "migrate", "rollback", "--plan", reported.plan_file, "--group", plan.group, "--execute"
@@ -79,8 +80,8 @@ def undo_commands(reported: Reported, plan: GroupPlan) -> list[str]:
 
 
 def _command(reported: Reported, *words: str) -> str:
-    if not all(word.isprintable() for word in words):  # a line break in a group's name would begin a command of its own
-        return "# the name of the group holds characters that cannot stand in a command; do this by a program"
+    if not all(word.isprintable() for word in words):  # a line break in a group's name would begin another command
+        return "# the name of the group has characters that cannot be part of a command; do this with a program"
     return shlex.join(["zkconsumer", *words[:2], *reported.connect, *words[2:]])
 
 
@@ -88,7 +89,7 @@ def _command(reported: Reported, *words: str) -> str:
 
 
 def as_json(reported: Reported) -> str:
-    """One document: the plan with, for each group, its phase, times, what comes next, and how to go back."""
+    """One document: the plan with each group's phase, times, next steps and undo commands."""
     document = plan_document(reported.plan)
     document |= {"format": SCHEMA, "partial": reported.partial, "checks": [asdict(each) for each in reported.checks]}
     document["counts"] = _counts(reported)
@@ -125,7 +126,7 @@ def _standing(reported: Reported, plan: GroupPlan) -> dict[str, Any]:
 
 
 def _lag(plan: GroupPlan) -> dict[str, int | None]:
-    """Messages to the ends of the logs when the plan was made: by ZooKeeper, by Kafka, and by the targets."""
+    """Lag when the plan was made: by ZooKeeper's offsets, by Kafka's, and by the targets."""
     return {
         "zookeeper": _behind(plan, [row.held("zookeeper") for row in plan.rows]),
         "kafka": _behind(plan, [row.held("kafka") for row in plan.rows]),
@@ -146,20 +147,20 @@ def _behind(plan: GroupPlan, numbers: Sequence[Committed]) -> int | None:
 
 
 def as_markdown(reported: Reported) -> str:
-    """The same for people."""
+    """The report as markdown."""
     plan, counts = reported.plan, _counts(reported)
     lines = [f"# Migration {plan.plan_id}, {plan.direction}", ""]
     lines += [f"Planned {iso(plan.made_at_ms)} of {_cell(plan.cluster)}: {counted(counts['groups'], 'group')}, "]
     lines[-1] += f"{counted(counts['partitions'], 'partition')}, {counts['open']} open."
     if reported.partial:
-        lines += ["", "**Not everything could be read: this says less than there is.**"]
+        lines += ["", "**Not everything could be read: this report is incomplete.**"]
     lines += ["", *_table(["PHASE", "GROUPS"], sorted(counts["phases"].items()))]
     lines += ["", *_table(["ACTION", "PARTITIONS"], sorted(counts["actions"].items()))]
     if reported.checks:
         rows = [(row.outcome, row.id, row.group or "", row.text, row.remedy) for row in reported.checks]
         order = ("fail", "warn", "pass")
         rows.sort(key=lambda row: order.index(row[0]))
-        lines += ["", "## Checks", "", *_table(["OUTCOME", "CHECK", "GROUP", "SEEN", "WHAT HELPS"], rows)]
+        lines += ["", "## Checks", "", *_table(["OUTCOME", "CHECK", "GROUP", "FOUND", "REMEDY"], rows)]
     for each in plan.groups:
         lines += ["", *_section(reported, each)]
     return "\n".join(lines) + "\n"
@@ -175,11 +176,11 @@ def _section(reported: Reported, plan: GroupPlan) -> list[str]:
     if standing is not None and standing.past:
         lines += [f"- took {_took(standing)}"]
     if said["interrupted"]:
-        lines.append(f"- {said['interrupted']} was begun and did not end: make it again")
+        lines.append(f"- {said['interrupted']} was begun and did not end: repeat it")
     if said["declined"]:
         lines.append(f"- refused: {_cell(said['declined'])}")
     lag = ", ".join(f"{store} {behind}" for store, behind in said["lag"].items() if behind is not None)
-    lines += [f"- messages behind when planned: {lag}"] if lag else []
+    lines += [f"- lag when planned: {lag}"] if lag else []
     lines += [f"- next: {', '.join(said['next'])}"] if said["next"] else []
     header = [
         "TOPIC",
@@ -227,6 +228,6 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
 
 
 def _cell(value: object) -> str:
-    """A value that cannot break its table: what operators and other clients write is not ours."""
+    """A value escaped for a table cell: names and data may come from other clients."""
     text = str(value).replace("\\", "\\\\").replace("|", "\\|")
     return "".join(c if c.isprintable() else " " for c in text).strip()

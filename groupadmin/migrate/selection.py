@@ -1,4 +1,4 @@
-"""Which groups are meant: by name, by a regular expression, or all there are, less those that are left out."""
+"""Selection of groups: by name, by a regular expression, or all, without excluded ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from zkconsumer.options.arguments import WrongUsage
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """groups by name; pattern: all whose whole name fits; everything: all there are; exclude: patterns, of both."""
+class GroupSelection:
+    """groups: names; pattern: regular expression for whole names; everything: all groups; exclude: patterns to leave
+    out."""
 
     groups: tuple[str, ...] = ()
     pattern: str | None = None
@@ -22,14 +23,14 @@ class Wanted:
 
     @property
     def anything(self) -> bool:
-        """Whether it says which groups at all."""
+        """Whether any selection is given."""
         return bool(self.groups or self.pattern is not None or self.everything)
 
 
-def chosen(wanted: Wanted, there: Iterable[str], where: str) -> list[str]:
-    """The groups meant, sorted, of those that are there.
+def chosen(wanted: GroupSelection, there: Iterable[str], where: str) -> list[str]:
+    """The selected groups of the existing ones, sorted.
 
-    Raises NoSuchGroup for one that is named and not there, and when none is left; WrongUsage for a wrong pattern.
+    Raises NoSuchGroup for a named group that does not exist, and when none is selected; WrongUsage for a wrong pattern.
     """
     known = set(there)
     missing = sorted(set(wanted.groups) - known)
@@ -45,7 +46,7 @@ def chosen(wanted: Wanted, there: Iterable[str], where: str) -> list[str]:
     if not known:
         raise NoSuchGroup(f"there is no group in {where}: is the chroot missing, or wrong?")
     if not left:
-        raise NoSuchGroup(f"none of {counted(len(known), 'group')} in {where} is meant")
+        raise NoSuchGroup(f"none of {counted(len(known), 'group')} in {where} is selected")
     return left
 
 
@@ -57,12 +58,12 @@ def _pattern(text: str, option: str) -> re.Pattern[str]:
 
 
 def answers(texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:
-    """`dual` or `MEMBER=dual`, as --mode takes them: by member, "*" for all that tell none.  Raises WrongUsage."""
+    """The values of --mode, `dual` or `MEMBER=dual`, by member; "*": all that publish none.  Raises WrongUsage."""
     found: dict[str, str] = {}
     for text in texts:
         member, equals, mode = text.rpartition("=")
         if mode not in modes or (equals and not member):
             raise WrongUsage(f"--mode {text!r}: {', '.join(modes)} is expected, alone or after MEMBER=")
         if found.setdefault(member or "*", mode) != mode:
-            raise WrongUsage(f"--mode says two things of {member or 'every member'}")
+            raise WrongUsage(f"--mode has two values for {member or 'every member'}")
     return found

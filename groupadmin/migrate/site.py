@@ -1,10 +1,10 @@
-"""The cluster of a migration as its steps use it: snapshots, writes, markers, time.
+"""Site of a migration: the cluster as the steps use it, with snapshots, writes, markers and time.
 
-Each snapshot reads the cluster again, since topics come and go, and covers at least the partitions that the plan knows.
+Each snapshot reads the cluster again, since topics come and go, and covers at least the plan's partitions.
 
-A marker is the node /consumers/GROUP/migration.  It is written only while it is as it was read.  It is behind the
-journal by one step at most, so a marker later than our journal was written by another plan, or by another copy of the
-journal: such a group is left alone.
+A marker is the node /consumers/GROUP/migration.  It is written only in the version that was read.  It is behind the
+journal by one step at most.  So a marker that is ahead of this journal was written by another plan, or with another
+copy of the journal: such a group is left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from groupadmin.apply.writes import Order, Written, apply_orders
+from groupadmin.apply.writes import StoreWrite, WriteResult, apply_writes
 from groupadmin.migrate.journal import Standing
 from groupadmin.migrate.rules.groupplan import GroupPlan
 from groupadmin.migrate.rules.states import MigrationRefused
@@ -28,9 +28,9 @@ from zkconsumer.session.zksession import ZkSession
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A group's node as it was read.  marker None: there is none, or .unclear says why it makes no sense.
+    """A group's marker node as read.  marker: None without a node, or when it cannot be parsed; .unclear says why.
 
-    version: of the node; None: there is none.
+    version: of the node; None: there is no node.
     """
 
     marker: Marker | None = None
@@ -39,7 +39,7 @@ class Marked:
 
 
 def read_markers(session: ZkSession, groups: Iterable[str]) -> dict[str, Marked]:
-    """The nodes of these groups.  Raises ZooKeeperAway."""
+    """The marker nodes of these groups.  Raises ZooKeeperAway."""
     names = list(groups)
     nodes = read_nodes(session, [marker_path(name) for name in names])
     found = {}
@@ -56,7 +56,7 @@ def read_markers(session: ZkSession, groups: Iterable[str]) -> dict[str, Marked]
 
 
 def write_markers(session: ZkSession, wanted: Mapping[str, tuple[Marker, Marked]]) -> dict[str, str]:
-    """Write these, each over the node that was read, and read them back; a sentence for each that is not there now."""
+    """Write these, each over the version that was read, and read them back; a sentence for each that failed."""
     fresh, moved = {}, {}
     for group, (marker, there) in wanted.items():
         data = marker_text(marker).encode()
@@ -70,37 +70,38 @@ def write_markers(session: ZkSession, wanted: Mapping[str, tuple[Marker, Marked]
     for group, (marker, _) in wanted.items():
         if after[group].marker != marker:
             became = outcomes[marker_path(group)]
-            why = (
-                became.value
-                if isinstance(became, WriteOutcome) and became is not WriteOutcome.DONE
-                else "somebody else wrote it"
+            refused = isinstance(became, WriteOutcome) and became is not WriteOutcome.DONE
+            why = became.value if isinstance(became, WriteOutcome) and refused else "another process wrote it"
+            problems[group] = (
+                f"{marker_path(group)} does not say {marker.phase}: {why}; find out what else moves this group"
             )
-            problems[group] = f"{marker_path(group)} does not say {marker.phase}: {why}; look who else moves this group"
     return problems
 
 
 def other_plan(marked: Marked, plan_id: str, standing: Standing) -> MigrationRefused | None:
-    """Why this group belongs to somebody else, by its node and where our journal says it is."""
+    """Why this group belongs to another plan, by its marker and the journal; None: it does not."""
     if marked.unclear:
         return MigrationRefused("marker unclear", marked.unclear, "delete the node if nothing of yours wrote it")
     there, (phase, reached_ms) = marked.marker, standing.past[-1]
     if there is None or there.phase is Phase.ROLLED_BACK:
         return None
-    told = f"plan {there.plan} has it, and it is {there.phase}"
+    state = f"plan {there.plan} has it, and it is {there.phase}"
     if there.at_ms > reached_ms and (there.plan, there.phase) != (plan_id, phase):
-        which = "this plan by another journal" if there.plan == plan_id else told
-        return MigrationRefused("another migration", which, "go on where that journal is")
+        which = "this plan by another journal" if there.plan == plan_id else state
+        return MigrationRefused("another migration", which, "continue with that journal")
     if there.plan != plan_id and there.left_zookeeper and phase in (Phase.PLANNED, Phase.CHECKED):
-        return MigrationRefused("another migration", told, "its positions in ZooKeeper are old: go on with that plan")
+        return MigrationRefused("another migration", state, "its offsets in ZooKeeper are old: continue with that plan")
     return None
 
 
-MOST = 20_000_000  # positions that are asked for though nobody may have committed them; some minutes
+MAX_OFFSETS = 20_000_000  # limit of offsets to ask Kafka for that may not exist; takes some minutes
 
 
 class Site:
-    """groups: how many the plan has, or is to have: Kafka is also asked for topics that ZooKeeper does not name, some
-    groups at a time, and at every look alike; beyond MOST positions it is not, which is told.
+    """The cluster of one plan.
+
+    groups: number of groups in the plan.  Kafka is also asked for offsets of topics that ZooKeeper does not name, some
+    groups at a time, in every snapshot alike; beyond MAX_OFFSETS offsets it is not, which is reported.
     """
 
     def __init__(self, admin: AdminClient, groups: int) -> None:
@@ -110,20 +111,20 @@ class Site:
         self.session: ZkSession = admin.session
         self._groups = groups
         self._cluster: Cluster | None = None
-        self._told = False
+        self._reported = False
 
     @property
     def cluster(self) -> Cluster:
-        """As it was when it was last read."""
+        """The cluster as last read."""
         return self._cluster or self.read_cluster()
 
     def read_cluster(self) -> Cluster:
-        """Read it anew."""
+        """Read the cluster again."""
         self._cluster = read_cluster(self.admin)
         return self._cluster
 
-    def first_look(self, groups: Sequence[str], to_groups: Mapping[str, str]) -> dict[str, GroupSnapshot]:
-        """Groups that have no plan yet; the cluster is not read anew."""
+    def unplanned_snapshots(self, groups: Sequence[str], to_groups: Mapping[str, str]) -> dict[str, GroupSnapshot]:
+        """Snapshots of groups without a plan, with the cluster as last read."""
         found: dict[str, GroupSnapshot] = {}
         wide = self._wide()
         for some in self._batches(groups, wide):
@@ -131,7 +132,7 @@ class Site:
         return found
 
     def snapshots(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
-        """Groups as they are now.  only_presence: who is there is what matters; logs are not asked for."""
+        """Snapshots of groups.  only_presence: only members are needed, so log bounds are left out."""
         if not plans:
             return {}
         cluster = self.cluster if only_presence else self.read_cluster()
@@ -146,43 +147,43 @@ class Site:
         return found
 
     def _positions_each(self) -> int:
-        """Partitions that one group may have a position of."""
+        """Number of partitions for which one group may have an offset."""
         rows = (len(row.partitions) for topic, row in self.cluster.topics.items() if topic != OFFSETS_TOPIC)
         return max(1, sum(rows))
 
     def _wide(self) -> bool:
         positions = self._groups * self._positions_each()
-        if positions > MOST and not self._told:
-            self._told = True
+        if positions > MAX_OFFSETS and not self._reported:
+            self._reported = True
             self.admin.tell(
                 f"{self._groups} groups may have {positions} positions in Kafka: only topics that ZooKeeper names, or"
                 " that members read now, are looked at; plan fewer groups at a time to see all"
             )
-        return positions <= MOST
+        return positions <= MAX_OFFSETS
 
     def _batches(self, groups: Sequence[str], wide: bool) -> Iterable[Sequence[str]]:
-        """So many groups that what is asked for, and kept for a moment, is bounded."""
+        """Groups in batches that bound the number of requested offsets."""
         size = max(1, WIDE // self._positions_each()) if wide else max(1, len(groups))
         return (groups[at : at + size] for at in range(0, len(groups), size))
 
-    def write(self, orders: Sequence[Order], retention_ms: int | None) -> list[Written]:
-        """Carry out; each is read back."""
-        return apply_orders(self.admin, self.cluster, orders, retention_ms)
+    def write(self, writes: Sequence[StoreWrite], retention_ms: int | None) -> list[WriteResult]:
+        """Write offsets; each is read back."""
+        return apply_writes(self.admin, self.cluster, writes, retention_ms=retention_ms)
 
     def markers(self, groups: Iterable[str]) -> dict[str, Marked]:
-        """What migrations left in ZooKeeper."""
+        """The markers of groups."""
         return read_markers(self.session, groups)
 
     def mark(self, wanted: Mapping[str, tuple[Marker, Marked]]) -> dict[str, str]:
-        """Write markers over what was read; a sentence for each that is not there now."""
+        """Write markers over the versions that were read; a sentence for each that failed."""
         return write_markers(self.session, wanted) if wanted else {}
 
     def sleep(self, seconds: float) -> None:
-        """Wait; ZooKeeper's session is kept meanwhile."""
+        """Wait; the ZooKeeper session stays alive."""
         self.admin.sleep(seconds)
 
     def now(self) -> float:
-        """Seconds of a clock that is never put right."""
+        """Seconds of a monotonic clock."""
         return self.admin.now()
 
     def now_ms(self) -> int:

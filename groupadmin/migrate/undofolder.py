@@ -1,7 +1,7 @@
-"""The files that undo, in a folder beside the journal: GROUP.STEP.json, written whole or not at all.
+"""Undo files of a migration, in a folder beside the journal: GROUP.STEP.json, written atomically.
 
-A file that is there stays: it says what was before the first try.  One that says something else, because the step was
-made again later, is put beside it under a number: GROUP.STEP.2.json.
+An existing file is kept: it has the state before the first attempt.  If a later attempt of the step has another state,
+it gets a number: GROUP.STEP.2.json.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ LONGEST = 200  # characters of a name; file systems take 255 bytes
 
 
 class UndoFolder:
-    """Undo files of one plan, below path; the folder is made with the first."""
+    """Undo files of one plan in the folder `path`, which is created with the first file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def file(self, group: str, step: StepName) -> Path:
-        """Where the state of a group before a step is kept."""
+        """Path of the file for a group's state before a step."""
         name = quote(group, safe="")
         if len(name) > LONGEST:
             name = f"{name[:LONGEST]}~{sha256(group.encode()).hexdigest()[:16]}"
         return self.path / f"{name}.{step}.json"
 
     def keep(self, group: str, step: StepName, file: OffsetsFile) -> Path | None:
-        """Write it; it is on the disk when this returns.  None where there is nothing to undo."""
+        """Write a file durably; its path, or None when there is nothing to undo."""
         if not file.rows:
             return None
         path, text = self.file(group, step), write_offsets(file, "json")
@@ -55,15 +55,15 @@ class UndoFolder:
         return free
 
     def files(self, groups: list[str], step: StepName) -> dict[str, str]:
-        """Those that are there, by group."""
+        """The existing files, by group."""
         paths = {group: self.file(group, step) for group in groups}
         return {group: str(path) for group, path in paths.items() if path.exists()}
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file by this text, so that a crash leaves the old one or the new one.  Raises OSError.
+    """Replace a file atomically and durably.  Raises OSError.
 
-    What is no file, as /dev/stdout or /dev/null, is written to: it must not become one."""
+    Anything but a regular file, such as /dev/stdout or /dev/null, is written to instead of replaced."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return

@@ -1,1 +1,1 @@
-"""What is written to the offset stores of a group, decided from a snapshot.  Pure: no clock, no socket, no store."""
+"""Plans of offset changes, decided from a snapshot.  Pure: no clock, no socket, no store."""

@@ -1,23 +1,23 @@
-"""From wanted positions to what is written, partition by partition, and what is not and why.
+"""Changes of a plan: for each partition with a target offset, the writes, or the reason why there are none.
 
-    write       the stores named in .stores get .after (None: the position is deleted there)
+    write       .after is written to the stores in .stores (None: the offset is deleted there)
     unchanged   every store holds it already
-    refused     it may not be written; nothing of the whole plan is, unless the operator says otherwise
-    skipped     left as it is, because the policy says so
+    refused     it may not be written; then nothing of the whole plan is written, unless the operator allows it
+    skipped     left unchanged by the policy
 
-A group that keeps two stores (dual) gets both written, since its members start from the larger; a store that holds the
-value already is left alone.  Positions outside the log are refused, or moved to its nearer end (clamp), or left out
-(skip); `keep` writes them as they are and is for undoing only.  What cannot be read is not overwritten unless
-overwrite_unreadable says so: no undo file could bring it back.
+For a group with two stores (dual) both are written, since its members start from the larger offset; a store that holds
+the value already is left alone.  Offsets outside the log are refused, or moved to its nearer end (clamp), or left out
+(skip); `keep` writes them unchanged and is for undoing only.  An unreadable value is not overwritten unless
+overwrite_unreadable is set: no undo file could restore it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-from groupadmin.plan.resets import Bounds, Problem, Wanted
+from groupadmin.plan.resets import Bounds, Problem, TargetOffset
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Committed, Unknown
@@ -32,16 +32,17 @@ class Change:
     """One partition of a plan.
 
     before   what each store of the group holds now
-    after    what the stores are to hold; None: no position (a deletion, where there was one)
+    after    the target offset; None: none (a deletion, if there was one)
     bounds   of the log; None: not known
-    stores   those to be written, in the order to write them: Kafka first; empty unless the action is write
-    why      a sentence: the reason of a refusal, or what the operator should know of a write; may be empty
+    stores   the stores to write, in order: Kafka first; empty unless the action is write
+    why      a sentence: the reason of a refusal, or a note on a write; may be empty
     """
 
     group: str
     tp: TopicPartition
     before: Mapping[StoreName, Committed]
     after: int | None
+    _: KW_ONLY
     bounds: Bounds | None
     action: Action
     why: str = ""
@@ -50,8 +51,9 @@ class Change:
 
 def plan_changes(
     group: str,
-    wanted: Mapping[TopicPartition, Wanted | Problem],
+    wanted: Mapping[TopicPartition, TargetOffset | Problem],
     before: Mapping[TopicPartition, Mapping[StoreName, Committed]],
+    *,
     bounds: Mapping[TopicPartition, Bounds],
     existing: Collection[TopicPartition],
     stores: Sequence[StoreName],
@@ -59,37 +61,50 @@ def plan_changes(
     overwrite_unreadable: bool = False,
     former: Callable[[TopicPartition], Collection[StoreName]] = lambda tp: (),
 ) -> list[Change]:
-    """A row for each wanted partition, in its order.
+    """A change for each partition with a target, in order.
 
-    before: what each of `stores` holds; a partition or store that is absent was not read, and is refused.
-    existing: the partitions the cluster has.  stores: those the group keeps.
-    former: the stores whose number is of an earlier topic: written again, though it be the same, it counts.
-    Raises WrongUsage for negative positions, and for partitions that the cluster does not have (a position there can
-    only be deleted); all of them are named.
+    before: what each of `stores` holds; an absent partition or store was not read, and is refused.
+    existing: the partitions of the cluster.  stores: those that the group keeps.
+    former: the stores whose offset is of an earlier topic: it is written even if the number is the same.
+    Raises WrongUsage for negative offsets, and for partitions that do not exist (an offset there can only be
+    deleted); all of them are named.
     """
     _usable(group, wanted, existing)
-    ordered = tuple(sorted(stores))  # "kafka" before "zookeeper": a crash between them leaves ZooKeeper behind, as a
+    ordered = tuple(sorted(stores))  # "kafka" before "zookeeper": a crash in between leaves ZooKeeper behind, as a
     changes = []  # commit does
     for tp, each in wanted.items():
         held = {store: before.get(tp, {}).get(store, Unknown(f"{store} was not read for {tp}")) for store in ordered}
         if isinstance(each, Problem):
-            changes.append(Change(group, tp, held, None, bounds.get(tp), "refused", each.text))
+            changes.append(Change(group, tp, held, None, bounds=bounds.get(tp), action="refused", why=each.text))
         else:
             old, span = former(tp), bounds.get(tp)
-            changes.append(_change(group, tp, each, held, span, out_of_range, overwrite_unreadable, old))
+            changes.append(
+                _change(
+                    group,
+                    tp,
+                    each,
+                    held=held,
+                    bounds=span,
+                    policy=out_of_range,
+                    overwrite=overwrite_unreadable,
+                    former=old,
+                )
+            )
     return changes
 
 
 def refused(changes: Iterable[Change]) -> list[Change]:
-    """Those that stand in the way."""
+    """The refused changes."""
     return [change for change in changes if change.action == "refused"]
 
 
 def _usable(
-    group: str, wanted: Mapping[TopicPartition, Wanted | Problem], existing: Collection[TopicPartition]
+    group: str, wanted: Mapping[TopicPartition, TargetOffset | Problem], existing: Collection[TopicPartition]
 ) -> None:
     rows = [
-        (tp, each.position) for tp, each in wanted.items() if isinstance(each, Wanted) and each.position is not None
+        (tp, each.position)
+        for tp, each in wanted.items()
+        if isinstance(each, TargetOffset) and each.position is not None
     ]
     wrong = [f"{tp}: position {position} is negative" for tp, position in rows if position < 0]
     missing = [f"{tp} does not exist" for tp, _ in rows if tp not in existing]
@@ -100,7 +115,8 @@ def _usable(
 def _change(
     group: str,
     tp: TopicPartition,
-    wanted: Wanted,
+    wanted: TargetOffset,
+    *,
     held: Mapping[StoreName, Committed],
     bounds: Bounds | None,
     policy: OutOfRangePolicy,
@@ -112,7 +128,7 @@ def _change(
         after, action, outside = in_range(tp, after, bounds, policy)
         why = "; ".join(filter(None, (why, outside)))
         if action != "write":
-            return Change(group, tp, held, after, bounds, action, why)
+            return Change(group, tp, held, after, bounds=bounds, action=action, why=why)
     goal = NONE if after is None else after
     differ = tuple(store for store, there in held.items() if there != goal or store in former)
     unread = [f"{store}: {there.reason}" for store, there in held.items() if isinstance(there, Unknown)]
@@ -120,19 +136,21 @@ def _change(
         unread_text = "; ".join(unread)
         if not overwrite:
             text = f"{tp}: what is there cannot be read, so it could not be brought back ({unread_text})"
-            return Change(group, tp, held, after, bounds, "refused", text)
+            return Change(group, tp, held, after, bounds=bounds, action="refused", why=text)
         why = "; ".join(filter(None, (why, f"{tp}: overwrites what cannot be read ({unread_text})")))
-    return Change(group, tp, held, after, bounds, "write" if differ else "unchanged", why, differ)
+    return Change(
+        group, tp, held, after, bounds=bounds, action="write" if differ else "unchanged", why=why, stores=differ
+    )
 
 
 def in_range(
     tp: TopicPartition, position: int, bounds: Bounds | None, policy: OutOfRangePolicy
 ) -> tuple[int, Action, str]:
-    """The position that may be written, whether it may, and a sentence where it lies outside the log."""
+    """The offset to write, the action by policy, and a sentence when it is outside the log."""
     if bounds is not None and bounds[0] <= position <= bounds[1]:
         return position, "write", ""
     if bounds is None:
-        text = f"{tp}: {position} cannot be checked, no leader says where the log begins and ends"
+        text = f"{tp}: {position} cannot be checked, no leader reports where the log begins and ends"
     else:
         text = f"{tp}: {position} lies outside the log, which holds {bounds[0]} to {bounds[1]}"
     if policy == "keep":

@@ -1,19 +1,19 @@
-"""Which position each partition is to get: the reset kinds of kafka-consumer-groups (KIP-122).
+"""Target offset of each partition by the reset kinds of kafka-consumer-groups (KIP-122).
 
-    Earliest      the start of the log             ToOffset(n)      this one
-    Latest        its end                          ShiftBy(n)       the committed one moved by n messages, back if n < 0
-    Current       the committed one; its end       ToDatetime(ms)   the first message at this time or later
-                  where none is committed          ByDuration(ms)   the same, that long ago
-    FromRows      what a file says, deletions included
+    Earliest      the start of the log             ToOffset(n)      this offset
+    Latest        the end of the log               ShiftBy(n)       the committed offset plus n messages
+    Current       the committed offset, or the     ToDatetime(ms)   the first message at this time or later
+                  end if there is none             ByDuration(ms)   the first message since that long ago
+    FromRows      the offsets in a file, deletions included
 
-The committed position of a group that keeps two stores is the larger; the caller says which.  A reset that cannot be
-told for a partition is a Problem of that partition and of no other.  Whether a position may be written is not asked
-here but in `changes`: ToOffset and ShiftBy hand on what was asked for, inside the log or not.
+For a group with two stores the caller passes the larger committed offset.  A partition without a result gets a Problem,
+which does not affect the others.  Whether an offset may be written is decided in `changes`: ToOffset and ShiftBy may
+return offsets outside the log.
 
-Looking up by time: from 0.10.1 on the leader answers with the first message whose timestamp is not before the time,
-and with none when all are older (then: the end of the log, which is told).  Before, it only knows when each segment
-file was last written, and answers with the start of the last segment written before the time, so up to a segment too
-early and never too late; no answer means that every segment was written later: the start of the log.
+Look-up by time: from 0.10.1 on the leader returns the first message whose timestamp is not before the time, and none
+when all are older (then the end of the log is used, with a note).  Older leaders only know when each segment file was
+last written, and return the start of the last segment written before the time: up to a segment too early, never too
+late. No offset means that every segment was written later: then the start of the log is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zkconsumer.offsets.store import Committed, Unknown
 from zkconsumer.options.arguments import WrongUsage, iso
 
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-Bounds = tuple[int, int]  # the first position of a log and the next to be written
+Bounds = tuple[int, int]  # first offset of a log, and its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ToOffset:
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """--shift-by; messages is negative to read some again."""
+    """--shift-by; negative to read messages again."""
 
     messages: int
 
@@ -76,7 +76,7 @@ class ByDuration:
 
 @dataclass(frozen=True, slots=True)
 class FromRows:
-    """--from-file, and `offsets set`: positions as given; None takes the position away."""
+    """--from-file and `offsets set`: offsets as given; None deletes the offset."""
 
     positions: Mapping[TopicPartition, int | None]
 
@@ -86,10 +86,10 @@ Reset = Earliest | Latest | Current | ToOffset | ShiftBy | ToDatetime | ByDurati
 
 @dataclass(frozen=True, slots=True)
 class TimeAnswer:
-    """What a leader said to a look-up by time.
+    """A leader's response to a look-up by time.
 
-    position: None, it has none.  by: what it looks at: each message (ListOffsets v1, 0.10.1 and later) or the files of
-    segments (v0).  error: the protocol's code, 0 for an answer.
+    position: None: there is none.  by: precision: each message (ListOffsets v1, 0.10.1 and later) or segment files
+    (v0). error: the protocol's code, 0 for success.
     """
 
     position: int | None
@@ -98,8 +98,8 @@ class TimeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The position a partition is to get; None: none any more.  note: a sentence the operator should see, or empty."""
+class TargetOffset:
+    """Target offset of a partition; None: delete it.  note: a sentence for the operator, or empty."""
 
     position: int | None
     note: str = ""
@@ -107,13 +107,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why there is no such position; a sentence with what helps."""
+    """Why there is no target offset; a sentence with a remedy."""
 
     text: str
 
 
 def from_rows(rows: Iterable[SavedRow], group: str) -> FromRows:
-    """What a file says of one group; rows that name no group are taken as its own.  Raises WrongUsage on two values."""
+    """The offsets of one group in a file; rows without a group count as its own.  Raises WrongUsage for two values."""
     positions: dict[TopicPartition, int | None] = {}
     for row in rows:
         if row.group in (None, group) and positions.setdefault(row.tp, row.position) != row.position:
@@ -122,7 +122,7 @@ def from_rows(rows: Iterable[SavedRow], group: str) -> FromRows:
 
 
 def asked_time(kind: Reset, now_ms: int) -> int | None:
-    """The time (ms since 1970) the leaders have to be asked for; None: nothing is looked up by time."""
+    """The time (ms since 1970) to look up at the leaders; None: no look-up by time."""
     if isinstance(kind, ToDatetime):
         return kind.ms
     if isinstance(kind, ByDuration):
@@ -130,27 +130,28 @@ def asked_time(kind: Reset, now_ms: int) -> int | None:
     return None
 
 
-def wanted(
+def target_offsets(
     kind: Reset,
     tps: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, Committed],
+    *,
     bounds: Mapping[TopicPartition, Bounds],
     by_time: Mapping[TopicPartition, TimeAnswer] | None = None,
     time_ms: int | None = None,
-) -> dict[TopicPartition, Wanted | Problem]:
-    """A row for each partition asked for (FromRows: of those that it names).
+) -> dict[TopicPartition, TargetOffset | Problem]:
+    """The target of each partition (FromRows: of the partitions that it names).
 
-    bounds: absent where no leader answered.  by_time: what the leaders said to `asked_time`, which is time_ms.
-    Raises WrongUsage for a negative position.
+    bounds: absent when no leader answered.  by_time: the leaders' responses for time_ms, the result of asked_time().
+    Raises WrongUsage for a negative offset.
     """
-    found: dict[TopicPartition, Wanted | Problem] = {}
+    found: dict[TopicPartition, TargetOffset | Problem] = {}
     for tp in tps:
         match kind:
             case ToOffset(position):
-                found[tp] = Wanted(_not_negative(tp, position))
+                found[tp] = TargetOffset(_not_negative(tp, position))
             case FromRows(positions):
                 if tp in positions:
-                    found[tp] = Wanted(_not_negative(tp, positions[tp]))
+                    found[tp] = TargetOffset(_not_negative(tp, positions[tp]))
             case ShiftBy(messages):
                 found[tp] = _shifted(tp, messages, committed.get(tp))
             case ToDatetime() | ByDuration():
@@ -166,35 +167,39 @@ def _not_negative(tp: TopicPartition, position: int | None) -> int | None:
     return position
 
 
-def _at_an_end(tp: TopicPartition, kind: Reset, committed: Committed | None, bounds: Bounds | None) -> Wanted | Problem:
+def _at_an_end(
+    tp: TopicPartition, kind: Reset, committed: Committed | None, bounds: Bounds | None
+) -> TargetOffset | Problem:
     if isinstance(kind, Current):
         if isinstance(committed, int):
-            return Wanted(committed)
+            return TargetOffset(committed)
         if committed is None or isinstance(committed, Unknown):
             return _unreadable(tp, committed)
     if bounds is None:
         return _no_bounds(tp)
     if isinstance(kind, Current):
-        return Wanted(bounds[1], f"{tp} has no committed position: the end of the log, {bounds[1]}, is taken")
-    return Wanted(bounds[0] if isinstance(kind, Earliest) else bounds[1])
+        return TargetOffset(bounds[1], f"{tp} has no committed position: the end of the log, {bounds[1]}, is taken")
+    return TargetOffset(bounds[0] if isinstance(kind, Earliest) else bounds[1])
 
 
-def _shifted(tp: TopicPartition, by: int, committed: Committed | None) -> Wanted | Problem:
+def _shifted(tp: TopicPartition, by: int, committed: Committed | None) -> TargetOffset | Problem:
     if committed is None or isinstance(committed, Unknown):
         return _unreadable(tp, committed)
     if not isinstance(committed, int):
         return Problem(f"{tp} has no committed position to shift; give one with --to-offset, or use --to-earliest")
     if committed + by >= 0:
-        return Wanted(committed + by)
-    return Wanted(0, f"{tp}: {committed} moved by {by} is below 0: 0 is taken")  # `changes` holds it against the log
+        return TargetOffset(committed + by)
+    return TargetOffset(
+        0, f"{tp}: {committed} moved by {by} is below 0: 0 is taken"
+    )  # `changes` holds it against the log
 
 
 def _at_time(
     tp: TopicPartition, answer: TimeAnswer | None, bounds: Bounds | None, time_ms: int | None
-) -> Wanted | Problem:
+) -> TargetOffset | Problem:
     when = "that time" if time_ms is None else iso(time_ms)
     if answer is None:
-        return Problem(f"{tp}: no leader answered where {when} is in its log; try again when it has a leader")
+        return Problem(f"{tp}: no leader answered a look-up of {when}; try again when it has a leader")
     if answer.error == UNSUPPORTED_FOR_MESSAGE_FORMAT:
         return Problem(
             f"{tp}: its messages carry no timestamps (UNSUPPORTED_FOR_MESSAGE_FORMAT, format before 0.10), so {when} "
@@ -204,21 +209,21 @@ def _at_time(
         return Problem(f"{tp}: the leader refused to look up {when} with error {answer.error}; try again")
     if answer.position is not None and answer.position >= 0:
         if answer.by == "message":
-            return Wanted(answer.position)
-        return Wanted(
+            return TargetOffset(answer.position)
+        return TargetOffset(
             answer.position,
             f"{tp}: brokers before 0.10.1 know times of segment files only: {answer.position} is the start of the last "
-            f"segment written before {when}, so up to a segment is read again",
+            f"segment written before {when}, so up to one segment is read again",
         )
     if bounds is None:
         return _no_bounds(tp)
     if answer.by == "segment":
-        return Wanted(
+        return TargetOffset(
             bounds[0],
             f"{tp}: every segment was written after {when} (brokers before 0.10.1 know no more): the start of the log, "
             f"{bounds[0]}, is taken",
         )
-    return Wanted(bounds[1], f"{tp}: no message at {when} or later: the end of the log, {bounds[1]}, is taken")
+    return TargetOffset(bounds[1], f"{tp}: no message at {when} or later: the end of the log, {bounds[1]}, is taken")
 
 
 def _no_bounds(tp: TopicPartition) -> Problem:
@@ -226,4 +231,4 @@ def _no_bounds(tp: TopicPartition) -> Problem:
 
 
 def _unreadable(tp: TopicPartition, committed: Unknown | None) -> Problem:
-    return Problem(f"{tp}: its committed position is not known: {committed.reason if committed else 'nobody read it'}")
+    return Problem(f"{tp}: its committed position is not known: {committed.reason if committed else 'it was not read'}")

@@ -1,9 +1,9 @@
-"""The way back: a file of what the stores held before, written before anything else is.
+"""Undo: the file with the previous state of the stores, which is written before anything else, and reading it back.
 
-A row for each partition that is to be written, with the state of each store: a number, or that there was none; putting
-it back deletes what was not there.  A store that could not be read is absent from its row, which is said: nothing can
-bring that back.  `zkconsumer offsets import FILE --execute` reads it like any other file; per-store states are what
-tells an undo (and an export) from a file of mere positions.
+It has a row for each partition that will be written, with the state of each store: an offset, or none; undoing deletes
+an offset that did not exist before.  A store that could not be read is absent from its row, with a warning, since it
+cannot be restored.  `zkconsumer offsets import FILE --execute` reads it like any other file; the states per store
+distinguish an undo file (and an export) from a file with offsets only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
 from groupadmin.plan.changes import Change
-from groupadmin.plan.resets import Wanted
+from groupadmin.plan.resets import TargetOffset
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Committed, Unknown
@@ -23,12 +23,13 @@ def undo_file(
     changes: Iterable[Change],
     cluster: str | None,
     exported_at_ms: int,
+    *,
     znodes: Mapping[tuple[str, TopicPartition], ZnodeState] | None = None,
     metadata: Mapping[tuple[str, TopicPartition], str] | None = None,
 ) -> OffsetsFile:
-    """What brings back the state before these changes; only rows that are written are in it.
+    """The file that restores the state before these changes, with the written rows only.
 
-    znodes: the nodes as read, by group and partition, for their versions.  metadata: the text in Kafka, likewise.
+    znodes: the nodes as read, by group and partition, with their versions.  metadata: the text in Kafka, likewise.
     """
     rows: list[SavedRow] = []
     warnings: list[str] = []
@@ -43,7 +44,9 @@ def undo_file(
             if isinstance(there, Unknown):
                 warnings.append(f"group {change.group}, {change.tp}: {store} cannot be brought back: {there.reason}")
     source: Source = "dual" if len(stores) > 1 else "kafka" if "kafka" in stores else "zookeeper"
-    return OffsetsFile("json", tuple(rows), tuple(warnings), cluster, exported_at_ms, source)
+    return OffsetsFile(
+        "json", tuple(rows), warnings=tuple(warnings), cluster=cluster, exported_at_ms=exported_at_ms, source=source
+    )
 
 
 def _row(change: Change, znode: ZnodeState | None, metadata: str | None) -> SavedRow:
@@ -60,11 +63,11 @@ def _row(change: Change, znode: ZnodeState | None, metadata: str | None) -> Save
         change.tp.topic,
         change.tp.partition,
         max(numbers, default=None),
-        text,
-        node,
-        held,
-        start,
-        end,
+        metadata=text,
+        zookeeper=node,
+        kafka=held,
+        log_start=start,
+        log_end=end,
     )
 
 
@@ -74,14 +77,14 @@ def _number(there: Committed) -> int | None:
 
 def by_store(
     rows: Iterable[SavedRow], group: str, stores: Sequence[StoreName]
-) -> dict[StoreName, dict[TopicPartition, Wanted]]:
-    """What a file wants each store to hold, of one group (rows that name no group are taken as its own).
+) -> dict[StoreName, dict[TopicPartition, TargetOffset]]:
+    """The target offsets of a file for each store, for one group (rows without a group count as its own).
 
-    A row with the states of stores: each of them gets its own back, and a store that the row does not name is left
-    alone.  A row with a position only: each of `stores` gets that.  Raises WrongUsage where a row has the state of a
-    store that is not among `stores` only, and on two rows of one partition.
+    A row with states of stores restores each of them; a store that the row does not name is left alone.  A row with an
+    offset only sets it in each of `stores`.  Raises WrongUsage when a row only has states of stores that are not among
+    `stores`, and for two rows of one partition.
     """
-    found: dict[StoreName, dict[TopicPartition, Wanted]] = {store: {} for store in stores}
+    found: dict[StoreName, dict[TopicPartition, TargetOffset]] = {store: {} for store in stores}
     seen: set[TopicPartition] = set()
     for row in rows:
         if row.group not in (None, group):
@@ -93,23 +96,23 @@ def by_store(
         if states and not states.keys() & found.keys():
             raise WrongUsage(
                 f"the file has {row.tp} of group {group} from {' and '.join(states)}, "
-                f"and the group is to be written in {' and '.join(stores)}"
+                f"but the stores to write are {' and '.join(stores)}"
             )
         for store in stores:
             if not states:
-                found[store][row.tp] = Wanted(row.position)
+                found[store][row.tp] = TargetOffset(row.position)
             elif store in states:
-                found[store][row.tp] = Wanted(states[store])
+                found[store][row.tp] = TargetOffset(states[store])
     return found
 
 
 def says_what(file: OffsetsFile, row: SavedRow, by_store: bool) -> bool:
-    """Whether a row says what is to be held.  One without a position often does not: another tool's table leaves the
-    position out where nobody had committed when it was made, and our own where a store could not be read.  What was
-    committed since is not to be taken away by it.
+    """Whether a row has a target.  A row without an offset often has none: another tool's table has no offset when
+    there was no commit yet, and an own file has none when a store could not be read.  Such a row must not delete what
+    was committed since.
 
-    Only our own form can say that there is to be none: where each store that was looked at held none.  by_store: the
-    states of the stores are put back one by one, whatever the position is.
+    Only the own form can express "delete": when each store that was read held none.  by_store: the states of the stores
+    are restored one by one, whatever the offset is.
     """
     states = _states(row)
     if row.position is not None or (by_store and states):
@@ -119,7 +122,7 @@ def says_what(file: OffsetsFile, row: SavedRow, by_store: bool) -> bool:
 
 
 def texts(rows: Iterable[SavedRow], group: str) -> dict[TopicPartition, str]:
-    """The texts that go into Kafka with the positions, of one group."""
+    """The metadata to commit to Kafka with the offsets of one group."""
     mine = [row for row in rows if row.group in (None, group)]
     found = {row.tp: row.kafka.metadata if row.kafka is not None else row.metadata for row in mine}
     return {tp: text for tp, text in found.items() if text}
@@ -135,5 +138,5 @@ def _states(row: SavedRow) -> dict[StoreName, int | None]:
 
 
 def same(there: Committed, wanted: int | None) -> bool:
-    """Whether a store holds what it was to be given: how a write, and an undo, are read back."""
+    """Whether a store holds the target: the check after a write, and after an undo."""
     return there is NONE if wanted is None else there == wanted

@@ -1,17 +1,17 @@
-"""The client of the admin tools, and the cluster as it finds it: brokers, topics, leaders.  Reads only.
+"""Client of the admin tools, and the cluster as it reads it: brokers, topics, leaders.  Reads only.
 
     admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers))    reach: commands.common.reaching
     cluster = read_cluster(admin)
 
-All topics are asked for, never one by name (that would create it), and whether __consumer_offsets is there is known
-before anybody asks Kafka for a position.
+Metadata is requested for all topics, never for one by name (that would create it).  So it is known whether
+__consumer_offsets exists before Kafka is asked for an offset.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from groundwork.tasks import now, sleep
 from groupadmin.snapshot.model import TopicRow
@@ -36,22 +36,23 @@ Tell = Callable[[str], object]
 
 
 def discard(text: str) -> None:
-    """Drops the sentence."""
+    """Ignores the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminClient:
-    """Connections to ZooKeeper and to the brokers; all calls come from one thread of the hub.
+    """Connections to ZooKeeper and the brokers; all calls come from one thread of the hub.
 
-    session     None: Kafka alone
-    bootstrap   brokers to ask; empty: those that are registered in ZooKeeper
-    tell        gets a sentence about what could not be found out
+    session     None: Kafka only
+    bootstrap   brokers to use; empty: those registered in ZooKeeper
+    tell        called with a sentence about data that could not be read
     clock_ms    ms since the epoch
     """
 
     session: ZkSession | None
     links: Links
     dialect: Dialect
+    _: KW_ONLY
     bootstrap: Sequence[tuple[str, int]] = ()
     tell: Tell = discard
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
@@ -65,7 +66,7 @@ class AdminClient:
 
     @property
     def coordinates(self) -> bool:
-        """Whether they have groups of the consumer protocol that came with 0.9."""
+        """Whether brokers of this release have groups of 0.9's consumer protocol."""
         return self._speaks(apis.DESCRIBE_GROUPS.key)
 
     def _speaks(self, api_key: int) -> bool:
@@ -78,7 +79,8 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """brokers by id; topics that exist; view: who leads what as the brokers say (no topic in it: none answered)."""
+    """A cluster at one moment.  topics: existing ones; view: leaders by the brokers (without topics: no broker
+    answered)."""
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     topics: Mapping[str, TopicRow] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class Cluster:
 
     @property
     def partitions(self) -> dict[str, tuple[PartitionId, ...]]:
-        """By topic, in order; for offsetplan.spelling.existing."""
+        """Partitions by topic, in order."""
         return {topic: row.partitions for topic, row in self.topics.items()}
 
     def has(self, tp: TopicPartition) -> bool:
@@ -100,12 +102,12 @@ class Cluster:
 
 
 def read_cluster(admin: AdminClient) -> Cluster:
-    """The cluster as ZooKeeper and its brokers describe it.
+    """Read the cluster from ZooKeeper and its brokers.
 
-    Raises ZooKeeperAway; OtherGeneration when brokers are registered, and by another generation than we speak;
-    Unreachable when brokers were named and none of them answers, NoBrokers when none ever registered in this ZooKeeper,
-    OtherCluster when they are not those that it knows.  Without brokers that it knows, or when none of those answers,
-    that is told and the view is empty.
+    Raises ZooKeeperAway; OtherGeneration when the registered brokers are of another generation than the dialect;
+    Unreachable when brokers were named and none of them answers; NoBrokers when none ever registered in this ZooKeeper;
+    OtherCluster when the named brokers are not those in ZooKeeper.  When no broker is registered, or no registered one
+    answers, that is reported and the view is empty.
     """
     session = admin.session
     brokers = session.ask("read brokers", read_brokers, admin.dialect.znodes) if session is not None else {}
@@ -123,20 +125,20 @@ def read_cluster(admin: AdminClient) -> Cluster:
 
 
 def _must_have_brokers(session: ZkSession) -> None:
-    """Brokers that -b names have the topics, and positions would be written below a path where no member looks."""
+    """Refuse a ZooKeeper without brokers: offsets would be written below a path that no member reads."""
     wrong = session.ask("look for brokers", no_cluster, session.connect, "-z")
     if wrong is not None:
         raise NoBrokers(wrong)
 
 
 def _must_be_one(zookeeper: str, registered: Mapping[int, Broker], answered: Mapping[int, Broker]) -> None:
-    """Two clusters may have groups and topics of the same names: one store of each would be written."""
+    """Refuse brokers of another cluster than ZooKeeper's: with equal names one store of each would be written."""
     known = {(broker.host.lower(), broker.port) for broker in registered.values()}
     there = {(broker.host.lower(), broker.port) for broker in answered.values()}
     if known and there and not known & there:
         raise OtherCluster(
             f"-b and -z are not of one cluster: ZooKeeper {zookeeper} has brokers {_some(known)}, and those that were "
-            f"asked say that they are {_some(there)}; leave out -b, or see whether the chroot of -z is right"
+            f"asked report that they are {_some(there)}; leave out -b, or see whether the chroot of -z is right"
         )
 
 
@@ -145,7 +147,7 @@ def _some(addresses: Iterable[tuple[str, int]]) -> str:
 
 
 def brokers_of(admin: AdminClient, cluster: Cluster) -> list[Broker]:
-    """Whom to ask, those with an id first."""
+    """The brokers to send requests to, those with an id first."""
     named = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(admin.bootstrap)]
     return [*cluster.brokers.values(), *named]
 
@@ -161,7 +163,7 @@ def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
     for name in names:
         node = nodes[f"{TOPICS}/{name}"]
         if node is None:
-            continue  # deleted after it was listed
+            continue  # deleted after the listing
         try:
             ids = admin.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
         except RemoteError as senseless:
@@ -172,13 +174,13 @@ def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
 
 
 def client_of(admin: AdminClient, cluster: Cluster) -> KafkaClient:
-    """Asks the brokers of a cluster that was read.  Its view is believed until a leader in it proves wrong."""
+    """A client for the brokers of a cluster; its view is used until a leader in it proves wrong."""
     addresses = [(broker.host, broker.port) for broker in cluster.brokers.values()]
     return KafkaClient(_source(admin, addresses), admin.links, admin.dialect, retry=LEADERS_AGAIN, view=cluster.view)
 
 
 def _source(admin: AdminClient, addresses: Sequence[tuple[str, int]]) -> LeaderSource:
-    """Brokers that describe themselves, else ZooKeeper."""
+    """Metadata from the brokers if they serve it, else from ZooKeeper."""
     if admin.session is not None and not admin.dialect.describes_itself:
         return ZookeeperLeaders(admin.session.ask, admin.dialect.znodes)
     return MetadataLeaders(MetadataSource(addresses, admin.dialect, admin.links))
@@ -189,7 +191,7 @@ def _view(admin: AdminClient, brokers: Mapping[int, Broker]) -> ClusterView:
     if not addresses:
         assert admin.session is not None, "without ZooKeeper brokers are named"
         where = f"no brokers are registered under {admin.session.connect}: is the chroot missing, or wrong?"
-        admin.tell(f"{where}  Ends of logs and offsets in Kafka cannot be asked for")
+        admin.tell(f"{where}  Log end offsets and offsets in Kafka cannot be read")
         return ClusterView()
     try:
         return _source(admin, addresses).read(None)

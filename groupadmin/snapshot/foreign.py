@@ -1,4 +1,4 @@
-"""Sorting the offset, owner and id nodes of a group: those of these Kafka releases, and the others.  Pure.
+"""Sorting of a group's offset, owner and id nodes into those of these Kafka releases and foreign ones.  Pure.
 
     /consumers/G/offsets/T/P     a number                    offsets       what the group committed
     /consumers/G/offset/T/P      a number                    offset path   brokers of 1.1.0, OffsetCommit v0
@@ -8,15 +8,15 @@
     /consumers/G/owners/T/1-0    pykafka: broker-partition   foreign
     /consumers/G/ids/C           no JSON                     foreign
 
-A number that cannot be read under a name that can is Unknown, not foreign.  Nothing is interpreted beyond its name:
-what may hold positions keeps its topic's partitions from being planned until somebody says what they are.
+An unreadable number in a node with a valid name is Unknown, not foreign.  Foreign nodes are not interpreted beyond
+their names: the partitions of a topic whose offsets they may hold stay open until the operator sets them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from groupadmin.snapshot.model import Foreign, ForeignKind, ZkRow
 from kafkawire.dialects import Dialect
@@ -25,25 +25,26 @@ from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.offsets.store import position_of
 
-SHOWN = 200  # characters of a foreign node's data that travel into plans and reports
+SHOWN = 200  # characters of a foreign node's data in plans and reports
 BYTES_NAME = re.compile(r"""b(['"])(.*)\1""")
 ONE_NODE = re.compile(r"\d+:-?\d+(,\d+:-?\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A node as read, with what its stat says."""
+    """A node as read, with its stat."""
 
     data: bytes
+    _: KW_ONLY
     version: int
     mzxid: int
     czxid: int
     mtime_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sorted:
-    """A group's nodes: offsets, those under /offset, owners by partition, ids, and what is foreign."""
+    """A group's nodes: offsets, those under /offset, owners by partition, ids, and foreign ones."""
 
     zookeeper: Mapping[TopicPartition, ZkRow]
     offset_path: Mapping[TopicPartition, ZkRow]
@@ -53,19 +54,20 @@ class Sorted:
 
 
 def sort_nodes(group: str, nodes: Mapping[str, Znode], dialect: Dialect) -> Sorted:
-    """Sort all nodes below /consumers/GROUP, given by path.  Raises nothing: what is not understood is foreign."""
+    """Sort all nodes below /consumers/GROUP, given by path.  Raises nothing: a node that is not understood is
+    foreign."""
     found = _Found(group, nodes, dialect)
     return Sorted(
-        dict(found.offsets("offsets")),
-        dict(found.offsets("offset")),
-        dict(found.owners()),
-        tuple(found.ids()),
-        tuple(found.foreign),
+        zookeeper=dict(found.offsets("offsets")),
+        offset_path=dict(found.offsets("offset")),
+        owners=dict(found.owners()),
+        members=tuple(found.ids()),
+        foreign=tuple(found.foreign),
     )
 
 
 class _Found:
-    """One group's nodes while they are sorted; .foreign fills up on the way."""
+    """State of sorting one group's nodes; .foreign collects foreign ones."""
 
     def __init__(self, group: str, nodes: Mapping[str, Znode], dialect: Dialect) -> None:
         self.foreign: list[Foreign] = []
@@ -96,7 +98,7 @@ class _Found:
                 continue
             tp = self._partition(topic, partition)
             if tp is None:
-                self._no("owner", path, node, "an owner of another client: somebody is there", self._topic(topic))
+                self._no("owner", path, node, "an owner of another client: the group is active", self._topic(topic))
             else:
                 yield tp, node.data.decode("utf-8", "replace")
 
@@ -111,7 +113,7 @@ class _Found:
             yield member
 
     def _below(self, folder: str) -> Iterator[tuple[str, str | None, str, Znode]]:
-        """The nodes in a folder: its children, and theirs; deeper ones are foreign."""
+        """The children and grandchildren of a folder; deeper nodes are foreign."""
         home = f"{self._home}/{folder}/"
         for path, node in sorted(self._nodes.items()):
             if not path.startswith(home):

@@ -1,14 +1,14 @@
-"""What ZooKeeper and the brokers say about consumer groups: who is in them, who owns what, how far behind.  Reads only.
+"""Consumer groups in ZooKeeper: members, owners and lag.  Reads only.
 
 list_groups   a row for each group
-read_group    one group as its nodes are now: members and what they subscribe to, partitions, owners
-describe      a row for each partition of groups: owner, committed offset, end of the log
+read_group    the nodes of one group: members with their subscriptions, partitions, owners
+describe      a row for each partition of groups: owner, committed offset, log end offset
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import LATEST, problems
@@ -33,7 +33,7 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group at a glance; topics: those it owns partitions of or committed offsets for."""
+    """Summary of a group.  topics: number of topics with an owned partition or a committed offset."""
 
     group: str
     members: int
@@ -42,14 +42,15 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member's id node.  registration is None, and why a sentence, when it cannot be read.
+    """A member by its id node.  registration: None, with a sentence in why, when it cannot be read.
 
-    streams: how many it has for each topic it reads now.  session: whose ephemeral node it is, 0 for a persistent one.
-    host: as its id tells, None where the id is not made as the JVM makes it.
+    streams: number of streams by topic.  session: the owner of the ephemeral node, 0 for a persistent one.
+    host: from its id; None when the id is not of the JVM's form.
     """
 
     consumer_id: str
     host: str | None
+    _: KW_ONLY
     session: int
     registration: Registration | None
     streams: Mapping[str, int]
@@ -58,18 +59,19 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupNodes:
-    """A group as its nodes are.  partitions: of each topic its members read, or it has nodes of, in order; owners: what
-    owner nodes hold, also of partitions that the topic does not have (any more)."""
+    """Nodes of a group.  partitions: of each topic that its members read, or that it has nodes of, in order.  owners:
+    data of owner nodes, also for partitions that do not exist (any more)."""
 
     group: str
+    _: KW_ONLY
     members: tuple[GroupMember, ...]
     partitions: Mapping[str, Sequence[PartitionId]]
     owners: Mapping[TopicPartition, str]
-    committed: Sequence[TopicPartition]  # those that have an offset node
+    committed: Sequence[TopicPartition]  # partitions with an offset node
 
     @property
     def threads(self) -> dict[str, list[str]]:
-        """Thread ids by topic, of the members that can be read, in Java's order."""
+        """Thread ids by topic, of members with a readable registration, in Java's order."""
         found: dict[str, list[str]] = {}
         for member in self.members:
             for topic, count in member.streams.items():
@@ -79,19 +81,21 @@ class GroupNodes:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One partition of a group.  committed is a position, NONE or Unknown; start, end: of the log; None elsewhere:
-    nobody, or not known."""
+    """One partition of a group.  committed: an offset, NONE or Unknown.  start, end: of the log, None: unknown.
+    owner: None without an owner."""
 
     topic: str
     partition: PartitionId
     owner: str | None
     committed: Committed
+    _: KW_ONLY
     end: int | None
     start: int | None = None
 
     @property
     def lag(self) -> int | None:
-        """Messages, of 0.7 bytes, from the committed position to the end of the log; below 0 where it lies beyond."""
+        """Messages (0.7: bytes) from the committed offset to the log end; negative when the offset is beyond the
+        end."""
         if not isinstance(self.committed, int) or self.end is None:
             return None
         return self.end - self.committed
@@ -110,7 +114,7 @@ def list_groups(session: ZkSession, dialect: Dialect) -> list[GroupSummary]:
 
 
 def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
-    """The group as its nodes are now.  Raises NoSuchGroup, ZooKeeperAway."""
+    """Read the nodes of a group.  Raises NoSuchGroup, ZooKeeperAway."""
     home = f"{CONSUMERS}/{group}"
     if session.stat([home])[home] is None:
         hint = no_brokers(session, dialect)
@@ -118,7 +122,7 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
     members = _members(session, dialect, group)
     topics = {topic for member in members for topic in member.streams}
     listed = {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
-    topics |= {topic for topic in listed if NAME.fullmatch(topic)}  # others are folders of foreign clients: b'orders'
+    topics |= {topic for topic in listed if NAME.fullmatch(topic)}  # others are folders of other clients: b'orders'
     partitions: dict[str, list[PartitionId]] = {}
     owned: list[TopicPartition] = []
     committed: list[TopicPartition] = []
@@ -130,17 +134,17 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
     held = session.read([dialect.znodes.owner(group, tp) for tp in owned])
     owners = {tp: held[dialect.znodes.owner(group, tp)] for tp in owned}
     texts = {tp: node.data.decode("utf-8", "replace") for tp, node in owners.items() if node is not None}
-    return GroupNodes(group, tuple(members), partitions, texts, committed)
+    return GroupNodes(group, members=tuple(members), partitions=partitions, owners=texts, committed=committed)
 
 
 def _folders(dialect: Dialect, group: str) -> list[str]:
-    """Where a group's topics are listed."""
+    """The folders that list a group's topics."""
     znodes = dialect.znodes
     return [znodes.owners(group, "-").rpartition("/")[0], znodes.offsets(group, "-").rpartition("/")[0]]
 
 
 def _listed(session: ZkSession, dialect: Dialect, topic: str, folder: str) -> list[TopicPartition]:
-    """The partitions that have a node in a folder; one that is no partition's name is not ours to read."""
+    """The partitions with a node in a folder; nodes with other names are ignored."""
     found = []
     for name in session.children(folder) or ():
         try:
@@ -157,19 +161,23 @@ def _members(session: ZkSession, dialect: Dialect, group: str) -> list[GroupMemb
     found = []
     for path, node in session.read(paths).items():
         if node is None:
-            continue  # left after it was listed
+            continue  # left after the listing
         name, registration, streams, why = paths[path], None, {}, None
         try:
             registration = znodes.registration(node.data)
             streams = streams_by_topic(registration, topics)
         except (RegistrationError, ValueError) as e:
             why = str(e)
-        found.append(GroupMember(name, host_of(group, name), node.owner, registration, streams, why))
+        found.append(
+            GroupMember(
+                name, host_of(group, name), session=node.owner, registration=registration, streams=streams, why=why
+            )
+        )
     return found
 
 
 def host_of(group: str, consumer_id: str) -> str | None:
-    """The host in an id as the JVM makes it: GROUP_HOST-MS-RANDOM."""
+    """The host in an id of the JVM's form: GROUP_HOST-MS-RANDOM."""
     own, _, name = consumer_id.partition(f"{group}_")
     parts = name.rsplit("-", 2)
     return parts[0] if not own and len(parts) == 3 and parts[1].isdigit() else None
@@ -183,13 +191,14 @@ def describe(
     links: Links,
     dialect: Dialect,
     groups: Sequence[GroupNodes],
+    *,
     brokers: Sequence[tuple[str, int]] = (),
     tell: Tell = lambda text: None,
 ) -> dict[str, list[GroupRow]]:
-    """A row for each partition of what each group reads, owns or committed, sorted.
+    """A row for each partition that a group reads, owns or has an offset for, sorted.
 
-    brokers: ask these who leads what, instead of ZooKeeper.  tell(sentence): why the end of a log is not known.
-    Raises ZooKeeperAway, and Unreachable when none of brokers answers.
+    brokers: source of leaders instead of ZooKeeper.  tell(sentence): reports why a log end offset is unknown.
+    Raises ZooKeeperAway, and Unreachable when none of the brokers answers.
     """
     tps = {nodes.group: _in_order(dialect, nodes) for nodes in groups}
     everything = sorted({tp for each in tps.values() for tp in each}, key=lambda tp: (tp.topic, str(tp.partition)))
@@ -207,7 +216,7 @@ def describe(
         paths = {tp: dialect.znodes.offset(nodes.group, tp) for tp in tps[nodes.group]}
         offsets = session.read(paths.values())
         found[nodes.group] = [
-            GroupRow(tp.topic, tp.partition, nodes.owners.get(tp), position(path, offsets[path]), ends[tp].offset)
+            GroupRow(tp.topic, tp.partition, nodes.owners.get(tp), position(path, offsets[path]), end=ends[tp].offset)
             for tp, path in paths.items()
         ]
     return found

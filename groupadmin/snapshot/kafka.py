@@ -1,8 +1,8 @@
 """Groups in Kafka, many at once: committed offsets, commit times, members, names.  Reads only, and creates nothing.
 
-A group's coordinator is the leader of its partition of __consumer_offsets, so it is computed, not asked for: the first
-FindCoordinator of a cluster creates that topic.  While a coordinator loads, moves or does not answer, the request is
-retried for a while.  Commit times stand only in the records of __consumer_offsets.
+A group's coordinator is the leader of its partition of __consumer_offsets, so it is computed and not looked up: the
+first FindCoordinator of a cluster creates that topic.  While a coordinator loads, moves or does not answer, the request
+is retried for a while.  Only the records of __consumer_offsets have commit times.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Question = tuple[K, str, Request[Any]]  # its key, a group it is about, and the 
 
 @dataclass(frozen=True, slots=True)
 class NoSuchPartition(Unknown):
-    """The coordinator knows no such partition: its topic was deleted, or is so new that it has not heard of it."""
+    """The coordinator does not know the partition: its topic was deleted, or is too new."""
 
 
 def positions(
     admin: AdminClient, cluster: Cluster, wanted: Mapping[str, Sequence[TopicPartition]]
 ) -> dict[str, dict[TopicPartition, KafkaRow]]:
-    """What the coordinators answer, by group: a row for each partition asked for, Unknown where nobody could tell.
+    """Committed offsets by group: a row for each requested partition, Unknown when no coordinator answered.
 
     __consumer_offsets must exist.
     """
@@ -71,14 +71,14 @@ def positions(
 def members(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Members of each group by its coordinator (0.9 and later); __consumer_offsets must exist.
 
-    Where nobody can tell, the sentence that says so stands in for a member: somebody may be there.
+    When a coordinator does not answer, a sentence takes the place of a member, since the group may be active.
     """
     by_partition: dict[int, list[str]] = {}
     count = len(cluster.view.partitions(OFFSETS_TOPIC)) or 1
     for group in groups:
         by_partition.setdefault(group_partition(group, count), []).append(group)
     questions = []
-    for some in by_partition.values():  # of one partition, so of one coordinator
+    for some in by_partition.values():  # of one partition, and so of one coordinator
         for first in range(0, len(some), GROUPS_PER_REQUEST):
             part = tuple(some[first : first + GROUPS_PER_REQUEST])
             questions.append((part, part[0], admin.dialect.requests.describe_groups(admin.dialect, part)))
@@ -91,9 +91,9 @@ def members(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> dict
 
 
 def names(admin: AdminClient, cluster: Cluster) -> dict[str, str]:
-    """Groups that any broker coordinates, with their protocol type (0.9 and later): ListGroups of each.
+    """Groups of all coordinators, with their protocol type (0.9 and later), by ListGroups to each broker.
 
-    What could not be asked is told.
+    Brokers that do not answer are reported.
     """
     request = admin.dialect.requests.list_groups(admin.dialect)
     found: dict[str, str] = {}
@@ -109,7 +109,7 @@ def names(admin: AdminClient, cluster: Cluster) -> dict[str, str]:
 
 def _row(group: str, tp: TopicPartition, broker: Broker | None, row: Mapping[str, Any] | None) -> KafkaRow:
     if row is None:
-        return KafkaRow(Unknown(f"group {group}, {tp} on {broker}: the answer leaves this partition out"))
+        return KafkaRow(Unknown(f"group {group}, {tp} on {broker}: the response does not have this partition"))
     code, offset = row["error"], row["offset"]
     if code:
         unknown = NoSuchPartition if code == NO_SUCH_PARTITION else Unknown
@@ -117,21 +117,21 @@ def _row(group: str, tp: TopicPartition, broker: Broker | None, row: Mapping[str
     if offset == -1:
         return KafkaRow(NONE)
     if offset < 0:
-        return KafkaRow(Unknown(f"group {group}, {tp} on {broker}: the committed offset is {offset}, no position"))
+        return KafkaRow(Unknown(f"group {group}, {tp} on {broker}: the committed offset is {offset}, no valid one"))
     return KafkaRow(int(offset), row["metadata"] or "")
 
 
 def _members(group: str, broker: Broker | None, row: Mapping[str, Any] | None, reply: Any) -> tuple[str, ...]:
     if row is None:
-        why = reply if isinstance(reply, str) else f"{broker} leaves it out of its answer"
-        return (f"(who is in group {group} cannot be told: {why})",)
+        why = reply if isinstance(reply, str) else f"the response of {broker} does not have it"
+        return (f"(the members of group {group} are unknown: {why})",)
     if row["error"]:
-        return (f"(who is in group {group} cannot be told: {refusal(row['error'], broker, group=group)})",)
+        return (f"(the members of group {group} are unknown: {refusal(row['error'], broker, group=group)})",)
     return tuple(member["member_id"] for member in row["members"])
 
 
 def _offsets_again(reply: Mapping[str, Any]) -> int:
-    """The code for which it is asked again, else 0."""
+    """The error code for which the request is retried, else 0."""
     codes = (row["error"] for topic in reply["topics"] for row in topic["partitions"])
     return next((code for code in codes if code in AGAIN), 0)
 
@@ -143,7 +143,7 @@ def _groups_again(reply: Mapping[str, Any]) -> int:
 def _asked(
     admin: AdminClient, cluster: Cluster, questions: Iterable[Question[K]], again: Callable[[Any], int]
 ) -> dict[K, tuple[Broker | None, Any]]:
-    """Who answered, and the reply; a sentence in its place when time was over."""
+    """The broker that answered, and the response, or a sentence when none came in time."""
     left = list(questions)
     found: dict[K, tuple[Broker | None, Any]] = {}
     client, view = client_of(admin, cluster), cluster.view
@@ -167,7 +167,7 @@ def _asked(
 
 
 def _why(group: str, broker: Broker | None, reply: Any, again: Callable[[Any], int]) -> str:
-    """Why it has to be asked again, or nothing."""
+    """Why the request must be retried, or nothing."""
     if isinstance(reply, (str, LinkLost)):
         return str(reply)
     code = again(reply)
@@ -194,15 +194,16 @@ def _refreshed(client: KafkaClient, view: ClusterView) -> ClusterView:
     try:
         return client.view(refresh=True, retry=ONCE)
     except Unreachable:
-        return view  # nobody tells who leads what: its leaders are asked again
+        return view  # no broker answers: use the old leaders
 
 
-ONE_GROUP_S = 3.0  # the session is not kept alive meanwhile, so it is shorter than its time-out
+ONE_GROUP_S = 3.0  # no heartbeat is sent meanwhile, so it is shorter than the session timeout
 EVERY_GROUP_S = 60.0
 
 
 def commit_times(admin: AdminClient, cluster: Cluster, each: GroupSnapshot) -> dict[TopicPartition, int]:
-    """ms since 1970 by partition; absent where the log does not say, or not in time.  To be asked last: it blocks."""
+    """Commit times, ms since 1970, by partition; absent when the log has none, or not in time.  It blocks: call it
+    last."""
     if not any(isinstance(row.position, int) for row in each.kafka.values()):
         return {}
     name = each.to_group or each.group
@@ -212,9 +213,9 @@ def commit_times(admin: AdminClient, cluster: Cluster, each: GroupSnapshot) -> d
 
 
 def groups_in_log(admin: AdminClient, cluster: Cluster) -> OffsetLog | None:
-    """Everything in __consumer_offsets, None when it does not exist or cannot be read; what is missing is told.
+    """The content of __consumer_offsets; None when it does not exist or cannot be read.  Missing parts are reported.
 
-    To be asked last: it blocks, and the ZooKeeper session may be over after it.
+    Call it last: it blocks, and the ZooKeeper session may have expired after it.
     """
     return _log(admin, cluster, None, EVERY_GROUP_S)
 

@@ -1,8 +1,7 @@
-"""Log start and end offsets, and offsets by time: ListOffsets in bulk, asked of the leaders.
+"""Log start and end offsets, and offsets by time: ListOffsets in bulk to the leaders.
 
-Where offsets are bytes (0.7) a broker accepts any byte as an offset and answers with rubbish, and a reader that goes on
-from there fails.  So an offset is read before it is written: a fetch at that offset has to begin
-with an entry whose checksum is right.
+Where offsets are bytes (0.7) a broker accepts any byte as an offset and returns garbage, on which a reader fails.  So
+before an offset is written, a fetch at that offset has to begin with an entry with a valid checksum (misplaced).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from zkconsumer.fetching.search import damage_in
 def log_bounds(
     admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """First offset and end of each log; left out, with a sentence, where no leader responds."""
+    """First offset and end of each log; partitions whose leader does not answer are left out, and reported."""
     wanted, client = list(tps), client_of(admin, cluster)
     starts, ends = (_known(admin, client.list_offsets(dict.fromkeys(wanted, time))) for time in (EARLIEST, LATEST))
     return {tp: (starts[tp], ends[tp]) for tp in wanted if tp in starts and tp in ends}
@@ -35,7 +34,7 @@ def log_bounds(
 def at_time(
     admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, TimeAnswer]:
-    """What the leaders say to a look-up by time (ms since 1970); left out where none answers."""
+    """The leaders' responses to a look-up by time (ms since 1970); left out when there is none."""
     kind: Literal["message", "segment"] = "message" if admin.dialect.speaks(apis.LIST_OFFSETS.key) >= 1 else "segment"
     said = client_of(admin, cluster).list_offsets(dict.fromkeys(tps, time_ms))
     _tell(admin, said, LinkLost)
@@ -47,25 +46,25 @@ def at_time(
 
 
 def _known(admin: AdminClient, found: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int]:
-    """The offsets; errors of brokers and lost links are reported."""
+    """The offsets; errors of brokers and lost connections are reported."""
     _tell(admin, found, BrokerError, LinkLost)
     return {tp: one.offset for tp, one in found.items() if one.offset is not None}
 
 
 def _tell(admin: AdminClient, found: Mapping[TopicPartition, LogOffset], *kinds: type[WireError]) -> None:
-    """Only these: that a partition has no leader, or that no broker responds, shows elsewhere."""
+    """Report errors of these kinds only: a missing leader, or brokers that do not respond, are visible elsewhere."""
     for sentence in problems({tp: one for tp, one in found.items() if isinstance(one.error, kinds)}):
         admin.tell(sentence)
 
 
 PURPOSE = "groups"
-FIRST_BYTES = 4096  # enough for most entries; the rest is asked for by its own size
-MOST_BYTES = 64 << 20  # of an entry that is looked at whole
+FIRST_BYTES = 4096  # enough for most entries; larger ones are fetched by their size
+MOST_BYTES = 64 << 20  # largest entry that is fetched
 
 
 def on_borders(admin: AdminClient, cluster: Cluster, changes: list[Change], policy: OutOfRangePolicy) -> list[Change]:
-    """The changes; those that would write a position where no entry begins are refused; with the policy to keep
-    what is given they are reported."""
+    """The changes.  Those to an offset where no entry begins are refused, or, if the policy keeps given offsets, get a
+    note."""
     if not admin.dialect.offsets.entries_only:
         return changes
     asked = {c.tp: c.after for c in changes if c.action == "write" and c.after is not None and not _at_an_end(c)}
@@ -87,24 +86,24 @@ def _judged(change: Change, wrong: str, policy: OutOfRangePolicy) -> Change:
 
 
 def _wrong(admin: AdminClient, cluster: Cluster, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-    """A sentence for each that is none."""
+    """A sentence for each offset where no entry begins."""
     found: dict[TopicPartition, str] = {}
     sizes = dict.fromkeys(positions, FIRST_BYTES)
     for tp, fetched in _fetched(admin, cluster, positions, sizes).items():
-        wrong, needed = _look(admin, tp, positions[tp], sizes[tp], fetched)
+        wrong, needed = _look(admin, tp, positions[tp], asked=sizes[tp], fetched=fetched)
         if needed:
             size = {tp: min(needed, MOST_BYTES)}
             more = _fetched(admin, cluster, {tp: positions[tp]}, size).get(tp, fetched)
-            wrong, needed = _look(admin, tp, positions[tp], size[tp], more)
+            wrong, needed = _look(admin, tp, positions[tp], asked=size[tp], fetched=more)
         if wrong or needed:
             found[tp] = wrong or f"{tp}: what begins at {positions[tp]} is larger than {MOST_BYTES} bytes"
     return found
 
 
 def _look(
-    admin: AdminClient, tp: TopicPartition, at: int, asked: int, fetched: FetchedPartition | LinkLost
+    admin: AdminClient, tp: TopicPartition, at: int, *, asked: int, fetched: FetchedPartition | LinkLost
 ) -> tuple[str, int]:
-    """What is wrong there, or how many bytes are needed to tell."""
+    """What is wrong at an offset, or how many bytes must be fetched to find out."""
     if isinstance(fetched, LinkLost):
         return f"{tp}: whether an entry begins at {at} is not known: {fetched}", 0
     if fetched.error:
@@ -124,7 +123,7 @@ def _look(
 def _fetched(
     admin: AdminClient, cluster: Cluster, positions: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedPartition | LinkLost]:
-    """What is there; without a leader nothing is reported, and the bounds of the log are not known either."""
+    """Fetch at each offset; partitions without a leader are left out, since their bounds are unknown, too."""
     asked: dict[Broker, list[tuple[TopicPartition, Request[list[FetchedPartition]]]]] = {}
     for tp, at in positions.items():
         leader = cluster.view.leader(tp)

@@ -1,9 +1,9 @@
-"""What was read of one group at one moment: both stores, logs, topics, members.  Values only.
+"""Snapshot of one group: both stores, logs, topics, members.  Values only.
 
 Offsets are three-valued (zkconsumer/offsets/store.py).  A partition without an offset node has none, because the whole
-folder was listed.  A partition that Kafka was not asked about, or did not answer for, is Unknown: absent is not none.
+folder was listed.  A partition that was not requested from Kafka, or not answered, is Unknown: absent is not none.
 
-Which stores the group uses is read off the snapshot (stores_of):
+The stores that the group uses follow from the snapshot (stores_of):
 
     members publish their modes     the stores of those modes: zookeeper, kafka, or both (dual, or several modes)
     no member publishes one         the stores that hold an offset of the group; an unreadable store may hold one
@@ -13,7 +13,7 @@ Which stores the group uses is read off the snapshot (stores_of):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from groundwork.plural import counted
@@ -29,8 +29,8 @@ ForeignKind = Literal["offset", "owner", "id", "folder"]
 
 @dataclass(frozen=True, slots=True)
 class ZkRow:
-    """An offset node.  version is compared when it is written, mzxid and czxid tell when it was, in ZooKeeper's order
-    of all writes.
+    """An offset node.  version: compared when it is written.  mzxid, czxid: last write and creation in ZooKeeper's
+    order of all writes.
     """
 
     position: Committed
@@ -42,7 +42,7 @@ class ZkRow:
 
 @dataclass(frozen=True, slots=True)
 class KafkaRow:
-    """A position in Kafka's store; committed_at_ms where it is known (only the records of __consumer_offsets say)."""
+    """An offset in Kafka's store.  committed_at_ms: if known (only from the records of __consumer_offsets)."""
 
     position: Committed
     metadata: str = ""
@@ -51,7 +51,7 @@ class KafkaRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic that exists.  czxid, ctime_ms: when its node was created; None: not known."""
+    """An existing topic.  czxid, ctime_ms: creation of its node; None: unknown."""
 
     partitions: tuple[PartitionId, ...]
     czxid: int | None = None
@@ -59,13 +59,13 @@ class TopicRow:
 
     @property
     def creation(self) -> TopicCreation | None:
-        """Both, where both are known."""
+        """The topic's creation, if known."""
         if self.czxid is None or self.ctime_ms is None:
             return None
         return TopicCreation(self.czxid, self.ctime_ms)
 
     def has(self, partition: PartitionId) -> bool:
-        """Whether there is such a partition."""
+        """Whether the partition exists."""
         if isinstance(partition, int) and partition < len(self.partitions) and self.partitions[partition] == partition:
             return True  # numbered 0, 1, 2 .. as nearly all are: no search through thousands
         return partition in self.partitions
@@ -73,9 +73,9 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A node of the group that no Kafka of these releases writes: shown as found, never interpreted.
+    """A node of the group that no Kafka of these releases writes; it is shown and never interpreted.
 
-    kind: what it seems to stand for.  topic: whose positions it may hold; None: nobody's that can be told.
+    kind: its apparent purpose.  topic: the topic whose offsets it may hold; None: unknown.
     """
 
     kind: ForeignKind
@@ -87,19 +87,19 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group as both stores hold it at one moment.
+    """A group in both stores at one moment.
 
     zookeeper      offset nodes under /consumers/GROUP/offsets
-    kafka          what the coordinator answered, of every partition it was asked about, for to_group where that is set
-    bounds         first position and end of each log; absent: no leader answered
-    topics         all that exist, at least those of the partitions above
+    kafka          the coordinator's response for every requested partition (of to_group, if set)
+    bounds         first offset and end of each log; absent: no leader answered
+    topics         existing topics, at least those of the partitions above
     offset_path    nodes under /consumers/GROUP/offset, where brokers of 1.1.0 kept OffsetCommit v0
     foreign        nodes that are not understood
     members, owners    ids and owner nodes in ZooKeeper
     kafka_members  members of a group of this name that Kafka coordinates; None: it cannot be asked (before 0.9)
-    modes          of the members that tell theirs
-    kafka_absent   __consumer_offsets does not exist, so Kafka holds nothing and was not asked (asking would create it)
-    left_zookeeper a migration took the group off ZooKeeper: what is ahead of Kafka there is old
+    modes          of the members that publish one
+    kafka_absent   __consumer_offsets does not exist, so Kafka holds nothing and got no request (which would create it)
+    left_zookeeper a migration moved the group to Kafka: larger offsets in ZooKeeper are old
     """
 
     group: str
@@ -107,6 +107,7 @@ class GroupSnapshot:
     kafka: Mapping[TopicPartition, KafkaRow]
     bounds: Mapping[TopicPartition, tuple[int, int]]
     topics: Mapping[str, TopicRow]
+    _: KW_ONLY
     offset_path: Mapping[TopicPartition, ZkRow] = field(default_factory=dict)
     foreign: tuple[Foreign, ...] = ()
     members: tuple[str, ...] = ()
@@ -119,7 +120,7 @@ class GroupSnapshot:
     read_at_ms: int = 0
 
     def in_kafka(self, tp: TopicPartition) -> KafkaRow:
-        """Kafka's row, also where it was not asked."""
+        """Kafka's row, also for a partition that was not requested."""
         if self.kafka_absent:
             return KafkaRow(NONE)
         return self.kafka.get(tp) or KafkaRow(
@@ -127,12 +128,12 @@ class GroupSnapshot:
         )
 
     def in_zookeeper(self, tp: TopicPartition) -> Committed:
-        """The number in ZooKeeper."""
+        """The offset in ZooKeeper."""
         row = self.zookeeper.get(tp)
         return NONE if row is None else row.position
 
     def former_stores(self, tp: TopicPartition) -> set[StoreName]:
-        """The stores whose number belongs to an earlier topic of the same name (offsets/former.py)."""
+        """The stores whose offset belongs to an earlier topic of the same name (zkconsumer.offsets.former)."""
         topic, node, row = self.topics.get(tp.topic), self.zookeeper.get(tp), self.in_kafka(tp)
         found: set[StoreName] = set()
         if topic is None:
@@ -149,7 +150,8 @@ class GroupSnapshot:
         return found | {"kafka"} if former else found
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions this group has to do with, sorted: with a number or an owner, and those beside them."""
+        """All partitions of the group's topics, sorted: those with an offset or an owner, and the others of their
+        topics."""
         found = {*self.zookeeper, *self.kafka, *self.offset_path, *self.owners}
         topics = {tp.topic for tp in found} | {each.topic for each in self.foreign if each.topic is not None}
         for topic in topics & self.topics.keys():
@@ -158,7 +160,7 @@ class GroupSnapshot:
 
 
 def in_order(tp: TopicPartition) -> tuple[str, int, int, int]:
-    """Sorts partitions by topic and number, those of 0.7 by broker and index."""
+    """Sort key: topic and number, in 0.7 topic, broker and index."""
     if isinstance(tp.partition, int):
         return tp.topic, 0, tp.partition, 0
     return tp.topic, 1, tp.partition.broker, tp.partition.index
@@ -168,7 +170,7 @@ BOTH: tuple[StoreName, ...] = ("kafka", "zookeeper")  # in the order to write th
 
 
 def stores_of(snapshot: GroupSnapshot, connected: bool = True) -> tuple[StoreName, ...]:
-    """The stores that have to be written so that a position counts.  connected: to ZooKeeper."""
+    """The stores to write so that members use the offset.  connected: to ZooKeeper."""
     modes = set(snapshot.modes.values())
     held: set[StoreName] = set()
     if modes:
@@ -184,7 +186,7 @@ def stores_of(snapshot: GroupSnapshot, connected: bool = True) -> tuple[StoreNam
 
 
 def _may_hold(snapshot: GroupSnapshot, tp: TopicPartition, there: Committed) -> bool:
-    """Whether Kafka has a position, or did not tell.  Of a deleted topic it never tells, whatever the group keeps."""
+    """Whether Kafka has an offset, or did not answer.  For a deleted topic it never answers, whatever the group has."""
     if isinstance(there, Unknown) and snapshot.topics:
         row = snapshot.topics.get(tp.topic)
         return row is not None and row.has(tp.partition)
@@ -192,12 +194,12 @@ def _may_hold(snapshot: GroupSnapshot, tp: TopicPartition, there: Committed) -> 
 
 
 def held_by(snapshot: GroupSnapshot, tp: TopicPartition, store: StoreName) -> Committed:
-    """What a store holds."""
+    """The offset in a store."""
     return snapshot.in_kafka(tp).position if store == "kafka" else snapshot.in_zookeeper(tp)
 
 
 def counts(snapshot: GroupSnapshot, tp: TopicPartition, stores: tuple[StoreName, ...]) -> Committed:
-    """Where members that keep these stores would begin: the larger of both, as zkconsumer.offsets.dual has it."""
+    """The offset where members with these stores would start: the larger one, as in zkconsumer.offsets.dual."""
     if len(stores) == 1:
         return held_by(snapshot, tp, stores[0])
     kafka, zookeeper = held_by(snapshot, tp, "kafka"), held_by(snapshot, tp, "zookeeper")
@@ -207,7 +209,7 @@ def counts(snapshot: GroupSnapshot, tp: TopicPartition, stores: tuple[StoreName,
 
 
 def active_members(snapshot: GroupSnapshot) -> str | None:
-    """A sentence about who is in the group, None for nobody: ids and owners in ZooKeeper, members in Kafka."""
+    """A sentence about the group's members (ids and owners in ZooKeeper, members in Kafka); None without any."""
     foreign = [each.path for each in snapshot.foreign if each.kind == "owner"]
     there = [f"members {_some(snapshot.members)}"] if snapshot.members else []
     if snapshot.owners:

@@ -1,10 +1,10 @@
-"""Groups as they are in both stores now: a GroupSnapshot for each.  Reads only, and creates nothing.
+"""Reader of group snapshots from both stores.  Reads only, and creates nothing.
 
     snapshots = read_snapshots(admin, ["billing"], read_cluster(admin))
 
-Order: ZooKeeper, then Kafka, then the ends of logs, many groups at once.  Kafka is asked through the leader of the
-group's partition of __consumer_offsets, which is its coordinator, and only when that topic exists: a question for the
-coordinator would create it.
+Order: ZooKeeper, then Kafka, then log bounds, many groups at once.  Requests to Kafka go to the leader of the group's
+partition of __consumer_offsets, which is its coordinator, and only when that topic exists: a look-up of the coordinator
+would create it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zkconsumer.offsets.modes import Mode, modes_path, read_mode
 from zkconsumer.offsets.store import NONE
 from zkconsumer.session.nodes import list_children, read_nodes
 
-WIDE = 200_000  # positions that are asked for though nobody may have committed them
+WIDE = 200_000  # limit of offsets to request that may not exist
 
 
 def read_snapshots(
@@ -41,27 +41,30 @@ def read_snapshots(
     wide: bool | None = None,
     bounds: bool = True,
 ) -> dict[str, GroupSnapshot]:
-    """A snapshot of each group, also of one that nobody knows (nothing is in it then).
+    """A snapshot of each group; that of an unknown group is empty.
 
-    to_groups: its name in Kafka, where that is another.  also: partitions by group that Kafka, and the leaders, are
-    asked for though ZooKeeper has nothing of them.  wide: ask Kafka for every partition there is, since a group may
-    have positions of topics that ZooKeeper knows nothing of; None: where that is not too much.  bounds: of logs too.
-    What could not be found out is Unknown or absent, and told; who is in a group that Kafka coordinates and does not
-    tell of is a member in kafka_members that says so.  Raises ZooKeeperAway.
+    to_groups: names in Kafka that differ.  also: partitions by group to request from Kafka and the leaders although
+    ZooKeeper has no nodes for them.  wide: request every partition from Kafka, since a group may have offsets for
+    topics that ZooKeeper does not name; None: unless there are too many.  bounds: whether to read log bounds.
+    Data that could not be read is Unknown or absent, and reported; when a coordinator does not answer, kafka_members
+    has a sentence instead of members.  Raises ZooKeeperAway.
     """
     names = list(dict.fromkeys(groups))
     read_at = admin.clock_ms()
     trees = read_trees(admin.session, names) if admin.session is not None else {name: {} for name in names}
     left = _left_zookeeper(admin, names)
-    found = {name: _from_zookeeper(admin, cluster, name, trees[name], read_at, name in left) for name in names}
+    found = {
+        name: _from_zookeeper(admin, cluster, name, nodes=trees[name], read_at=read_at, left_zookeeper=name in left)
+        for name in names
+    }
     extra = {name: {*(also or {}).get(name, ()), *_subscribed(admin, cluster, trees[name], name)} for name in names}
     found = {name: replace(each, to_group=(to_groups or {}).get(name)) for name, each in found.items()}
-    found = _with_kafka(admin, cluster, found, extra, wide)
+    found = _with_kafka(admin, cluster, found, extra=extra, wide=wide)
     return _with_bounds(admin, cluster, found, extra) if bounds else found
 
 
 def members_now(admin: AdminClient, cluster: Cluster, groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Who is in groups at this moment: ids in ZooKeeper and members in Kafka.  A quick look before a write.
+    """Members of groups now, ids in ZooKeeper and members in Kafka: a quick check before a write.
 
     Raises ZooKeeperAway.
     """
@@ -78,7 +81,7 @@ def members_now(admin: AdminClient, cluster: Cluster, groups: Iterable[str]) -> 
 
 
 def _from_zookeeper(
-    admin: AdminClient, cluster: Cluster, group: str, nodes: Mapping[str, Znode], read_at: int, left_zookeeper: bool
+    admin: AdminClient, cluster: Cluster, group: str, *, nodes: Mapping[str, Znode], read_at: int, left_zookeeper: bool
 ) -> GroupSnapshot:
     ordered = sort_nodes(group, nodes, admin.dialect)
     modes, foreign = _modes(group, nodes)
@@ -88,10 +91,10 @@ def _from_zookeeper(
         {},
         {},
         cluster.topics,
-        ordered.offset_path,
-        (*ordered.foreign, *foreign),
-        ordered.members,
-        ordered.owners,
+        offset_path=ordered.offset_path,
+        foreign=(*ordered.foreign, *foreign),
+        members=ordered.members,
+        owners=ordered.owners,
         modes=modes,
         kafka_members=() if admin.coordinates else None,
         kafka_absent=not (admin.keeps_kafka and cluster.keeps_offsets),
@@ -101,7 +104,7 @@ def _from_zookeeper(
 
 
 def _left_zookeeper(admin: AdminClient, groups: Sequence[str]) -> set[str]:
-    """Groups that a migration took off ZooKeeper, as its nodes say; one that makes no sense is told."""
+    """Groups that a migration moved to Kafka, by their markers; an invalid marker is reported."""
     if admin.session is None:
         return set()
     nodes = read_nodes(admin.session, [marker_path(group) for group in groups])
@@ -131,7 +134,7 @@ def _modes(group: str, nodes: Mapping[str, Znode]) -> tuple[dict[str, Mode], lis
 
 
 def _subscribed(admin: AdminClient, cluster: Cluster, nodes: Mapping[str, Znode], group: str) -> set[TopicPartition]:
-    """The partitions that members read now; of one that cannot be read, none."""
+    """The partitions that members read now, except members whose registration cannot be read."""
     folder = admin.dialect.znodes.ids(group) + "/"
     topics: set[str] = set()
     visible = sorted(cluster.topics.keys() - {OFFSETS_TOPIC})
@@ -155,6 +158,7 @@ def _with_kafka(
     admin: AdminClient,
     cluster: Cluster,
     groups: Mapping[str, GroupSnapshot],
+    *,
     extra: Mapping[str, set[TopicPartition]],
     wide: bool | None,
 ) -> dict[str, GroupSnapshot]:
@@ -173,10 +177,10 @@ def _with_kafka(
         keep = set(related[name])
         answers = {
             tp: row
-            for tp, row in rows[kafka_name[name]].items()  # whoever makes or deletes other topics now is not our affair
+            for tp, row in rows[kafka_name[name]].items()  # other topics may be created or deleted meanwhile
             if tp in keep or not isinstance(row.position, kafkaside.NoSuchPartition)
         }
-        topics = {tp.topic for tp, row in answers.items() if row.position is not NONE}  # with those beside them
+        topics = {tp.topic for tp, row in answers.items() if row.position is not NONE}  # with all their partitions
         held = {tp: row for tp, row in answers.items() if tp in keep or tp.topic in topics}
         found[name] = replace(each, kafka=held, kafka_members=known.get(kafka_name[name], each.kafka_members))
     return found

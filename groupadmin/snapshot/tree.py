@@ -1,6 +1,6 @@
-"""All nodes below groups, many groups at once, level by level; and what takes a group's nodes away.
+"""Reading of all nodes below groups, many groups at once, level by level; and deletion of a group's nodes.
 
-/consumers/GROUP/{ids,owners,offsets,offset,modes}/...    what is read: three levels, deeper ones are nobody's
+/consumers/GROUP/{ids,owners,offsets,offset,modes}/...    three levels are read; no client has deeper nodes
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
-DEEPEST = 3  # levels below such a folder; the third shows that there is something nobody knows
+DEEPEST = 3  # levels below such a folder; a node of the third one is foreign
 Tree = dict[str, Znode]
 
 
 def groups_in_zookeeper(session: ZkSession) -> list[str]:
-    """Names of all groups that have a node, sorted."""
+    """Names of all groups with a node, sorted."""
     return sorted(session.children(CONSUMERS) or ())
 
 
 def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
-    """The nodes in the folders of each group by path; the folders themselves are left out.  Raises ZooKeeperAway."""
+    """The nodes in the folders of each group by path, without the folders themselves.  Raises ZooKeeperAway."""
     names = list(groups)
     trees: dict[str, Tree] = {name: {} for name in names}
     homes = {f"{CONSUMERS}/{name}": name for name in names}
@@ -43,7 +43,9 @@ def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
         }
         nodes = {path: node for path, node in read_nodes(session, below).items() if node is not None}
         for path, node in nodes.items():
-            trees[below[path]][path] = Znode(node.data, node.version, node.mzxid, node.czxid, node.mtime_ms)
+            trees[below[path]][path] = Znode(
+                node.data, version=node.version, mzxid=node.mzxid, czxid=node.czxid, mtime_ms=node.mtime_ms
+            )
         level = {path: below[path] for path, node in nodes.items() if node.children}
         if not level or depth == DEEPEST - 1:
             break
@@ -51,7 +53,7 @@ def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
 
 
 def everything_below(session: ZkSession, group: str) -> dict[str, Read]:
-    """All nodes of a group, its own first, whatever they are and however deep."""
+    """All nodes of a group at any depth, its own node first."""
     home = f"{CONSUMERS}/{group}"
     found: dict[str, Read] = {}
     level = [home]
@@ -64,11 +66,11 @@ def everything_below(session: ZkSession, group: str) -> dict[str, Read]:
 
 
 def delete_tree(session: ZkSession, group: str, nodes: Mapping[str, Read], force: bool = False) -> list[str]:
-    """Delete these nodes of a group, each only in the version that was read; the paths that are still there.
+    """Delete these nodes of a group, each only in the version that was read; the paths that still exist.
 
-    A node of somebody's session is never deleted: it shows that he is there, and the JVM's members do not make theirs
-    again.  Where there is one nothing is deleted, with force all the others are.  /ids goes first: it cannot while a
-    member is in it, and then nothing else does.  A node that is new, or was written again, keeps its parents.
+    An ephemeral node is never deleted: it belongs to a live member, and JVM members do not create theirs again.  When
+    there is one nothing is deleted; with force all other nodes are.  /ids is deleted first: that fails while it has a
+    member, and then nothing else is deleted.  A node that is new, or was written again, keeps its parents.
     """
     alive = [path for path, node in nodes.items() if node.owner]
     if alive and not force:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from groupadmin.apply.writes import Order, Written
+from groupadmin.apply.writes import StoreWrite, WriteResult
 from groupadmin.migrate import journal as journal_file
-from groupadmin.migrate.journal import Header, open_journal
-from groupadmin.migrate.observation import How
+from groupadmin.migrate.journal import JournalHeader, open_journal
+from groupadmin.migrate.observation import StepOptions
 from groupadmin.migrate.rules.groupplan import GroupPlan, Plan
 from groupadmin.migrate.rules.states import Asked
 from groupadmin.migrate.runner import Outcome, StepRunner
@@ -29,7 +29,7 @@ from groupadmin.snapshot.model import GroupSnapshot
 from tests.fakes.migrationworld import GROUPS, Killed, World, planned
 from zkconsumer.offsets.migrationmarker import Marker, Phase
 
-HOW = How(at_once=2, looks=2, back_out_of_range="clamp")
+HOW = StepOptions(at_once=2, gate_snapshots=2, back_out_of_range="clamp")
 THERE: tuple[Asked, ...] = ("check", "copy", "verify", "cutover", "verify")
 ORDER = list(Phase)
 
@@ -78,13 +78,13 @@ class FakeSite:
     def snapshots(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
         return {plan.group: self.world.snapshot(plan.group) for plan in plans}
 
-    def write(self, orders: Sequence[Order], retention_ms: int | None) -> list[Written]:
+    def write(self, writes: Sequence[StoreWrite], retention_ms: int | None) -> list[WriteResult]:
         done = []
-        for order in orders:
+        for write in writes:
             self._mortal.moment()
-            version = order.node.version if order.node is not None else None
-            self.world.write(order.store, order.group, order.tp, order.position, version)
-            done.append(Written(order, "written"))
+            version = write.node.version if write.node is not None else None
+            self.world.write(write.store, write.group, write.tp, write.position, version)
+            done.append(WriteResult(write, "written"))
         self._mortal.moment()
         return done
 
@@ -124,16 +124,16 @@ def drive(
     """One process that is started again from the beginning: what was done is told by the journal."""
     found: list[Outcome] = []
     site = FakeSite(world, mortal)
-    header = Header(plan.plan_id, plan.cluster, plan.direction, 1)
+    header = JournalHeader(plan.plan_id, plan.cluster, plan.direction, 1)
     with mortal.journal(), open_journal(path, header) as journal:
-        runner = StepRunner(site, plan, journal, UndoFolder(path.parent / "undo"), HOW)
+        runner = StepRunner(site, plan, journal, undo=UndoFolder(path.parent / "undo"), options=HOW)
         journal.begin(GROUPS, site.now_ms())
         for number, asked in enumerate(way):
             last = number == len(way) - 1  # the command that was killed is run again, for all its groups
             groups = [g for g in GROUPS if last or not _past(journal.standings[g].phase, number, asked)]
             for group in groups:
                 _members(world, group, journal.standings[group].phase, asked)
-            found += runner.carry(asked, groups)
+            found += runner.run(asked, groups)
     return found
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from groupadmin.migrate import journal as journal_file
-from groupadmin.migrate.journal import Begun, Header, Journal, Reached, Wrote, open_journal
+from groupadmin.migrate.journal import Begun, Journal, JournalHeader, Reached, Wrote, open_journal
 from groupadmin.migrate.rules.comparison import Gate, facts, presence_of
 from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, Policies, left_to_write, make_plan, plan_group
-from groupadmin.migrate.rules.states import Facts, StepName, begin, end
+from groupadmin.migrate.rules.states import StepFacts, StepName, begin, end
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.migrationmarker import Phase
@@ -109,7 +109,7 @@ class World:
 def planned(world: World, names: Sequence[str] = GROUPS) -> Plan:
     policies = Policies(out_of_range="clamp")
     groups = [plan_group(world.snapshot(group), policies) for group in names]
-    return make_plan(groups, policies, "to-kafka", "zk:2181", 1)
+    return make_plan(groups, policies, "to-kafka", cluster="zk:2181", at_ms=1)
 
 
 class Process:
@@ -123,7 +123,10 @@ class Process:
         self.reached: list[dict[str, Phase]] = []
 
     def run(self, way: Sequence[StepName] = (*THERE, *BACK)) -> None:
-        with self._mortal(), open_journal(self.path, Header(self.plan.plan_id, "zk:2181", "to-kafka", 1)) as journal:
+        with (
+            self._mortal(),
+            open_journal(self.path, JournalHeader(self.plan.plan_id, "zk:2181", "to-kafka", 1)) as journal,
+        ):
             journal.begin([plan.group for plan in self.plan.groups], 1)
             for step in way:
                 for plan in self.plan.groups:
@@ -152,14 +155,14 @@ class Process:
                 self._moment()
                 world.write(write.store, group, write.tp, write.position, write.version)
                 before = write.before if isinstance(write.before, int) else None
-                journal.append([Wrote(group, step, write.store, write.tp, before, write.position)], 3)
+                journal.append([Wrote(group, step, write.store, write.tp, before=before, after=write.position)], 3)
         journal.append([Reached(group, step, end(phase, step, self._facts(plan)))], 4)
 
-    def _facts(self, plan: GroupPlan) -> Facts:
+    def _facts(self, plan: GroupPlan) -> StepFacts:
         gate, now = Gate(2), self.world.snapshot(plan.group)
         for _ in range(2):
             gate = gate.after(presence_of(now))
-        return facts(plan, now, now, gate, failed_checks=())
+        return facts(plan, now, before=now, gate=gate, failed_checks=())
 
     def _moment(self) -> bool:
         """One more moment; dies at its own, half the time before what is to be done."""

@@ -100,7 +100,7 @@ def test_a_file_may_leave_the_password_to_the_environment(tmp_path: Path, monkey
         OPEN,
         ZkSecurity(AUTH, True),
         ZkSecurity(tls=Tls()),
-        ZkSecurity(AUTH, tls=Tls("ca", "pem", "key", Secret("pw"), False)),
+        ZkSecurity(AUTH, tls=Tls(ca="ca", certificate="pem", key="key", password=Secret("pw"), verify=False)),
     ],
 )
 def test_an_access_as_options_is_the_same_access(access: ZkSecurity):

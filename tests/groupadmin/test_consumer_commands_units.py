@@ -102,11 +102,11 @@ def test_the_long_version_names_what_it_stands_on(capsys: pytest.CaptureFixture[
 
 def test_a_partition_without_a_commit_is_no_lag_and_one_that_cannot_be_read_is_unknown():
     rows = [
-        GroupRow("t", 0, None, 40, 100),
-        GroupRow("t", 1, None, NONE, 100),
-        GroupRow("t", 2, None, Unknown("strange"), 100),
-        GroupRow("t", 3, None, 40, None),
-        GroupRow("t", 4, None, 40, 30),
+        GroupRow("t", 0, None, 40, end=100),
+        GroupRow("t", 1, None, NONE, end=100),
+        GroupRow("t", 2, None, Unknown("strange"), end=100),
+        GroupRow("t", 3, None, 40, end=None),
+        GroupRow("t", 4, None, 40, end=30),
     ]
     assert total(rows) == (60, 2)
 

@@ -18,7 +18,7 @@ from zkconsumer.offsets.store import NONE
 @pytest.mark.parametrize(("partition", "shown"), [(3, 3), (BrokerPartition(1, 0), "1-0")])
 def test_a_partition_is_a_number_where_it_is_one(partition: PartitionId, shown: object):
     out = io.StringIO()
-    rows = [GroupRow("orders", partition, "g_host-0", 40, 50), GroupRow("orders", partition, None, NONE, None)]
+    rows = [GroupRow("orders", partition, "g_host-0", 40, end=50), GroupRow("orders", partition, None, NONE, end=None)]
     write([partition_row(row) for row in rows], COLUMNS, "json", out)
     first, second = json.loads(out.getvalue())
     assert [first["partition"], second["partition"]] == [shown, shown]
@@ -26,6 +26,6 @@ def test_a_partition_is_a_number_where_it_is_one(partition: PartitionId, shown: 
 
 
 def test_a_position_beyond_the_end_of_its_log_is_shown_below_zero_and_takes_nothing_off_the_sum():
-    beyond, behind = GroupRow("t", 0, None, 60, 50), GroupRow("t", 1, None, 40, 50)
+    beyond, behind = GroupRow("t", 0, None, 60, end=50), GroupRow("t", 1, None, 40, end=50)
     assert beyond.lag == -10
     assert total([beyond, behind]) == (10, 0)

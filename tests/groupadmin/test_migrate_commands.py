@@ -13,11 +13,11 @@ from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.cli import cli
 from groupadmin.commands.migratebase import files
 from groupadmin.commands.migratestatus import keep_checks
-from groupadmin.commands.migratesteps import Asking, _retention
-from groupadmin.migrate.observation import How
+from groupadmin.commands.migratesteps import StepRequest, _retention
+from groupadmin.migrate.observation import StepOptions
 from groupadmin.migrate.planfile import plan_text
 from groupadmin.migrate.rules.checks import Check
-from groupadmin.migrate.selection import Wanted
+from groupadmin.migrate.selection import GroupSelection
 from tests.fakes.migrationsite import GROUPS, LastingWorld, Mortal, drive, planned
 from zkconsumer.errors import ConsumerError
 
@@ -137,8 +137,16 @@ def test_what_is_no_file_is_written_to_and_stays_what_it_is(folder: Path):
 def test_the_cutover_keeps_positions_as_long_as_the_copy_did(folder: Path):
     place = files(Path("plan.json"), None)
 
-    def asking(retention_ms: int | None) -> Asking:
-        return Asking(ZooKeeper("zk:2181"), [], "0.9", place, Wanted(), How(retention_ms=retention_ms), "table")
+    def asking(retention_ms: int | None) -> StepRequest:
+        return StepRequest(
+            zookeeper=ZooKeeper("zk:2181"),
+            brokers=[],
+            kafka_version="0.9",
+            place=place,
+            wanted=GroupSelection(),
+            options=StepOptions(retention_ms=retention_ms),
+            output="table",
+        )
 
     assert _retention(asking(None), "cutover") is None
     assert _retention(asking(30), "copy") == 30

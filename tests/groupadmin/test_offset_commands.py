@@ -468,12 +468,12 @@ def test_a_file_of_another_cluster_is_told(cluster: Start):
     assert c.run("export", "-z", "zk", "--group", "g") == 0
     Path("saved").write_text(c.out.replace("fake:2181", "other:2181"))
     assert c.run("import", "saved", "-z", "zk") == 0
-    assert "was made of other:2181, and is to be put into fake:2181" in c.err
+    assert "is from other:2181, and will be written to fake:2181" in c.err
 
 
 def test_the_way_back_is_told_before_the_first_write(cluster: Start, monkeypatch: pytest.MonkeyPatch):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
-    monkeypatch.setattr(offsetedit, "apply_orders", lambda *args: [])  # nothing is written, as if interrupted
+    monkeypatch.setattr(offsetedit, "apply_writes", lambda *args, **named: [])  # nothing is written, as if interrupted
     monkeypatch.setattr(offsetedit, "report", lambda done: offsetedit.fail("interrupted"))
     assert c.run(*WRITE, "t:0=7", "--execute") == EXIT["runtime"]
     assert c.err.index("undo: zkconsumer offsets import") < c.err.index("interrupted")
@@ -565,7 +565,7 @@ def test_export_and_import_as_kafkas_tools_take_them(cluster: Start):
     assert Path("out").read_text() == "/consumers/g/offsets/t/0:5\n"
     Path("in").write_text("/consumers/g/offsets/t/0:7\n")
     assert c.tool(dropin.offset_import, "--zkconnect=zk", "--input-file", "in") == EXIT["refused"]
-    assert "wants --execute" in c.err
+    assert "requires --execute" in c.err
     assert c.node(0) == "5"
     assert c.tool(dropin.offset_import, "--zkconnect=zk", "--input-file", "in", "--execute") == 0
     assert c.node(0) == "7"

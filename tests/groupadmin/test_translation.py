@@ -134,7 +134,7 @@ REFUSALS = [
     (
         identity(),
         facts({S0: 200}, target=1100),
-        "t/0: the map says that messages lie from 1200 on, and its log ends at",
+        "t/0: the map has messages from 1200 on, and its log ends at",
     ),
     (
         identity(),

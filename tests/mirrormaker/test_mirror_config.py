@@ -162,7 +162,7 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, senten
 def test_the_targets_zookeeper_is_told_who_we_are_by_either_kind_of_file(tmp_path: Path) -> None:
     more = "target.zookeeper.auth: 'digest:ann:s3cret', target.zookeeper.ssl.client.enable: true, target.zookeeper.ssl"
     target = TARGET.replace("}", f", {more}.ca.location: ca.pem, target.zookeeper.ssl.verify: false}}")
-    access = ZkSecurity(Secret("digest:ann:s3cret"), tls=Tls("ca.pem", verify=False, options="target.zookeeper.ssl"))
+    access = ZkSecurity(Secret("digest:ann:s3cret"), tls=Tls(ca="ca.pem", verify=False, options="target.zookeeper.ssl"))
     configuration = from_yaml(yaml_file(tmp_path, SOURCE + target + MIRROR))
     assert configuration.target.security == access
     assert "s3cret" not in repr(configuration)

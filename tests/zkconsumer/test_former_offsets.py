@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from groupadmin.plan.changes import plan_changes
-from groupadmin.plan.resets import Wanted
+from groupadmin.plan.resets import TargetOffset
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
@@ -277,6 +277,12 @@ def test_a_former_number_is_written_though_it_be_the_wanted_one() -> None:
     found = snapshot(position=20, metadata=metadata_of(NEW))
     before: Any = {A: {"kafka": 20, "zookeeper": 20}}
     [change] = plan_changes(
-        "g", {A: Wanted(20)}, before, found.bounds, [A], ("kafka", "zookeeper"), former=found.former_stores
+        "g",
+        {A: TargetOffset(20)},
+        before,
+        bounds=found.bounds,
+        existing=[A],
+        stores=("kafka", "zookeeper"),
+        former=found.former_stores,
     )
     assert (change.action, change.stores) == ("write", ("zookeeper",))

@@ -1,4 +1,4 @@
-"""The rows of `migrate check`: an id, the outcome, what was seen and what helps.  Pure.
+"""Checks of `migrate check`: each row has an id, an outcome, what was found, and a remedy.  Pure.
 
 of the cluster
     chroot                  /consumers and /brokers/ids exist below zookeeper.connect
@@ -13,16 +13,16 @@ of a group
     undecided, no-position            partitions that the plan leaves open, and those it leaves without an offset
     foreign, deleted-topics           nodes that no Kafka of these releases wrote, or of topics that were deleted
 
-fail keeps a group where it is; warn is for the operator to judge.  What could not be looked at is a warning and never a
-pass.  A coordinator is asked for only when __consumer_offsets exists, because asking creates that topic with as many
-replicas as there are brokers alive.
+fail refuses the group; warn leaves the decision to the operator.  What could not be checked is a warning and never a
+pass.  A coordinator is looked up only when __consumer_offsets exists: the request creates that topic with as many
+replicas as there are live brokers.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from groundwork.plural import counted
@@ -40,7 +40,7 @@ Outcome = Literal["pass", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at.  group: None for what concerns all.  remedy: empty where nothing is to be done."""
+    """Result of one check.  group: None for a check of the cluster.  remedy: empty when there is nothing to do."""
 
     id: str
     outcome: Outcome
@@ -51,9 +51,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopic:
-    """__consumer_offsets as ZooKeeper or a Metadata answer of all topics shows it (naming it would create it).
+    """__consumer_offsets by ZooKeeper, or by a Metadata response for all topics (a request by name would create it).
 
-    replicas: broker ids by partition.  leaders: None where there is none.
+    replicas: broker ids by partition.  leaders: None for a partition without one.
     """
 
     replicas: Mapping[int, Sequence[int]]
@@ -62,23 +62,24 @@ class OffsetsTopic:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What was seen of the cluster; None: nobody could look.
+    """Facts about the cluster; None: it could not be determined.
 
     zookeeper        zookeeper.connect, with its chroot
-    consumers_there, brokers_there    whether /consumers and /brokers/ids (with a broker) are under it
-    releases         by broker id; None: it could not be told
+    consumers_there, brokers_there    whether /consumers and /brokers/ids (with a broker) exist under it
+    releases         by broker id; None: unknown
     offsets_topic    None: it does not exist
-    wanted_replicas  how many it should have
-    coordinator_error  why the coordinator of one of the groups could not be found; "" when it was; None: not asked
-    retention_ms     offsets.retention.minutes as the operator says; None: the default of the release is taken
+    wanted_replicas  number of replicas it should have
+    coordinator_error  why the coordinator of one of the groups could not be found; "" when it was; None: not looked up
+    retention_ms     offsets.retention.minutes as given by the operator; None: the release's default is assumed
     downtime_ms      the longest the groups will be stopped
-    long_retention_ms  what the copy asks for itself (--retention, 0.9 and later); None: nothing
+    long_retention_ms  retention that the copy requests (--retention, 0.9 and later); None: the broker's
     keepalive        the copies are committed again until the members are back (--keepalive)
-    clock_ahead_ms   how far our clock is ahead of the brokers' or ZooKeeper's
-    refused          what access control refused, by what was asked
+    clock_ahead_ms   how far this machine's clock is ahead of the brokers' or ZooKeeper's
+    refused          requests that access control refused, with the reason
     """
 
     zookeeper: str
+    _: KW_ONLY
     consumers_there: bool | None = None
     brokers_there: bool | None = None
     releases: Mapping[int, str | None] = field(default_factory=dict)
@@ -94,24 +95,24 @@ class ClusterFacts:
 
 
 def failed(checks: Sequence[Check], group: str | None = None) -> tuple[str, ...]:
-    """Ids of those that fail for the cluster, and for one group."""
+    """Ids of the failed checks of the cluster, and of one group."""
     return tuple(each.id for each in checks if each.outcome == "fail" and each.group in (None, group))
 
 
 def failures(checks: Sequence[Check], group: str | None = None) -> tuple[str, ...]:
-    """The same checks, each with what was seen and what helps."""
+    """The failed checks as sentences with finding and remedy."""
     rows = [each for each in checks if each.outcome == "fail" and each.group in (None, group)]
     return tuple("; ".join(filter(None, (f"{each.id}: {each.text}", each.remedy))) for each in rows)
 
 
 def check_cluster(facts: ClusterFacts) -> list[Check]:
-    """The rows that concern all groups."""
+    """The checks of the cluster."""
     rows = [_chroot(facts), _brokers(facts), *_offsets_topic(facts), _coordinator(facts), _retention(facts)]
     return [*rows, _clock(facts), *_access(facts)]
 
 
 def release_of(text: str) -> tuple[int, ...]:
-    """A release as numbers, to be compared: "0.8.2.2" is (0, 8, 2, 2)."""
+    """A release as numbers for comparison: "0.8.2.2" is (0, 8, 2, 2)."""
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
@@ -132,7 +133,7 @@ def _chroot(facts: ClusterFacts) -> Check:
             "give the chroot of the brokers' zookeeper.connect at the end of -z (zk1:2181/kafka)",
         )
     if facts.consumers_there is None or facts.brokers_there is None:
-        return Check("chroot", "warn", f"nobody looked under {facts.zookeeper}", "check again when ZooKeeper answers")
+        return Check("chroot", "warn", f"{facts.zookeeper} was not checked", "check again when ZooKeeper answers")
     return Check("chroot", "pass", f"/consumers and /brokers/ids are under {facts.zookeeper}")
 
 
@@ -152,7 +153,7 @@ def _brokers(facts: ClusterFacts) -> Check:
             "brokers",
             "warn",
             f"releases are not known of {_ids(unknown) or 'any broker'}",
-            "say it with --kafka-version",
+            "give it with --kafka-version",
         )
     return Check("brokers", "pass", f"every broker keeps offsets ({listed})")
 
@@ -238,7 +239,7 @@ def _retention(facts: ClusterFacts) -> Check:
     kept = facts.retention_ms or (7 * DAY_MS if oldest >= WEEK_FROM else DAY_MS)
     since = "the last commit, or from when the group became empty" if oldest >= SINCE_EMPTY_FROM else "each commit"
     text = f"a stopped group keeps its positions in Kafka for {_span(kept)} from {since}"
-    text += " (the default: brokers do not tell)" if assumed else ""
+    text += " (the default: brokers do not report it)" if assumed else ""
     if facts.keepalive:
         return Check("retention", "pass", f"{text}; --keepalive commits the copies again until members are back")
     if facts.long_retention_ms is not None and oldest >= (0, 9):
@@ -248,7 +249,7 @@ def _retention(facts: ClusterFacts) -> Check:
         return Check(
             "retention",
             "fail",
-            f"{text}, and the groups are to be stopped for up to {_span(facts.downtime_ms)}: their positions would be "
+            f"{text}, and the groups will be stopped for up to {_span(facts.downtime_ms)}: their positions would be "
             "gone, and auto.offset.reset would decide (JVM default: the end)",
             "raise offsets.retention.minutes, copy with --retention 30d (0.9 and later), or use --keepalive",
         )
@@ -256,16 +257,16 @@ def _retention(facts: ClusterFacts) -> Check:
         return Check(
             "retention",
             "warn",
-            f"{text}; the groups are to be stopped for up to {_span(facts.downtime_ms)}",
-            "look at offsets.retention.minutes on every broker and say it with --broker-retention",
+            f"{text}; the groups will be stopped for up to {_span(facts.downtime_ms)}",
+            "look up offsets.retention.minutes on every broker and give it with --broker-retention",
         )
-    return Check("retention", "pass", f"{text}; the groups are to be stopped for up to {_span(facts.downtime_ms)}")
+    return Check("retention", "pass", f"{text}; the groups will be stopped for up to {_span(facts.downtime_ms)}")
 
 
 def _clock(facts: ClusterFacts) -> Check:
     ahead = facts.clock_ahead_ms
     if ahead is None:
-        return Check("clock", "warn", "nobody compared the clocks", "check again; ages and commit times may be wrong")
+        return Check("clock", "warn", "the clocks were not compared", "check again; ages and commit times may be wrong")
     text = f"this machine's clock is {_span(abs(ahead))} {'ahead of' if ahead >= 0 else 'behind'} the cluster's"
     if abs(ahead) >= HOUR_MS:
         return Check("clock", "fail", f"{text}: commit times would expire early, or late", "put the clocks right (NTP)")
@@ -279,7 +280,7 @@ def _access(facts: ClusterFacts) -> list[Check]:
         Check("access", "fail", f"{what}: {why}", "give this user the right, or run as the user the group runs as")
         for what, why in sorted(facts.refused.items())
     ]
-    return rows or [Check("access", "pass", "nothing that was asked was refused")]
+    return rows or [Check("access", "pass", "no request was refused")]
 
 
 def _ids(numbers: Sequence[int]) -> str:
@@ -287,7 +288,7 @@ def _ids(numbers: Sequence[int]) -> str:
 
 
 def _span(ms: int) -> str:
-    """A length of time for people: 36 h, 7 d, 250 ms."""
+    """A duration as text: 36 h, 7 d, 250 ms."""
     for unit, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", 60_000), ("s", 1000)):
         if ms >= 2 * size or ms == size:
             return f"{ms / size:.3g} {unit}"
@@ -295,7 +296,7 @@ def _span(ms: int) -> str:
 
 
 def check_group(snapshot: GroupSnapshot, plan: GroupPlan, marker: Marker | None = None) -> list[Check]:
-    """The rows of one group.  marker: what an earlier migration left under /consumers/GROUP."""
+    """The checks of one group.  marker: the node that an earlier migration left under /consumers/GROUP."""
     rows = [_members(snapshot), _modes(snapshot.modes, snapshot.members), _kafka_members(snapshot)]
     rows += [_elsewhere(plan, marker), _undecided(plan), _foreign(plan), _deleted(plan), _no_position(plan)]
     return [Check(row.id, row.outcome, row.text, row.remedy, snapshot.group) for row in rows]
@@ -327,9 +328,9 @@ def _modes(modes: Mapping[str, Mode], members: Sequence[str]) -> Check:
         return Check(
             "modes",
             "warn",
-            f"no mode is told by {_some(silent)} (JVM members and other clients do not)"
+            f"{_some(silent)} published no mode (JVM members and other clients do not)"
             + (f"; the others are on {' and '.join(told)}" if told else ""),
-            "look at their offsets.storage and dual.commit.enabled, and answer with --mode",
+            "look up their offsets.storage and dual.commit.enabled, and give it with --mode",
         )
     return Check("modes", "pass", f"every member is on {' or '.join(told)}" if told else "no members")
 
@@ -350,17 +351,17 @@ def _kafka_members(snapshot: GroupSnapshot) -> Check:
         return Check(
             "kafka-members", "warn", f"{_some(there)} are there: they commit to Kafka", "stop them before a copy"
         )
-    return Check("kafka-members", "pass", "nobody in a group of this name that Kafka coordinates")
+    return Check("kafka-members", "pass", "no member in a group of this name that Kafka coordinates")
 
 
 def _elsewhere(plan: GroupPlan, marker: Marker | None) -> Check:
     if marker is None or marker.phase in (Phase.PLANNED, Phase.CHECKED, Phase.ROLLED_BACK):
-        return Check("elsewhere", "pass", "no other migration of it is on its way")
+        return Check("elsewhere", "pass", "no other migration of it is in progress")
     if plan.direction == "to-kafka" and marker.phase in (Phase.CUTOVER, Phase.DONE):
         text = f"plan {marker.plan} took it to Kafka ({marker.phase}): ZooKeeper's positions are old"
-        return Check("elsewhere", "fail", text, "nothing is left to copy; `zkconsumer migrate status` tells more")
+        return Check("elsewhere", "fail", text, "nothing is left to copy; see `zkconsumer migrate status`")
     return Check(
-        "elsewhere", "warn", f"plan {marker.plan} left it {marker.phase}", "go on with that one, unless it is given up"
+        "elsewhere", "warn", f"plan {marker.plan} left it {marker.phase}", "continue that one, unless it was given up"
     )
 
 
@@ -370,10 +371,10 @@ def _undecided(plan: GroupPlan) -> Check:
         return Check("undecided", "pass", f"of {counted(len(plan.rows), 'partition')} all are decided")
     return Check(
         "undecided",
-        "warn",  # members in dual differ for a moment all the time; a copy is refused as long as rows are open
+        "warn",  # stores of members in dual always differ for a moment; a copy is refused while rows are open
         f"{len(rows)} of {counted(len(plan.rows), 'partition')} are open: {rows[0].tp} is "
         f"{rows[0].action}, {rows[0].why}",
-        "before a copy plan again with --prefer or --on-out-of-range, or set them by hand",
+        "before a copy, plan again with --prefer or --on-out-of-range, or set them by hand",
     )
 
 
@@ -386,7 +387,7 @@ def _foreign(plan: GroupPlan) -> Check:
         "warn",
         f"{counted(len(plan.foreign), 'node')} of other clients, the first "
         f"{first.path} = {first.found!r}: {first.text}",
-        "see what wrote them; they are shown and never changed",
+        "find out what wrote them; they are shown and never changed",
     )
 
 
@@ -398,7 +399,7 @@ def _deleted(plan: GroupPlan) -> Check:
         "deleted-topics",
         "warn",
         f"offsets of topics or partitions that do not exist: {', '.join(gone)}",
-        "they are left where they are; `zkconsumer offsets delete` takes them away",
+        "they are left where they are; `zkconsumer offsets delete` removes them",
     )
 
 
@@ -410,7 +411,7 @@ def _no_position(plan: GroupPlan) -> Check:
         "no-position",
         "warn",
         f"{counted(len(without), 'partition')} will have no position in {plan.goal}, the first {without[0].tp}: "
-        f"whoever takes one "
+        f"a member that takes one "
         "starts where auto.offset.reset says (JVM default: the end, skipping what is there)",
         "set them with `zkconsumer offsets set` where that matters",
     )

@@ -1,11 +1,11 @@
-"""What snapshots of a group prove: both stores follow, one rests, they agree, no member is left.  Pure.
+"""Comparison of a group's snapshots: both stores are written, one is idle, they agree, no member is left.  Pure.
 
-Two snapshots have to lie at least one commit interval apart.  Then, if every member writes both stores, each store
-holds at the second at least what the other one held at the first: no interval explains a larger difference.
+Two snapshots must be at least one commit interval apart.  Then, if every member writes both stores, each store holds at
+the second snapshot at least what the other one held at the first: a larger difference is not explained by the interval.
 
-Before anything is written for a group that should be stopped, a Gate counts snapshots in a row without a member.  A
-member that restarts is away for a moment, and the id node of a killed one outlives it by the session timeout, so one
-snapshot proves nothing.  Snapshots for a Gate should be at least LOOK_EVERY_MS apart.
+Before anything is written for a group that should be stopped, a Gate counts consecutive snapshots without a member.  A
+member that restarts is absent for a moment, and the id node of a killed one stays until its session expires, so one
+snapshot proves nothing.  Snapshots for a Gate should be at least GATE_EVERY_MS apart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from groundwork.plural import counted
 from groupadmin.migrate.rules.groupplan import GroupPlan, Write, left_to_write, missing
-from groupadmin.migrate.rules.states import Facts
+from groupadmin.migrate.rules.states import StepFacts
 from groupadmin.snapshot.model import GroupSnapshot
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
@@ -25,17 +25,20 @@ from zkconsumer.offsets.store import NONE, Committed
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """apart: a sentence for each partition whose stores differ too much.  standing_still: stores in which nothing moved
-    although there was something to read.  zookeeper_moves: whether any offset node was written in between.
+    """Comparison of two snapshots.
+
+    apart            a sentence for each partition whose stores differ too much
+    not_moving       stores without any new offset although there were messages to read
+    zookeeper_moves  whether any offset node was written in between
     """
 
     apart: tuple[str, ...]
-    standing_still: tuple[str, ...]
+    not_moving: tuple[str, ...]
     zookeeper_moves: bool
 
 
 def compare(first: GroupSnapshot, second: GroupSnapshot) -> Compared:
-    """What lies between two looks at one group."""
+    """Compare two snapshots of one group."""
     tps = [tp for tp in second.partitions() if _exists(second, tp)]
     apart = [text for tp in tps if (text := _apart(first, second, tp))]
     busy = [tp for tp in tps if _something_to_read(first, second, tp)]
@@ -48,11 +51,11 @@ def compare(first: GroupSnapshot, second: GroupSnapshot) -> Compared:
 
 
 def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -> tuple[Write, ...]:
-    """What a store has to be given because nobody else will: partitions that rested between the looks, and of which it
-    has the smaller number.
+    """Offsets that members will not write to a store: of partitions that did not move between the snapshots, and whose
+    offset in the store is smaller.
 
-    JVM members in dual write ZooKeeper only once a position moves after they claimed it, so on the way back idle
-    partitions keep an old one.  Numbers outside the log are left alone.
+    JVM members in dual write ZooKeeper only when an offset moves after their claim, so on the way back idle partitions
+    keep an old one.  Offsets outside the log are left alone.
     """
     writes = []
     for tp in second.partitions():
@@ -64,7 +67,7 @@ def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -
             continue
         if behind is NONE or (isinstance(behind, int) and behind < ahead):
             version = node.version if node is not None and store == "zookeeper" else None
-            writes.append(Write(store, tp, ahead, behind, version))
+            writes.append(Write(store, tp, ahead, before=behind, version=version))
     return tuple(writes)
 
 
@@ -86,7 +89,7 @@ def _apart(first: GroupSnapshot, second: GroupSnapshot, tp: TopicPartition) -> s
 
 
 def _reached(now: Committed, before: Committed) -> bool:
-    """Whether a store is where the other one was; nothing is behind none."""
+    """Whether a store has reached what the other one held; every offset has reached none."""
     return before is NONE or (isinstance(before, int) and isinstance(now, int) and now >= before)
 
 
@@ -95,7 +98,7 @@ def _both(one: Committed, other: Committed) -> bool:
 
 
 def _something_to_read(first: GroupSnapshot, second: GroupSnapshot, tp: TopicPartition) -> bool:
-    """Whether a member that reads this partition had something to commit between the looks."""
+    """Whether a member that reads this partition had something to commit between the snapshots."""
     start, end = first.bounds.get(tp), second.bounds.get(tp)
     if start is None or end is None:
         return False
@@ -114,21 +117,22 @@ def _say(there: Committed) -> str:
 def facts(
     plan: GroupPlan,
     now: GroupSnapshot,
+    *,
     before: GroupSnapshot | None = None,
     gate: Gate | None = None,
     failed_checks: Iterable[str] | None = None,
     answers: Mapping[str, Mode] | None = None,
-) -> Facts:
-    """What the steps ask for, from what was looked at.
+) -> StepFacts:
+    """The facts for the steps' requirements, from snapshots.
 
-    before: the first of two looks, where two were made.  failed_checks: as checks.failures has them.  answers: modes
-    the operator vouches for, by member; "*" answers for all that tell none.
+    before: the first of two snapshots, if there are two.  failed_checks: as from checks.failures.  answers: modes given
+    by the operator, by member; "*" is for all members that publish none.
     """
-    told = dict(now.modes)  # also of one whose id node is gone: it may be on its way in or out
+    modes = dict(now.modes)  # also of a member without id node: it may be starting or stopping
     for member in now.members:
         answer = (answers or {}).get(member) or (answers or {}).get("*")
-        if member not in told and answer is not None:
-            told[member] = answer
+        if member not in modes and answer is not None:
+            modes[member] = answer
     compared = compare(before, now) if before is not None else None
     stale, lacking = left_to_write(plan, now).stale, missing(plan, now)
     firsts = {
@@ -136,9 +140,9 @@ def facts(
         "stale": stale[0].text if stale else "",
         "missing": lacking[0] if lacking else "",
     }
-    return Facts(
-        modes=told,
-        modes_unknown=tuple(member for member in now.members if member not in told),
+    return StepFacts(
+        modes=modes,
+        modes_unknown=tuple(member for member in now.members if member not in modes),
         quiet=gate.open if gate is not None else None,
         kafka_members=len(now.kafka_members) if now.kafka_members is not None else None,
         failed_checks=tuple(failed_checks) if failed_checks is not None else None,
@@ -146,31 +150,32 @@ def facts(
         stale=len(stale),
         missing=len(lacking),
         apart=len(compared.apart) if compared else None,
-        standing_still=compared.standing_still if compared else None,
+        not_moving=compared.not_moving if compared else None,
         zookeeper_moves=compared.zookeeper_moves if compared else None,
         first=firsts,
     )
 
 
-LOOKS = 4
-LOOK_EVERY_MS = 1500
+GATE_SNAPSHOTS = 4
+GATE_EVERY_MS = 1500
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Who was there.  kafka_members: of a group of this name that Kafka coordinates; None: before 0.9 there is none."""
+    """Members in a snapshot.  kafka_members: those of a group of this name in Kafka; None: before 0.9 there are
+    none."""
 
     ids: tuple[str, ...]
     owners: int
     kafka_members: int | None = None
 
     @property
-    def nobody(self) -> bool:
+    def absent(self) -> bool:
         return not self.ids and not self.owners and not self.kafka_members
 
 
 def presence_of(snapshot: GroupSnapshot) -> Presence:
-    """Who is there by a snapshot; an owner node of another client is somebody too."""
+    """The members in a snapshot; owner nodes of other clients count, too."""
     foreign = sum(each.kind == "owner" for each in snapshot.foreign)
     kafka_members = None if snapshot.kafka_members is None else len(snapshot.kafka_members)
     return Presence(snapshot.members, len(snapshot.owners) + foreign, kafka_members)
@@ -178,19 +183,19 @@ def presence_of(snapshot: GroupSnapshot) -> Presence:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """.open after as many quiet looks in a row as are needed; anybody seen makes it count afresh.
+    """Counts consecutive snapshots without a member; .open when there are enough.  Any member resets the count.
 
-    closed: so many looks were not quiet.
+    seen: number of snapshots with members.
     """
 
-    needed: int = LOOKS
+    needed: int = GATE_SNAPSHOTS
     quiet: int = 0
     seen: int = 0
     last: Presence | None = None
 
-    def after(self, look: Presence) -> Gate:
-        """The gate after one more look."""
-        return Gate(self.needed, self.quiet + 1 if look.nobody else 0, self.seen + (not look.nobody), look)
+    def after(self, presence: Presence) -> Gate:
+        """The gate after one more snapshot."""
+        return Gate(self.needed, self.quiet + 1 if presence.absent else 0, self.seen + (not presence.absent), presence)
 
     @property
     def open(self) -> bool:
@@ -198,9 +203,9 @@ class Gate:
 
     def __str__(self) -> str:
         if self.last is None:
-            return "nobody looked yet"
-        if self.last.nobody:
-            return f"nobody there for {self.quiet} of {self.needed} looks"
+            return "not checked yet"
+        if self.last.absent:
+            return f"no member in {self.quiet} of {self.needed} checks"
         there = [f"members {', '.join(self.last.ids)}"] if self.last.ids else []
         there += [f"{counted(self.last.owners, 'owned partition')}"] if self.last.owners else []
         there += [f"{counted(self.last.kafka_members, 'member')} in Kafka"] if self.last.kafka_members else []

@@ -1,24 +1,25 @@
-"""The plan of a group, and of many groups: a decision for each partition, and what is left to write.  Pure.
+"""Plan of a group, or of many groups: a decision for each partition, and the writes that are left.  Pure.
 
-    copy                one store has an offset, the other has none: it gets it
+    copy                one store has an offset, the other has none: it is copied
     equal               both stores hold the same
-    keep-kafka          only Kafka has one, on the way to Kafka: it stays; keep-zookeeper likewise on the way back
-    conflict            both have one and they differ: the policy says which (max, zookeeper, kafka), or it stays open
-    out-of-range        the offset to be written lies outside the log, or belongs to a log that was deleted
-    unreadable          a number that cannot be read, in either store, or a form that is not ours: open
-    skip-no-offset      neither has one: auto.offset.reset decides, as it did before
-    skip-missing-topic  the topic, or this partition of it, does not exist any more
+    keep-kafka          only Kafka has an offset, in a migration to Kafka: it stays; keep-zookeeper: the same on the way
+                        back
+    conflict            both stores have one and they differ: decided by policy (max, zookeeper, kafka), or open
+    out-of-range        the offset to write is outside the log, or belongs to a log that was deleted
+    unreadable          an offset in either store cannot be read, or has a foreign form: open
+    skip-no-offset      neither store has one: auto.offset.reset decides, as before
+    skip-missing-topic  the topic or partition does not exist any more
 
 The maximum is taken only of offsets inside the log: the larger number may belong to a deleted log.
 
 An offset node whose last write (mzxid) is older than its topic's node (czxid) belongs to an earlier topic of that name.
-For Kafka's store only clocks can tell (commit time before the topic's ctime): such a number is never used without a
+For Kafka's store only clocks can show that (commit time before the topic's ctime): such an offset is used only with a
 conflict policy that says so.
 
-A plan's id is a hash of what it was made from and what it decided; the same stores and policies give the same id.  Log
-end offsets are left out, because they move all the time.  A plan is applied by compare and set: a partition whose
-stores are not as the plan saw them is stale, and nothing of the group is written; one that holds its target is done.
-So a copy that was killed anywhere is simply repeated.
+A plan's id is a hash of its input and its decisions; the same stores and policies give the same id.  Log end offsets
+are not part of it, because they move all the time.  A plan is applied by compare and set: a partition whose stores have
+changed since the plan is stale, and nothing of its group is written; one that holds its target is done.  So a copy that
+was killed at any point can simply be repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import KW_ONLY, astuple, dataclass, replace
 from typing import Any, Literal
 
 from groupadmin.plan.changes import in_range
@@ -54,10 +55,10 @@ Bounds = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """How partitions that are not plain are decided; refuse leaves them open.
+    """Policies for partitions that need a decision; refuse leaves them open.
 
-    recreated: trust takes numbers that seem to belong to an earlier topic of the same name as they are (a ZooKeeper
-    whose nodes were copied from another one looks like that).
+    recreated: trust accepts offsets that seem to belong to an earlier topic of the same name (they also do after
+    ZooKeeper's nodes were copied from another ZooKeeper).
     """
 
     conflict: Literal["refuse", "max", "zookeeper", "kafka"] = "refuse"
@@ -67,9 +68,10 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """target: what the store that is written to is to hold; None: it is left alone.  open: the operator has to decide.
+    """Decision about one partition.
 
-    why: a sentence, empty for the plain cases.
+    target: the offset to write; None: the store is left alone.  open: the operator has to decide.  why: a sentence,
+    empty for the ordinary cases.
     """
 
     action: Action
@@ -79,7 +81,7 @@ class Decision:
 
 
 def decide(snapshot: GroupSnapshot, tp: TopicPartition, policies: Policies, direction: Direction) -> Decision:
-    """The decision about one partition of a group."""
+    """Decide about one partition of a group."""
     topic = snapshot.topics.get(tp.topic)
     if topic is None or not topic.has(tp.partition):
         missing = f"topic {tp.topic} does not exist" if topic is None else f"{tp} does not exist"
@@ -92,12 +94,12 @@ def decide(snapshot: GroupSnapshot, tp: TopicPartition, policies: Policies, dire
         return Decision("conflict", open=True, why=odd)
     held = _held(snapshot, tp)
     former = _former(snapshot, tp, held) if policies.recreated == "refuse" else {}
-    decision = _chosen(tp, held, former, snapshot.bounds.get(tp), policies, direction)
+    decision = _chosen(tp, held, former, bounds=snapshot.bounds.get(tp), policies=policies, direction=direction)
     return Decision(decision.action, decision.target, decision.open, _and(decision.why, odd))
 
 
 def _unreadable(snapshot: GroupSnapshot, tp: TopicPartition) -> str:
-    """Why a position cannot be told, or nothing."""
+    """Why an offset cannot be determined; empty if it can."""
     held = {"ZooKeeper": snapshot.in_zookeeper(tp), "Kafka": snapshot.in_kafka(tp).position}
     unread = [f"{store}: {there.reason}" for store, there in held.items() if isinstance(there, Unknown)]
     if unread or held["ZooKeeper"] is not NONE:
@@ -109,7 +111,7 @@ def _unreadable(snapshot: GroupSnapshot, tp: TopicPartition) -> str:
 
 
 def _offset_path(snapshot: GroupSnapshot, tp: TopicPartition) -> tuple[str, bool]:
-    """A sentence about the node under /offset, if there is one, and whether it is the newer one and says otherwise."""
+    """A sentence about the node under /offset, if there is one, and whether it is newer with another offset."""
     odd, usual = snapshot.offset_path.get(tp), snapshot.zookeeper.get(tp)
     if odd is None:
         return "", False
@@ -121,7 +123,7 @@ def _offset_path(snapshot: GroupSnapshot, tp: TopicPartition) -> tuple[str, bool
 
 
 def _set_by_hand(snapshot: GroupSnapshot, tp: TopicPartition) -> str:
-    return f"say what is right: zkconsumer offsets set --group {snapshot.group} {tp.topic}:{tp.partition}=POSITION"
+    return f"set the right one: zkconsumer offsets set --group {snapshot.group} {tp.topic}:{tp.partition}=POSITION"
 
 
 # numbers --------------------------------------------------------------------------------------------------------------
@@ -133,7 +135,7 @@ def _held(snapshot: GroupSnapshot, tp: TopicPartition) -> dict[str, int]:
 
 
 def _former(snapshot: GroupSnapshot, tp: TopicPartition, held: dict[str, int]) -> dict[str, str]:
-    """The stores whose number belongs to an earlier topic of this name, each with a sentence."""
+    """The stores whose offset belongs to an earlier topic of this name, each with a sentence."""
     former: dict[str, str] = {}
     stores = snapshot.former_stores(tp)
     if "zookeeper" in stores:
@@ -148,35 +150,39 @@ def _chosen(
     tp: TopicPartition,
     held: dict[str, int],
     former: dict[str, str],
+    *,
     bounds: Bounds | None,
     policies: Policies,
     direction: Direction,
 ) -> Decision:
-    """Which number it is to be, and whether it may be written."""
+    """The offset to write, and whether it may be written."""
     source, goal = ("zookeeper", "kafka") if direction == "to-kafka" else ("kafka", "zookeeper")
     if not held:
         return Decision(
             "skip-no-offset", why="neither store has a position: auto.offset.reset decides (JVM default: the end)"
         )
     if held.keys() == former.keys():
-        return _of_a_former_log(tp, held, former, bounds, policies)
+        return _of_a_former_log(tp, held, former, bounds=bounds, policies=policies)
     if source not in held:
-        return _kept("keep-kafka" if goal == "kafka" else "keep-zookeeper", tp, held[goal], bounds, policies)
+        return _kept(
+            "keep-kafka" if goal == "kafka" else "keep-zookeeper", tp, held[goal], bounds=bounds, policies=policies
+        )
     if goal not in held and source not in former:
-        return _written("copy", tp, held[source], bounds, policies)
+        return _written("copy", tp, held[source], bounds=bounds, policies=policies)
     if len(held) == 2 and held[source] == held[goal]:
-        return _kept("equal", tp, held[goal], bounds, policies)
-    return _conflict(tp, held, former, bounds, policies)
+        return _kept("equal", tp, held[goal], bounds=bounds, policies=policies)
+    return _conflict(tp, held, former, bounds=bounds, policies=policies)
 
 
 def _conflict(
     tp: TopicPartition,
     held: dict[str, int],
     former: dict[str, str],
+    *,
     bounds: Bounds | None,
     policies: Policies,
 ) -> Decision:
-    """Two numbers: by policy; one of a former log, or outside the log, is not the larger whatever it says."""
+    """Decide between two offsets by policy; one of a former log, or outside the log, never counts as the larger."""
     why = _and(f"ZooKeeper has {held['zookeeper']} and Kafka {held['kafka']}", *former.values())
     if policies.conflict == "refuse":
         return Decision("conflict", open=True, why=f"{why}; choose with --prefer max, zookeeper or kafka")
@@ -190,16 +196,16 @@ def _conflict(
     else:
         store = policies.conflict
         if store in former:
-            return Decision("conflict", open=True, why=f"{why}; {store}'s number is not of this log, choose the other")
+            return Decision("conflict", open=True, why=f"{why}; {store}'s offset is not of this log, choose the other")
         why = _and(why, f"{store}'s is taken")
-    decision = _written("conflict", tp, held[store], bounds, policies)
+    decision = _written("conflict", tp, held[store], bounds=bounds, policies=policies)
     return Decision(decision.action, decision.target, decision.open, _and(why, decision.why))
 
 
 def _of_a_former_log(
-    tp: TopicPartition, held: dict[str, int], former: dict[str, str], bounds: Bounds | None, policies: Policies
+    tp: TopicPartition, held: dict[str, int], former: dict[str, str], *, bounds: Bounds | None, policies: Policies
 ) -> Decision:
-    """No number of this log: the start of the new one skips nothing, so that is what clamp takes."""
+    """Decide without an offset of this log: clamp takes the start of the log, which skips nothing."""
     why = "; ".join(former.values())
     if policies.out_of_range == "skip":
         return Decision("out-of-range", why=f"{why}; left out")
@@ -208,8 +214,8 @@ def _of_a_former_log(
     return Decision("out-of-range", open=True, why=f"{why}; choose with --on-out-of-range clamp or skip")
 
 
-def _written(action: Action, tp: TopicPartition, number: int, bounds: Bounds | None, policies: Policies) -> Decision:
-    """A number that is not in the goal yet, by the policy for what lies outside the log."""
+def _written(action: Action, tp: TopicPartition, number: int, *, bounds: Bounds | None, policies: Policies) -> Decision:
+    """Decide about an offset that the goal does not hold yet, by the out-of-range policy."""
     at, may, outside = in_range(tp, number, bounds, policies.out_of_range)
     if not outside:
         return Decision(action, at)
@@ -220,8 +226,8 @@ def _written(action: Action, tp: TopicPartition, number: int, bounds: Bounds | N
     return Decision("out-of-range", at, why=outside)
 
 
-def _kept(action: Action, tp: TopicPartition, number: int, bounds: Bounds | None, policies: Policies) -> Decision:
-    """A number that the goal holds already: nothing is lost by leaving it, so only clamp touches it."""
+def _kept(action: Action, tp: TopicPartition, number: int, *, bounds: Bounds | None, policies: Policies) -> Decision:
+    """Decide about an offset that the goal holds already: leaving it loses nothing, so only clamp changes it."""
     at, may, outside = in_range(tp, number, bounds, policies.out_of_range)
     if outside and may == "write" and at != number:
         return Decision("out-of-range", at, why=outside)
@@ -234,23 +240,24 @@ def _and(*sentences: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One partition of a plan: what was read, and what was decided (deciding.py).
+    """One partition of a plan: what was read, and the decision.
 
-    target: what the store that is written to is to hold; None: it is left alone.  An open row keeps its whole group
-    from being copied; its why says what has to be decided.
+    target: the offset to write; None: the store is left alone.  An open row blocks the copy of its whole group; its why
+    says what has to be decided.
     """
 
     tp: TopicPartition
     zookeeper: ZkRow | None
     kafka: KafkaRow
     bounds: tuple[int, int] | None
+    _: KW_ONLY
     action: Action
     target: int | None = None
     open: bool = False
     why: str = ""
 
     def held(self, store: StoreName) -> Committed:
-        """What a store held when the plan was made."""
+        """The offset in a store when the plan was made."""
         if store == "kafka":
             return self.kafka.position
         return NONE if self.zookeeper is None else self.zookeeper.position
@@ -258,11 +265,12 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """What is to become of one group.  to_group: its name in Kafka.  plan_id: of this group alone."""
+    """Plan of one group.  to_group: its name in Kafka.  plan_id: of this group alone."""
 
     group: str
     to_group: str
     direction: Direction
+    _: KW_ONLY
     rows: tuple[PlanRow, ...]
     foreign: tuple[Foreign, ...]
     members: tuple[str, ...]
@@ -271,17 +279,17 @@ class GroupPlan:
 
     @property
     def goal(self) -> StoreName:
-        """The store that is written to."""
+        """The store to write."""
         return "kafka" if self.direction == "to-kafka" else "zookeeper"
 
     @property
     def open_rows(self) -> list[PlanRow]:
-        """What the operator has to decide first."""
+        """The rows that the operator has to decide first."""
         return [row for row in self.rows if row.open]
 
     @property
     def counts(self) -> dict[Action, int]:
-        """Partitions by action."""
+        """Number of partitions by action."""
         return dict(Counter(row.action for row in self.rows))
 
     @property
@@ -292,10 +300,11 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Many groups planned together, sorted by name: one journal, one id."""
+    """Plan of many groups, sorted by name, with one journal and one id."""
 
     plan_id: str
     direction: Direction
+    _: KW_ONLY
     policies: Policies
     cluster: str
     made_at_ms: int
@@ -304,18 +313,19 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One number to be written.  version: of the node that is replaced, in ZooKeeper; None there: it must not exist."""
+    """One offset to write.  version: of the node to replace in ZooKeeper; None: it must not exist."""
 
     store: StoreName
     tp: TopicPartition
     position: int
+    _: KW_ONLY
     before: Committed
     version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A partition that moved since the plan was made; text says how."""
+    """A partition that has changed since the plan was made, as `text` says."""
 
     tp: TopicPartition
     text: str
@@ -323,10 +333,10 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a plan has still to do.  With .stale nothing may be written.
+    """The rest of a plan.  When .stale is not empty nothing may be written.
 
-    touches: what Kafka holds as planned, to be committed again with the rest: a position that was committed long ago,
-    or is about to expire because it was taken away a moment before, would otherwise vanish after the copy.
+    touches: offsets that Kafka holds as planned, to be committed again with the writes: an offset that was committed
+    long ago, or is about to expire because it was just deleted, would otherwise vanish after the copy.
     """
 
     writes: tuple[Write, ...]
@@ -336,19 +346,37 @@ class Left:
 
 
 def plan_group(snapshot: GroupSnapshot, policies: Policies, direction: Direction = "to-kafka") -> GroupPlan:
-    """The plan of one group.  Raises nothing: what cannot be decided is an open row."""
+    """The plan of one group.  Raises nothing: undecided partitions are open rows."""
     rows = []
     for tp in snapshot.partitions():
         found = decide(snapshot, tp, policies, direction)
-        held = (snapshot.zookeeper.get(tp), snapshot.in_kafka(tp), snapshot.bounds.get(tp))
-        rows.append(PlanRow(tp, *held, found.action, found.target, found.open, found.why))
-    who = (snapshot.group, snapshot.to_group or snapshot.group, direction)
-    plan = GroupPlan(*who, tuple(rows), snapshot.foreign, snapshot.members, snapshot.read_at_ms, "")
+        rows.append(
+            PlanRow(
+                tp,
+                snapshot.zookeeper.get(tp),
+                snapshot.in_kafka(tp),
+                snapshot.bounds.get(tp),
+                action=found.action,
+                target=found.target,
+                open=found.open,
+                why=found.why,
+            )
+        )
+    plan = GroupPlan(
+        snapshot.group,
+        snapshot.to_group or snapshot.group,
+        direction,
+        rows=tuple(rows),
+        foreign=snapshot.foreign,
+        members=snapshot.members,
+        read_at_ms=snapshot.read_at_ms,
+        plan_id="",
+    )
     return rehashed(plan, policies)
 
 
 def rehashed(plan: GroupPlan, policies: Policies) -> GroupPlan:
-    """The same plan with the id that it has by what it says."""
+    """The plan with the id of its content."""
     foreign = [[each.path, each.found] for each in plan.foreign]
     inputs = [
         plan.group,
@@ -361,11 +389,13 @@ def rehashed(plan: GroupPlan, policies: Policies) -> GroupPlan:
     return replace(plan, plan_id=_hash(inputs))
 
 
-def make_plan(groups: Iterable[GroupPlan], policies: Policies, direction: Direction, cluster: str, at_ms: int) -> Plan:
-    """Many groups as one plan; cluster is whatever names it for the operator (zookeeper.connect)."""
+def make_plan(
+    groups: Iterable[GroupPlan], policies: Policies, direction: Direction, *, cluster: str, at_ms: int
+) -> Plan:
+    """Many groups as one plan; cluster: its name for the operator (zookeeper.connect)."""
     ordered = tuple(sorted(groups, key=lambda each: each.group))
     plan_id = _hash([cluster, direction, astuple(policies), [each.plan_id for each in ordered]])
-    return Plan(plan_id, direction, policies, cluster, at_ms, ordered)
+    return Plan(plan_id, direction, policies=policies, cluster=cluster, made_at_ms=at_ms, groups=ordered)
 
 
 def _inputs(row: PlanRow) -> list[Any]:
@@ -386,7 +416,7 @@ def _hash(inputs: object) -> str:
 
 
 def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
-    """What is still to be written, with the stores read anew.  Open rows are nowhere in it."""
+    """The rest of a plan by a new snapshot, without open rows."""
     writes: list[Write] = []
     done: list[TopicPartition] = []
     stale: list[Stale] = []
@@ -398,7 +428,7 @@ def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
         if row.open:
             continue
         if row.action == "skip-missing-topic" and not _exists(now, row.tp):
-            done.append(row.tp)  # and Kafka tells nothing of a partition that is not there
+            done.append(row.tp)  # Kafka reports nothing for a partition that does not exist
             continue
         moved = _moved(row, plan.goal, now)
         if moved:
@@ -407,25 +437,25 @@ def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
             done.append(row.tp)
         else:
             version = row.zookeeper.version if plan.goal == "zookeeper" and row.zookeeper is not None else None
-            writes.append(Write(plan.goal, row.tp, row.target, row.held(plan.goal), version))
+            writes.append(Write(plan.goal, row.tp, row.target, before=row.held(plan.goal), version=version))
     holding = {row.tp: row.target for row in plan.rows if row.target is not None and plan.goal == "kafka"}
-    touches = tuple(Write("kafka", tp, holding[tp], holding[tp]) for tp in done if tp in holding)
+    touches = tuple(Write("kafka", tp, holding[tp], before=holding[tp]) for tp in done if tp in holding)
     return Left(tuple(writes), tuple(done), tuple(stale), touches)
 
 
 def missing(plan: GroupPlan, now: GroupSnapshot) -> list[str]:
-    """A sentence for each partition that does not hold its target: how a copy is verified."""
+    """A sentence for each partition that does not hold its target: the verification of a copy."""
     found = []
     for row in plan.rows:
         there = _now(now, row.tp, plan.goal)
         if row.target is not None and there != row.target:
             text = there.reason if isinstance(there, Unknown) else f"{plan.goal} holds {_plain(there)}"
-            found.append(f"{row.tp} is to hold {row.target}: {text}")
+            found.append(f"{row.tp} should hold {row.target}: {text}")
     return found
 
 
 def falls_behind(plan: GroupPlan) -> bool:
-    """Whether the store that is written to held less than its target anywhere when the plan was made."""
+    """Whether the store to write held less than the target of any partition when the plan was made."""
     held = ((row.held(plan.goal), row.target) for row in plan.rows if row.target is not None)
     return any(there is NONE or (isinstance(there, int) and there < target) for there, target in held)
 
@@ -435,7 +465,7 @@ def _now(now: GroupSnapshot, tp: TopicPartition, store: StoreName) -> Committed:
 
 
 def _moved(row: PlanRow, goal: StoreName, now: GroupSnapshot) -> str:
-    """How a partition is not as the plan saw it, or nothing.  What the goal holds by our own writing is as planned."""
+    """How a partition has changed since the plan, or nothing.  A target that is already written is not a change."""
     for store in ("zookeeper", "kafka"):
         there, was = _now(now, row.tp, store), row.held(store)
         if isinstance(there, Unknown):

@@ -1,8 +1,8 @@
-"""The states of a group's migration off ZooKeeper, and back: phases, steps, and what each step requires.  Pure.
+"""States of a group's migration from ZooKeeper to Kafka and back: phases, steps, and their requirements.  Pure.
 
     planned -> checked -> copied -> verified -> cutover -> done               offline copy: every member is stopped
     planned -> checked -> dual -> cutover -> done                             live: members are restarted one by one
-    planned -> checked -> copied -> verified -> dual -> cutover -> done       copied offline, then watched for a while
+    planned -> checked -> copied -> verified -> dual -> cutover -> done       copied offline, then in dual for a while
 
     planned .. dual -> rolled-back                                            no member has left ZooKeeper yet
     cutover | done -> dual-back -> rolled-back                                live: back through dual
@@ -15,23 +15,23 @@
     dual      every member writes both, and they agree
 
 A phase holds when its line is in the journal, not before.  Each step may be repeated any number of times and ends in
-the same phase with the same stores.  What members do is not a phase, because it changes outside of us: a step looks at
-the group again (Facts) before it writes (Step.needs) and before it ends (Step.proves).  Each requirement has a name,
-what was seen, and what helps where it does not hold (Need).
+the same phase with the same stores.  What members do is not a phase, because it changes without the tool: a step reads
+the group again (StepFacts) before it writes (Step.needs) and before it ends (Step.proves).  Each requirement (Need) has
+a name, the facts it was checked against, and a remedy.
 
-Which step an operator's command means depends on the phase and on the members that are there (step_asked):
+The step for an operator's command depends on the phase and on the present members (step_asked):
 
     verify      reads a copy back; with members present it proves dual; after the cutover, that all members use Kafka
     rollback    the next step back: a group that left ZooKeeper is copied back if every member is stopped, and taken
                 through dual if not; a group that was copied back is copied again where Kafka went on after it
 
-A rollback is several steps: ask again with the phase reached until it is rolled-back.
+A rollback is several steps: step_asked() is called again with each phase until it is rolled-back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -41,22 +41,22 @@ from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.modes import Mode
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """A group as it was looked at just before a step, or at its end.  None: nobody looked, which is never good enough.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFacts:
+    """Facts about a group just before a step, or at its end.  None: not checked, which never meets a requirement.
 
-    modes           of the members that tell theirs, and of those the operator answers for: member -> mode
-    modes_unknown   members that tell no mode: JVM members and other clients
-    quiet           no ids, no owners, no member in Kafka, for as many looks as were asked for (gate.py)
+    modes           member -> mode, as published or as given by the operator
+    modes_unknown   members that publish no mode: JVM members and other clients
+    quiet           no ids, no owners and no member in Kafka in enough consecutive snapshots (comparison.Gate)
     kafka_members   members of a group of this name that Kafka coordinates
-    failed_checks   checks that fail, each with what was seen and what helps (checks.failures)
-    blocked         partitions the plan leaves open: conflicts, out of range, unreadable
-    stale           partitions whose stores are not as the plan saw them, or cannot be told
-    missing         partitions that do not hold what the plan says
-    apart           partitions whose stores differ by more than one commit interval explains
-    standing_still  stores that did not move between two looks although there was something to read
-    zookeeper_moves whether its offsets moved between two looks
-    first           of what is counted above: field -> a sentence about the first one
+    failed_checks   failed checks, each with finding and remedy (checks.failures)
+    blocked         number of partitions that the plan leaves open: conflicts, out of range, unreadable
+    stale           number of partitions whose stores have changed since the plan, or cannot be read
+    missing         number of partitions that do not hold the plan's target
+    apart           number of partitions whose stores differ by more than one commit interval explains
+    not_moving  stores that did not move between two looks although there was something to read
+    zookeeper_moves whether ZooKeeper's offsets moved between two snapshots
+    first           field -> a sentence about the first of the counted partitions
     """
 
     modes: Mapping[str, Mode] = field(default_factory=dict)
@@ -68,43 +68,43 @@ class Facts:
     stale: int | None = None
     missing: int | None = None
     apart: int | None = None
-    standing_still: tuple[str, ...] | None = None
+    not_moving: tuple[str, ...] | None = None
     zookeeper_moves: bool | None = None
     first: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """met(facts) is False also where nobody looked; text(facts) says what was seen instead."""
+    """A requirement.  met(facts) is False also for facts that were not checked; text(facts) is the finding."""
 
     name: str
-    met: Callable[[Facts], bool]
-    text: Callable[[Facts], str]
+    met: Callable[[StepFacts], bool]
+    text: Callable[[StepFacts], str]
     remedy: str
 
 
 def _count(things: int | None, what: str, first: str | None = None) -> str:
-    counted = f"nobody looked for {what}" if things is None else f"{things} {what}"
+    counted = f"not checked: {what}" if things is None else f"{things} {what}"
     return f"{counted}, the first: {first}" if first else counted
 
 
-def _told(facts: Facts) -> str:
-    told = ", ".join(f"{member} is on {mode}" for member, mode in sorted(facts.modes.items()))
+def _modes_text(facts: StepFacts) -> str:
+    modes = ", ".join(f"{member} is on {mode}" for member, mode in sorted(facts.modes.items()))
     if facts.kafka_members:
-        told = ", ".join(
-            filter(None, (told, f"{counted(facts.kafka_members, 'member')} in a group that Kafka coordinates"))
+        modes = ", ".join(
+            filter(None, (modes, f"{counted(facts.kafka_members, 'member')} in a group that Kafka coordinates"))
         )
-    unknown = f"no mode is told by {', '.join(facts.modes_unknown)}" if facts.modes_unknown else ""
-    return "; ".join(filter(None, (told, unknown))) or "no member is there"
+    unknown = f"no mode is published by {', '.join(facts.modes_unknown)}" if facts.modes_unknown else ""
+    return "; ".join(filter(None, (modes, unknown))) or "there are no members"
 
 
-def _only(*modes: Mode) -> Callable[[Facts], bool]:
-    """There are members, each tells its mode, and it is one of these."""
+def _only(*modes: Mode) -> Callable[[StepFacts], bool]:
+    """Whether there are members, and each has one of these modes."""
     return lambda facts: bool(facts.modes) and not facts.modes_unknown and set(facts.modes.values()) <= {*modes}
 
 
-def _looked_twice(seen: object, text: str) -> str:
-    return "nobody looked twice" if seen is None else text
+def _if_compared(seen: object, text: str) -> str:
+    return "not checked: it takes two snapshots" if seen is None else text
 
 
 NOT_MIXED: Final = Need(
@@ -112,15 +112,15 @@ NOT_MIXED: Final = Need(
     lambda facts: (
         not ("zookeeper" in facts.modes.values() and ("kafka" in facts.modes.values() or bool(facts.kafka_members)))
     ),
-    _told,
-    "neither reads what the other writes, so partitions that change hands are read twice or skipped: "
+    _modes_text,
+    "neither reads what the other writes, so messages are read twice or skipped when a partition gets another owner: "
     "take every member to dual now, or stop all of them",
 )
 CHECKS_PASS: Final = Need(
     "failing checks",
     lambda facts: facts.failed_checks == (),
-    lambda facts: "nobody checked" if facts.failed_checks is None else f"failing: {' and '.join(facts.failed_checks)}",
-    "mend that and run `zkconsumer migrate check` again",
+    lambda facts: "not checked" if facts.failed_checks is None else f"failing: {' and '.join(facts.failed_checks)}",
+    "correct that and run `zkconsumer migrate check` again",
 )
 NOTHING_OPEN: Final = Need(
     "undecided partitions",
@@ -132,13 +132,13 @@ NOT_STALE: Final = Need(
     "stale plan",
     lambda facts: facts.stale == 0,
     lambda facts: _count(facts.stale, "partitions that are not as planned", facts.first.get("stale")),
-    "somebody still commits, or did: stop the whole group, then plan again; a store that could not tell: try again",
+    "members still commit, or did: stop the whole group, then plan again; a store could not be read: try again",
 )
 QUIET: Final = Need(
     "active group",
     lambda facts: facts.quiet is True,
     lambda facts: (
-        "nobody looked long enough" if facts.quiet is None else f"members or owners are there: {_told(facts)}"
+        "not checked long enough" if facts.quiet is None else f"members or owners are there: {_modes_text(facts)}"
     ),
     "stop every member, old and new, and wait until the session timeout is over",
 )
@@ -146,35 +146,35 @@ AS_PLANNED: Final = Need(
     "not as planned",
     lambda facts: facts.missing == 0,
     lambda facts: _count(facts.missing, "partitions that do not hold what the plan says", facts.first.get("missing")),
-    "copy again: what is there already is not written twice",
+    "copy again: offsets that are there already are not written twice",
 )
 ALL_DUAL: Final = Need(
     "members not in dual",
     _only("dual"),
-    _told,
-    "bounce the others to offsets.storage=kafka with dual.commit.enabled=true; for members that tell no mode answer "
-    "with --mode",
+    _modes_text,
+    "bounce the others to offsets.storage=kafka with dual.commit.enabled=true; for members that publish no mode, "
+    "answer with --mode",
 )
 DUAL_OR_STOPPED: Final = Need(
     "zookeeper to kafka in one bounce",
     lambda facts: (
         _only("dual", "kafka")(facts) or (facts.quiet is True and not facts.modes and not facts.modes_unknown)
     ),
-    _told,
+    _modes_text,
     "what a member on ZooKeeper alone commits is not seen by one on Kafka alone: take every member to dual first, or "
-    "stop all of them; for members that tell no mode answer with --mode",
+    "stop all of them; for members that publish no mode, answer with --mode",
 )
 STORES_AGREE: Final = Need(
     "stores apart",
     lambda facts: facts.apart == 0,
     lambda facts: _count(facts.apart, "partitions whose stores differ by more than one commit interval explains"),
-    "wait for two commit intervals and look again; set idle partitions in both stores with `zkconsumer offsets set`",
+    "wait for two commit intervals and verify again; set idle partitions in both stores with `zkconsumer offsets set`",
 )
 BOTH_MOVE: Final = Need(
-    "a store stands still",
-    lambda facts: facts.standing_still == (),
-    lambda facts: _looked_twice(facts.standing_still, f"not moving: {', '.join(facts.standing_still or ())}"),
-    "find out why commits to it fail before any member goes on",
+    "a store does not move",
+    lambda facts: facts.not_moving == (),
+    lambda facts: _if_compared(facts.not_moving, f"not moving: {', '.join(facts.not_moving or ())}"),
+    "find out why commits to it fail, before any member is changed",
 )
 ALL_KAFKA: Final = Need(
     "members not on kafka",
@@ -183,26 +183,26 @@ ALL_KAFKA: Final = Need(
         and (bool(facts.modes) or bool(facts.kafka_members))
         and set(facts.modes.values()) <= {"kafka"}
     ),
-    _told,
+    _modes_text,
     "start the members with offsets.storage=kafka and dual.commit.enabled=false, or as a group that Kafka coordinates; "
-    "for members that tell no mode answer with --mode",
+    "for members that publish no mode, answer with --mode",
 )
 ZOOKEEPER_RESTS: Final = Need(
-    "somebody still writes zookeeper",
+    "members still write zookeeper",
     lambda facts: facts.zookeeper_moves is False,
-    lambda facts: _looked_twice(facts.zookeeper_moves, "its offsets moved between two looks"),
+    lambda facts: _if_compared(facts.zookeeper_moves, "its offsets moved between two snapshots"),
     "find the member that commits there (`zkconsumer groups members`) and bounce it",
 )
-NOBODY_READS_KAFKA: Final = Need(
-    "somebody reads kafka",
+NONE_READS_KAFKA: Final = Need(
+    "members read kafka",
     lambda facts: facts.quiet is True or (_only("zookeeper")(facts) and not facts.kafka_members),
-    _told,
-    "the copies in Kafka are taken back only when nobody starts from them: stop these members, or go on to dual",
+    _modes_text,
+    "the copies in Kafka are removed only when no member starts from them: stop these members, or go on to dual",
 )
-NOBODY_ONLY_ON_KAFKA: Final = Need(
+NONE_ON_KAFKA_ALONE: Final = Need(
     "kafka to zookeeper in one bounce",
     lambda facts: facts.quiet is True or (_only("zookeeper", "dual")(facts) and not facts.kafka_members),
-    _told,
+    _modes_text,
     "ZooKeeper holds the positions of the day it was left: take every member back to dual first, or stop all of them "
     "and copy Kafka's positions back",
 )
@@ -212,7 +212,7 @@ Writes = Literal["zookeeper offsets", "kafka offsets", "marker", "undo file"]  #
 
 
 class StepName(StrEnum):
-    """What moves a group; the values stand in journals."""
+    """The steps; their values are stored in journals."""
 
     CHECK = "check"
     COPY = "copy"
@@ -227,7 +227,7 @@ class StepName(StrEnum):
 
 
 class MigrationRefused(ConsumerError):
-    """A step that may not be made now.  .name: what forbids it; .remedy: what helps; both are in the message."""
+    """A step is not allowed now.  .name: the unmet requirement; .remedy; both are in the message."""
 
     def __init__(self, name: str, text: str, remedy: str) -> None:
         super().__init__(f"{name}: {text}; {remedy}")
@@ -238,15 +238,16 @@ class MigrationRefused(ConsumerError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One way from some phases to another.
+    """A transition from some phases to another.
 
-    needs: before its first write.  proves: beside the needs, looked at anew, before its phase may be said to hold.
-    writes: what it may touch.
+    needs: requirements before its first write.  proves: further requirements, checked again with the needs before its
+    phase holds.  writes: what it may write.
     """
 
     name: StepName
     before: frozenset[Phase]
     after: Phase
+    _: KW_ONLY
     needs: tuple[Need, ...] = ()
     proves: tuple[Need, ...] = ()
     writes: frozenset[Writes] = frozenset()
@@ -260,13 +261,13 @@ def _step(
     proves: tuple[Need, ...] = (),
     writes: tuple[Writes, ...] = (),
 ) -> Step:
-    return Step(name, frozenset(before), after, needs, proves, frozenset(writes))
+    return Step(name, frozenset(before), after, needs=needs, proves=proves, writes=frozenset(writes))
 
 
 P, S = Phase, StepName
 # fmt: off
 STEPS: Final = (
-    # making a step again from the phase it leads to is allowed where looking or copying again makes sense
+    # repeating a step from the phase it leads to is allowed where checking or copying again makes sense
     _step(S.CHECK, (P.PLANNED, P.CHECKED), P.CHECKED,
           proves=(NOT_MIXED, CHECKS_PASS), writes=("marker",)),
     _step(S.COPY, (P.CHECKED, P.COPIED), P.COPIED,
@@ -276,7 +277,7 @@ STEPS: Final = (
           proves=(NOT_MIXED, NOT_STALE, AS_PLANNED), writes=("marker",)),
     _step(S.ENTER_DUAL, (P.CHECKED, P.COPIED, P.VERIFIED, P.DUAL), P.DUAL,
           (NOT_MIXED,), (ALL_DUAL, STORES_AGREE, BOTH_MOVE), ("marker",)),
-    # offline: the last look and the last copy, while nobody is there
+    # offline: the last check and the last copy, while there are no members
     _step(S.CUTOVER, (P.VERIFIED,), P.CUTOVER,
           (NOT_MIXED, QUIET, NOTHING_OPEN, NOT_STALE), (AS_PLANNED,),
           ("undo file", "kafka offsets", "marker")),
@@ -295,12 +296,12 @@ STEPS: Final = (
           (NOT_MIXED, QUIET), (NOT_STALE, AS_PLANNED), ("marker",)),
     _step(S.ROLL_BACK, (P.PLANNED, P.CHECKED), P.ROLLED_BACK, (NOT_MIXED,), writes=("marker",)),
     _step(S.ROLL_BACK, (P.COPIED, P.VERIFIED), P.ROLLED_BACK,
-          (NOT_MIXED, NOBODY_READS_KAFKA), writes=("undo file", "kafka offsets", "marker")),
+          (NOT_MIXED, NONE_READS_KAFKA), writes=("undo file", "kafka offsets", "marker")),
     _step(S.ROLL_BACK, (P.DUAL, P.DUAL_BACK), P.ROLLED_BACK,
-          (NOT_MIXED, NOBODY_ONLY_ON_KAFKA, STORES_AGREE), writes=("marker",)),
+          (NOT_MIXED, NONE_ON_KAFKA_ALONE, STORES_AGREE), writes=("marker",)),
     _step(S.ROLL_BACK, (P.VERIFIED_BACK,), P.ROLLED_BACK,
-          (NOT_MIXED, NOBODY_ONLY_ON_KAFKA), writes=("marker",)),
-    # somebody read on from Kafka after it was copied back: once more
+          (NOT_MIXED, NONE_ON_KAFKA_ALONE), writes=("marker",)),
+    # members read from Kafka after it was copied back: copy again
     _step(S.RETURN_COPY, (P.VERIFIED_BACK,), P.COPIED_BACK,
           (NOT_MIXED, QUIET, NOTHING_OPEN, NOT_STALE), (AS_PLANNED,),
           ("undo file", "zookeeper offsets", "marker")),
@@ -311,7 +312,7 @@ _COPY_FIRST = "copy and verify with every member stopped, or take every member t
 _BACK_FIRST = "take every member back to dual (return-dual), or stop all of them and copy back (return-copy)"
 _AGAIN = "make a new plan"
 
-FORBIDDEN: Final = {  # what people try; everything else that is not in STEPS is refused as "not from here"
+FORBIDDEN: Final = {  # likely mistakes; everything else that is not in STEPS is refused as "not from here"
     (P.PLANNED, S.COPY): ("unchecked plan", "nothing was checked", "run `zkconsumer migrate check` first"),
     (P.PLANNED, S.ENTER_DUAL): ("unchecked plan", "nothing was checked", "run `zkconsumer migrate check` first"),
     (P.PLANNED, S.CUTOVER): ("zookeeper to kafka in one bounce", "nothing was checked or copied", _COPY_FIRST),
@@ -331,7 +332,7 @@ FORBIDDEN: Final = {  # what people try; everything else that is not in STEPS is
 
 
 def step_from(phase: Phase, name: StepName) -> Step:
-    """The step of this name that leads on from a phase.  Raises MigrationRefused where there is none."""
+    """The step of this name from a phase.  Raises MigrationRefused when there is none."""
     for step in STEPS:
         if step.name == name and phase in step.before:
             return step
@@ -345,26 +346,26 @@ def step_from(phase: Phase, name: StepName) -> Step:
 
 
 def steps_from(phase: Phase) -> list[Step]:
-    """The steps that lead on, the usual one first; those that only repeat the phase are left out."""
+    """The steps from a phase to others, the usual one first."""
     return [step for step in STEPS if phase in step.before and step.after != phase]
 
 
-def begin(phase: Phase, name: StepName, facts: Facts) -> Step:
-    """The step, when it may write now.  Raises MigrationRefused naming the first need that is not met."""
+def begin(phase: Phase, name: StepName, facts: StepFacts) -> Step:
+    """The step, if it may write now.  Raises MigrationRefused, which names the first unmet requirement."""
     step = step_from(phase, name)
     _hold(step.needs, name, phase, facts)
     return step
 
 
-def end(phase: Phase, name: StepName, facts: Facts) -> Phase:
-    """The phase that holds once this is journalled.  Raises MigrationRefused naming the first need that is not met."""
+def end(phase: Phase, name: StepName, facts: StepFacts) -> Phase:
+    """The phase that holds once it is journalled.  Raises MigrationRefused, which names the first unmet requirement."""
     step = step_from(phase, name)
     _hold((*step.needs, *step.proves), name, phase, facts)
     return step.after
 
 
-def unmet(phase: Phase, name: StepName, facts: Facts) -> list[MigrationRefused]:
-    """All that stands in the way, for a preview; empty: nothing."""
+def unmet(phase: Phase, name: StepName, facts: StepFacts) -> list[MigrationRefused]:
+    """All unmet requirements, for a preview."""
     try:
         step = step_from(phase, name)
     except MigrationRefused as why:
@@ -372,13 +373,13 @@ def unmet(phase: Phase, name: StepName, facts: Facts) -> list[MigrationRefused]:
     return [_refusal(need, name, phase, facts) for need in (*step.needs, *step.proves) if not need.met(facts)]
 
 
-def _hold(wanted: tuple[Need, ...], name: StepName, phase: Phase, facts: Facts) -> None:
+def _hold(wanted: tuple[Need, ...], name: StepName, phase: Phase, facts: StepFacts) -> None:
     for need in wanted:
         if not need.met(facts):
             raise _refusal(need, name, phase, facts)
 
 
-def _refusal(need: Need, name: StepName, phase: Phase, facts: Facts) -> MigrationRefused:
+def _refusal(need: Need, name: StepName, phase: Phase, facts: StepFacts) -> MigrationRefused:
     return MigrationRefused(need.name, f"{name} of a group that is {phase}: {need.text(facts)}", need.remedy)
 
 
@@ -394,26 +395,26 @@ _VERIFY = {
 COPIED = (Phase.COPIED_BACK, Phase.VERIFIED_BACK)
 
 
-def step_asked(asked: Asked, phase: Phase, facts: Facts, behind: bool = False) -> StepName:
-    """The step that is meant.  Raises MigrationRefused where none of this kind leads on.
+def step_asked(asked: Asked, phase: Phase, facts: StepFacts, behind: bool = False) -> StepName:
+    """The step for a command.  Raises MigrationRefused when there is none.
 
-    behind: ZooKeeper holds less than is to be copied back.
+    behind: ZooKeeper holds less than the offsets to copy back.
     """
-    somebody = bool(facts.modes or facts.modes_unknown or facts.kafka_members)
-    name = _step_meant(asked, phase, somebody)
-    if asked == "rollback" and phase in COPIED and behind and not somebody:
+    members = bool(facts.modes or facts.modes_unknown or facts.kafka_members)
+    name = _step_meant(asked, phase, members)
+    if asked == "rollback" and phase in COPIED and behind and not members:
         name = StepName.RETURN_COPY
     step_from(phase, name)
     return name
 
 
-def _step_meant(asked: Asked, phase: Phase, somebody: bool) -> StepName:
+def _step_meant(asked: Asked, phase: Phase, members: bool) -> StepName:
     if asked == "verify":
         if phase in (Phase.COPIED, Phase.VERIFIED):
-            return StepName.ENTER_DUAL if somebody else StepName.VERIFY
+            return StepName.ENTER_DUAL if members else StepName.VERIFY
         return _VERIFY.get(phase, StepName.ENTER_DUAL)
     if asked == "rollback":
         if phase in (Phase.CUTOVER, Phase.DONE):
-            return StepName.RETURN_DUAL if somebody else StepName.RETURN_COPY
+            return StepName.RETURN_DUAL if members else StepName.RETURN_COPY
         return StepName.RETURN_VERIFY if phase is Phase.COPIED_BACK else StepName.ROLL_BACK
     return StepName(asked)

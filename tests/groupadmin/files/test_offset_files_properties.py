@@ -41,18 +41,18 @@ ours = st.builds(
     topics,
     partitions | broker_partitions,
     st.none() | offsets,
-    st.none() | st.text(max_size=10),
-    states,
-    kafka_states,
-    st.none() | offsets,
-    st.none() | offsets,
+    metadata=st.none() | st.text(max_size=10),
+    zookeeper=states,
+    kafka=kafka_states,
+    log_start=st.none() | offsets,
+    log_end=st.none() | offsets,
 )
 
 
 @SLOW
 @given(distinct(ours), st.none() | anything, times, st.sampled_from([None, "zookeeper", "kafka", "dual"]))
 def test_our_json_gives_back_every_value(rows, cluster, exported_at_ms, source):
-    file = OffsetsFile("json", tuple(rows), (), cluster, exported_at_ms, source)
+    file = OffsetsFile("json", tuple(rows), warnings=(), cluster=cluster, exported_at_ms=exported_at_ms, source=source)
     assert read_offsets(write_offsets(file, "json")) == file
 
 

@@ -44,13 +44,13 @@ def test_a_table_of_0_7_names_partitions_by_broker():
         ("orders,0,5\ng,orders,1,5\n", 2, "has 4 columns instead of 3"),
         ("orders,0\n", 1, "is no row of any known form"),
         ('"orders,0,5\n', 1, "this is no CSV"),
-        ("orders,0,5\norders,1,6\norders,0,7\n", 3, "orders/0 stands here twice, now with 7; line 1 says 5"),
-        ("g,orders,0,5\ng,orders,0,-\n", 2, "of group 'g' stands here twice, now with none; line 1 says 5"),
+        ("orders,0,5\norders,1,6\norders,0,7\n", 3, "orders/0 is given twice here, now with 7; line 1 says 5"),
+        ("g,orders,0,5\ng,orders,0,-\n", 2, "of group 'g' is given twice here, now with none; line 1 says 5"),
         ("/consumers/g/offsets/t/0:5\n/consumers/g/offsets/t/x:5\n", 2, "'x' is no partition"),
         ("/consumers/g/offsets/t/0:5\n/consumers/g/owners/t/0:me\n", 2, "is no offset; a line is /consumers/GROUP"),
         (HEADER + "orders 0 5 x\n", 2, "does not fit the header's 6 columns"),
         (HEADER + "orders 0 abc 9 4 -\n", 2, "offset 'abc' is no number"),
-        ("GROUP TOPIC PARTITION NEW-OFFSET g orders 0 7 ", 1, "rows stand on the header's line; paste the table"),
+        ("GROUP TOPIC PARTITION NEW-OFFSET g orders 0 7 ", 1, "there are rows on the header's line; paste the table"),
         ("0:5,1:6", 1, "the file names no topic; name the topic beside the file"),
         (
             '{"0": 5}',
@@ -61,8 +61,12 @@ def test_a_table_of_0_7_names_partitions_by_broker():
         ('{"groupid": "g",\n "offsets": {"t": {"0": 5,\n "x": 6}}}', 3, "'x' is no partition"),
         ('{"groupid": "g",\n "offsets": {"t": {"0": 5,\n "1": true}}}', 3, "offset True is no number"),
         ('{"groupid": "g",\n "offsets": {"t": {"0": 5,\n "1": 1.0}}}', 3, "offset 1.0 is no number"),
-        ('{"groupid": "g",\n "offsets": {"t": {"0": 5,\n "0": 6}}}', 3, "'0' stands here twice with different values"),
-        ('{"groupid": "g",\n "offsets": {"t": [5]}}', 2, "a list stands where an object is expected"),
+        (
+            '{"groupid": "g",\n "offsets": {"t": {"0": 5,\n "0": 6}}}',
+            3,
+            "'0' is given twice here with different values",
+        ),
+        ('{"groupid": "g",\n "offsets": {"t": [5]}}', 2, "a list is given where an object is expected"),
         ('{"groupid": "g",\n "offsets": {"t": {"0": {"offset": 5}}}}', 2, "offset a map is no number"),
         ('{"groupid": 5, "offsets": {}}', 1, "5 is no group"),
         ('{"a": 1}', 1, "this JSON is of no known form; known are"),
@@ -147,10 +151,10 @@ def test_zero_stays_zero_unless_the_caller_says_it_means_missing():
 def test_a_row_said_twice_alike_counts_once_and_is_told():
     file = read_offsets("orders,0,5\norders,1,6\norders,0,5\n")
     assert [row.position for row in file.rows] == [5, 6]
-    assert file.warnings == ("line 3: says again what an earlier line says; it counts once",)
+    assert file.warnings == ("line 3: repeats an earlier line; it counts once",)
     file = read_offsets('{"groupid": "G", "offsets": {"T": {"0": 5,\n"0": 5}}}')
     assert [row.position for row in file.rows] == [5]
-    assert file.warnings == ("line 2: says again what an earlier line says; it counts once",)
+    assert file.warnings == ("line 2: repeats an earlier line; it counts once",)
 
 
 def test_csv_columns_are_found_by_their_header():

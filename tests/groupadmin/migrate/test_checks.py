@@ -74,7 +74,7 @@ def test_what_nobody_looked_at_is_never_a_pass():
         ("coordinator", {"coordinator_error": "error 15 for 30 s"}, "fail", "error 15 for 30 s"),
         ("retention", {"retention_ms": HOUR}, "fail", "their positions would be gone"),
         ("retention", {"retention_ms": 3 * HOUR}, "warn", "3 h from each commit"),
-        ("retention", {"retention_ms": None}, "warn", "1 d from each commit (the default: brokers do not tell)"),
+        ("retention", {"retention_ms": None}, "warn", "1 d from each commit (the default: brokers do not report it)"),
         ("retention", {"retention_ms": None, "downtime_ms": 2 * DAY}, "fail", "stopped for up to 2 d"),
         ("retention", {"retention_ms": HOUR, "keepalive": True}, "pass", "--keepalive"),
         ("retention", {"retention_ms": HOUR, "long_retention_ms": 30 * DAY}, "fail", "1 h"),  # 0.8.2 cannot be asked
@@ -88,7 +88,7 @@ def test_what_nobody_looked_at_is_never_a_pass():
         ("retention", {"releases": {1: "2.8.2"}}, "pass", "when the group became empty"),
         ("clock", {"clock_ahead_ms": -90_000}, "warn", "behind the cluster's"),
         ("clock", {"clock_ahead_ms": 2 * HOUR}, "fail", "2 h ahead of"),
-        ("clock", {"clock_ahead_ms": None}, "warn", "nobody compared"),
+        ("clock", {"clock_ahead_ms": None}, "warn", "were not compared"),
         ("access", {"refused": {"OffsetCommit of group g": "error 30"}}, "fail", "OffsetCommit of group g: error 30"),
     ],
 )
@@ -140,8 +140,8 @@ def test_a_stopped_group_with_a_position_passes():
     ("snapshot", "check_id", "outcome", "says"),
     [
         (group(members=("a",), owners={A: "a-0"}), "members", "warn", "1 member (a) registered, 1 partition owned"),
-        (group(members=("a",)), "modes", "warn", "no mode is told by 1 member (a)"),
-        (group(members=("a", "b"), modes={"a": "dual"}), "modes", "warn", "no mode is told by 1 member (b)"),
+        (group(members=("a",)), "modes", "warn", "1 member (a) published no mode"),
+        (group(members=("a", "b"), modes={"a": "dual"}), "modes", "warn", "1 member (b) published no mode"),
         (group(members=("a",), modes={"a": "dual"}), "modes", "pass", "every member is on dual"),
         (group(modes={"a": "kafka", "b": "zookeeper"}), "modes", "fail", "a kafka, b zookeeper"),
         (group(kafka_members=("k",)), "kafka-members", "warn", "they commit to Kafka"),

@@ -53,8 +53,8 @@ def test_a_gate_that_asks_for_nothing_is_not_open():
 
 
 def test_what_the_gate_saw_is_said():
-    assert str(Gate(2)) == "nobody looked yet"
-    assert str(Gate(2).after(NOBODY)) == "nobody there for 1 of 2 looks"
+    assert str(Gate(2)) == "not checked yet"
+    assert str(Gate(2).after(NOBODY)) == "no member in 1 of 2 checks"
     assert (
         str(Gate(2).after(Presence(("a", "b"), 3, 1)))
         == "still there: members a, b; 3 owned partitions; 1 member in Kafka"
@@ -107,15 +107,15 @@ def test_partitions_of_deleted_topics_hold_nobody_up():
 
 def test_a_store_that_rests_while_there_is_something_to_read_stands_still():
     first, second = group((50, 50), (50, 50)), group((50, 50), (70, 50))
-    assert compare(first, second).standing_still == ("zookeeper",)
-    assert compare(first, first).standing_still == ("zookeeper", "kafka")
-    assert compare(first, group((60, 50), (60, 50))).standing_still == ()
+    assert compare(first, second).not_moving == ("zookeeper",)
+    assert compare(first, first).not_moving == ("zookeeper", "kafka")
+    assert compare(first, group((60, 50), (60, 50))).not_moving == ()
 
 
 def test_at_the_end_of_a_quiet_log_nothing_stands_still():
     idle = group((100, 100), (100, 100))
-    assert compare(idle, idle).standing_still == ()
-    assert compare(idle, replace(idle, bounds={A: (0, 120), B: (0, 100)})).standing_still == ("zookeeper", "kafka")
+    assert compare(idle, idle).not_moving == ()
+    assert compare(idle, replace(idle, bounds={A: (0, 120), B: (0, 100)})).not_moving == ("zookeeper", "kafka")
 
 
 def test_a_write_of_the_same_number_is_a_write():
@@ -148,7 +148,7 @@ def test_facts_of_one_look():
     found = facts(plan_group(now, Policies()), now)
     assert (found.modes, found.modes_unknown, found.kafka_members) == ({"a": "dual"}, ("b",), 0)
     assert (found.blocked, found.stale, found.missing) == (1, 0, 0)
-    assert (found.quiet, found.failed_checks, found.apart, found.standing_still, found.zookeeper_moves) == (None,) * 5
+    assert (found.quiet, found.failed_checks, found.apart, found.not_moving, found.zookeeper_moves) == (None,) * 5
 
 
 def test_the_operator_answers_for_members_that_tell_nothing_and_for_no_others():
@@ -169,6 +169,6 @@ def test_a_mode_node_without_its_member_is_still_somebody():
 
 def test_facts_of_two_looks_a_gate_and_checks():
     now = group((50, 50), (50, 50))
-    found = facts(plan_group(now, Policies()), now, now, Gate(1).after(NOBODY), ["brokers"])
-    assert (found.apart, found.standing_still, found.zookeeper_moves) == (0, ("zookeeper", "kafka"), False)
+    found = facts(plan_group(now, Policies()), now, before=now, gate=Gate(1).after(NOBODY), failed_checks=["brokers"])
+    assert (found.apart, found.not_moving, found.zookeeper_moves) == (0, ("zookeeper", "kafka"), False)
     assert (found.quiet, found.failed_checks) == (True, ("brokers",))

@@ -235,7 +235,7 @@ def test_the_same_stores_and_policies_have_the_same_id_and_others_another():
 
 def test_groups_are_planned_in_any_order():
     plans = [plan_group(replace(group(50), group=name), REFUSE) for name in "cab"]
-    there, back = (make_plan(each, REFUSE, "to-kafka", "zk:2181", 1) for each in (plans, plans[::-1]))
+    there, back = (make_plan(each, REFUSE, "to-kafka", cluster="zk:2181", at_ms=1) for each in (plans, plans[::-1]))
     assert there == back
     assert [each.group for each in there.groups] == ["a", "b", "c"]
 
@@ -249,9 +249,9 @@ def test_what_is_there_already_is_done_and_not_written_again():
     assert [(write.store, write.position, write.before) for write in left.writes] == [("kafka", 50, NONE)]
     left = left_to_write(plan, group(50, 50))
     assert (left.writes, left.done, left.stale) == ((), (A,), ())
-    assert missing(plan, group(50)) == ["t/0 is to hold 50: kafka holds none"]
+    assert missing(plan, group(50)) == ["t/0 should hold 50: kafka holds none"]
     assert missing(plan, group(50, 50)) == []
-    assert missing(plan, group(50, Unknown("error 14"))) == ["t/0 is to hold 50: error 14"]
+    assert missing(plan, group(50, Unknown("error 14"))) == ["t/0 should hold 50: error 14"]
 
 
 def test_what_kafka_holds_as_planned_is_committed_again_so_that_it_does_not_expire():

@@ -15,7 +15,10 @@ A = TopicPartition("t", 0)
 
 
 def found(nodes: dict[str, bytes]) -> Sorted:
-    whole = {f"/consumers/g/{path}": Znode(data, 3, 20, 10, 1000) for path, data in nodes.items()}
+    whole = {
+        f"/consumers/g/{path}": Znode(data, version=3, mzxid=20, czxid=10, mtime_ms=1000)
+        for path, data in nodes.items()
+    }
     return sort_nodes("g", whole, dialect("0.8.2"))
 
 
@@ -27,11 +30,11 @@ def test_what_kafka_wrote_is_read():
         }
     )  # fmt: skip
     assert sorted_nodes == Sorted(
-        {A: ZkRow(50, 3, 20, 10, 1000), TopicPartition("t", 10): ZkRow(0, 3, 20, 10, 1000)},
-        {},
-        {A: "g_host-1-a-0"},
-        ("g_host-1-a",),
-        (),
+        zookeeper={A: ZkRow(50, 3, 20, 10, 1000), TopicPartition("t", 10): ZkRow(0, 3, 20, 10, 1000)},
+        offset_path={},
+        owners={A: "g_host-1-a-0"},
+        members=("g_host-1-a",),
+        foreign=(),
     )
 
 
@@ -60,8 +63,8 @@ def test_the_path_of_1_1_0_is_kept_apart():
         ("offsets/t/1-0", b"5", "offset", "t", "no partition"),
         ("offsets/t/x", b"5", "offset", "t", "no partition"),
         ("offsets/t/0/deeper", b"5", "folder", None, "deeper than any node"),
-        ("owners/b't'/1-0", b"pykafka", "owner", "t", "somebody is there"),
-        ("owners/t/1-0", b"pykafka", "owner", "t", "somebody is there"),
+        ("owners/b't'/1-0", b"pykafka", "owner", "t", "the group is active"),
+        ("owners/t/1-0", b"pykafka", "owner", "t", "the group is active"),
         ("ids/x", b"pykafka", "id", None, "JVM members cannot read"),
         ("ids/x", b"", "id", None, "JVM members cannot read"),
         ("ids/x", b"\xff", "id", None, "JVM members cannot read"),
@@ -88,7 +91,10 @@ def test_data_on_a_folder_with_partitions_in_it_is_nothing_to_tell():
 
 
 def test_nodes_of_a_group_with_a_longer_name_are_not_ours():
-    nodes = {"/consumers/g2/offsets/t/0": Znode(b"5", 0, 1, 1, 1), "/consumers/g/offsets/t/0": Znode(b"6", 0, 1, 1, 1)}
+    nodes = {
+        "/consumers/g2/offsets/t/0": Znode(b"5", version=0, mzxid=1, czxid=1, mtime_ms=1),
+        "/consumers/g/offsets/t/0": Znode(b"6", version=0, mzxid=1, czxid=1, mtime_ms=1),
+    }
     assert sort_nodes("g", nodes, dialect("0.8.2")).zookeeper[A].position == 6
 
 
@@ -99,4 +105,4 @@ def test_long_data_is_cut_in_what_is_shown():
 
 def test_our_own_nodes_under_a_group_are_left_alone():
     sorted_nodes = found({"modes": b"", "modes/g_host-1-a": b'{"version":"1"}', "migration": b"{}"})
-    assert sorted_nodes == Sorted({}, {}, {}, (), ())
+    assert sorted_nodes == Sorted(zookeeper={}, offset_path={}, owners={}, members=(), foreign=())

@@ -15,9 +15,9 @@ from groupadmin.migrate import journal as journal_file
 from groupadmin.migrate.journal import (
     Begun,
     Declined,
-    Header,
     JournalDamaged,
     JournalFailed,
+    JournalHeader,
     Reached,
     Standing,
     Wrote,
@@ -33,13 +33,13 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.migrationmarker import Phase
 
 P, S = Phase, StepName
-HEADER = Header("abc", "zk:2181/kafka", "to-kafka", 1)
+HEADER = JournalHeader("abc", "zk:2181/kafka", "to-kafka", 1)
 EVENTS = [
     Begun("gr\u00fcn", S.CHECK),
     Reached("gr\u00fcn", S.CHECK, P.CHECKED),
     Begun("gr\u00fcn", S.COPY),
-    Wrote("gr\u00fcn", S.COPY, "kafka", TopicPartition("t", 0), None, 5),
-    Wrote("gr\u00fcn", S.COPY, "kafka", TopicPartition("t", BrokerPartition(1, 0)), 7, None),
+    Wrote("gr\u00fcn", S.COPY, "kafka", TopicPartition("t", 0), before=None, after=5),
+    Wrote("gr\u00fcn", S.COPY, "kafka", TopicPartition("t", BrokerPartition(1, 0)), before=7, after=None),
     Declined("gr\u00fcn", S.COPY, "active group", 'members "a"\nare there'),
 ]
 
@@ -58,7 +58,9 @@ def test_what_was_appended_is_read_back(path: Path):
     assert [event for _, event in found.events] == [Reached("gr\u00fcn", None, P.PLANNED), *EVENTS]
     assert not found.torn
     (standing,) = found.standings.values()
-    assert standing == Standing(P.CHECKED, 2, S.COPY, 2, ((P.PLANNED, 1), (P.CHECKED, 2)), EVENTS[-1])
+    assert standing == Standing(
+        P.CHECKED, 2, begun=S.COPY, wrote=2, past=((P.PLANNED, 1), (P.CHECKED, 2)), declined=EVENTS[-1]
+    )
 
 
 def test_a_reader_sees_what_is_there_while_another_writes(path: Path):
@@ -75,9 +77,9 @@ def test_no_journal_is_no_standing(path: Path):
 def test_two_runs_at_once_are_refused_and_the_dead_hold_no_lock(path: Path):
     program = f"""
 import sys
-from groupadmin.migrate.journal import Header
+from groupadmin.migrate.journal import JournalHeader
 from groupadmin.migrate.journal import open_journal
-journal = open_journal({str(path)!r}, Header("abc", "zk:2181/kafka", "to-kafka", 1))
+journal = open_journal({str(path)!r}, JournalHeader("abc", "zk:2181/kafka", "to-kafka", 1))
 journal.begin(["a"], 1)
 print("open", flush=True)
 sys.stdin.read()
@@ -95,7 +97,7 @@ sys.stdin.read()
 def test_the_journal_of_another_plan_is_refused(path: Path):
     open_journal(path, HEADER).close()
     with pytest.raises(MigrationRefused, match="belongs to plan abc, not to xyz"):
-        open_journal(path, Header("xyz", "zk:2181/kafka", "to-kafka", 1))
+        open_journal(path, JournalHeader("xyz", "zk:2181/kafka", "to-kafka", 1))
 
 
 def test_begun_groups_are_not_begun_again(path: Path):

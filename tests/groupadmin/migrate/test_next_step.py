@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from groupadmin.migrate.rules.states import Facts, MigrationRefused, StepName, step_asked, step_from
+from groupadmin.migrate.rules.states import MigrationRefused, StepFacts, StepName, step_asked, step_from
 from zkconsumer.offsets.migrationmarker import Phase
 
 P, S = Phase, StepName
-STOPPED, DUAL, JVM = Facts(), Facts(modes={"a": "dual"}), Facts(modes_unknown=("jvm",))
+STOPPED, DUAL, JVM = StepFacts(), StepFacts(modes={"a": "dual"}), StepFacts(modes_unknown=("jvm",))
 
 
-def way_back(phase: Phase, facts: Facts) -> list[StepName]:
+def way_back(phase: Phase, facts: StepFacts) -> list[StepName]:
     """All steps of a rollback from a phase while no member comes or goes."""
     steps: list[StepName] = []
     while phase is not Phase.ROLLED_BACK:
@@ -36,7 +36,7 @@ def way_back(phase: Phase, facts: Facts) -> list[StepName]:
         ("rollback", P.COPIED, STOPPED, S.ROLL_BACK),
         ("rollback", P.DONE, STOPPED, S.RETURN_COPY),
         ("rollback", P.DONE, DUAL, S.RETURN_DUAL),
-        ("rollback", P.DONE, Facts(kafka_members=1), S.RETURN_DUAL),
+        ("rollback", P.DONE, StepFacts(kafka_members=1), S.RETURN_DUAL),
         ("rollback", P.COPIED_BACK, STOPPED, S.RETURN_VERIFY),
     ],
 )

@@ -39,7 +39,7 @@ def group(name="g", **more) -> GroupSnapshot:
 
 def planned(*snapshots: GroupSnapshot, policies=Policies("max", "clamp", "trust")) -> Plan:  # noqa: B008
     plans = [plan_group(each, policies) for each in snapshots]
-    return make_plan(plans, policies, "to-kafka", "zk1:2181/kafka", 1_700_000_000_000)
+    return make_plan(plans, policies, "to-kafka", cluster="zk1:2181/kafka", at_ms=1_700_000_000_000)
 
 
 def test_a_plan_is_read_back_as_it_was():
@@ -96,8 +96,9 @@ def test_a_plan_that_makes_no_sense_is_refused_and_minus_one_is_no_position(part
 # reports --------------------------------------------------------------------------------------------------------------
 
 COPIED = Standing(
-    Phase.COPIED, 3000, StepName.VERIFY, 1, ((Phase.PLANNED, 1000), (Phase.CHECKED, 2000), (Phase.COPIED, 3500)),
-    Declined("g", StepName.VERIFY, "stale plan", "t/0 moved"),
+    Phase.COPIED, 3000, begun=StepName.VERIFY, wrote=1,
+    past=((Phase.PLANNED, 1000), (Phase.CHECKED, 2000), (Phase.COPIED, 3500)),
+    declined=Declined("g", StepName.VERIFY, "stale plan", "t/0 moved"),
 )  # fmt: skip
 
 
@@ -172,10 +173,10 @@ def test_markdown_for_people():
     assert "## g: copied" in text
     assert "| t | 0 | 50 | - | 10 | 100 | copy | 50 |  |" in text
     assert "| t | 1 | unreadable | 7 | - | - | unreadable (open) | - | ZooKeeper: holds 'null' |" in text
-    assert "- verify was begun and did not end: make it again" in text
+    assert "- verify was begun and did not end: repeat it" in text
     assert "- refused: t/0 moved" in text
     assert "- took 2.5 s" in text
-    assert "- messages behind when planned: zookeeper 50, planned 50" in text
+    assert "- lag when planned: zookeeper 50, planned 50" in text
     assert "| offset | /consumers/g/offsets/u | 0:1\\|2 | the one-node form |" in text
     assert "```sh\nzkconsumer migrate rollback" in text
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from groupadmin.apply.writes import Order, Written
-from groupadmin.migrate.journal import Header, Journal, Standing, open_journal
+from groupadmin.apply.writes import StoreWrite, WriteResult
+from groupadmin.migrate.journal import Journal, JournalHeader, Standing, open_journal
 from groupadmin.migrate.keepalive import keep_alive
 from groupadmin.migrate.rules.checks import Check
 from groupadmin.migrate.rules.groupplan import Plan, Policies, make_plan, plan_group
@@ -45,10 +45,10 @@ class Site(FakeSite):
                 self.world.modes[GROUP] = modes
         return {group: with_deleted(seen) for group, seen in super().snapshots(plans).items()}
 
-    def write(self, orders: list[Order], retention_ms: int | None) -> list[Written]:
-        good = [order for order in orders if order.tp not in self.refuse]
-        done = {row.order.tp: row for row in super().write(good, retention_ms)}
-        return [done.get(order.tp) or Written(order, "failed", "no coordinator") for order in orders]
+    def write(self, writes: list[StoreWrite], retention_ms: int | None) -> list[WriteResult]:
+        good = [write for write in writes if write.tp not in self.refuse]
+        done = {row.write.tp: row for row in super().write(good, retention_ms)}
+        return [done.get(write.tp) or WriteResult(write, "failed", "no coordinator") for write in writes]
 
     def sleep(self, seconds: float) -> None:
         self.slept_s += seconds
@@ -69,17 +69,19 @@ def site() -> Site:
 def plan(site: Site) -> Plan:
     policies = Policies(out_of_range="clamp")
     plans = [plan_group(with_deleted(site.world.snapshot(group)), policies) for group in GROUPS]
-    return make_plan(plans, policies, "to-kafka", "zk:2181", 1)
+    return make_plan(plans, policies, "to-kafka", cluster="zk:2181", at_ms=1)
 
 
 @pytest.fixture
 def journal(plan: Plan, tmp_path: Path) -> Iterator[Journal]:
-    with open_journal(tmp_path / "journal.jsonl", Header(plan.plan_id, plan.cluster, plan.direction, 1)) as journal:
+    with open_journal(
+        tmp_path / "journal.jsonl", JournalHeader(plan.plan_id, plan.cluster, plan.direction, 1)
+    ) as journal:
         yield journal
 
 
 def runner(site: Site, plan: Plan, journal: Journal, **told: object) -> StepRunner:
-    return StepRunner(site, plan, journal, UndoFolder(journal.path.parent / "undo"), replace(HOW, **told))
+    return StepRunner(site, plan, journal, undo=UndoFolder(journal.path.parent / "undo"), options=replace(HOW, **told))
 
 
 def refusals(outcomes) -> list[str | None]:
@@ -88,15 +90,15 @@ def refusals(outcomes) -> list[str | None]:
 
 def test_a_deleted_topic_does_not_keep_its_group_from_being_copied(site, plan, journal):
     for asked in ("check", "copy", "verify", "cutover"):
-        assert refusals(runner(site, plan, journal).carry(asked, GROUPS)) == [None] * 3
+        assert refusals(runner(site, plan, journal).run(asked, GROUPS)) == [None] * 3
     assert not [write for write in site.world.writes if write[2] == DELETED]
 
 
 def test_a_failing_check_of_the_cluster_keeps_every_group_where_it_is(site, plan, journal):
     bad = Check("brokers", "fail", "too old")
-    outcomes = StepRunner(site, plan, journal, UndoFolder(journal.path.parent / "undo"), HOW, [bad]).carry(
-        "check", GROUPS
-    )
+    outcomes = StepRunner(
+        site, plan, journal, undo=UndoFolder(journal.path.parent / "undo"), options=HOW, checks=[bad]
+    ).run("check", GROUPS)
     assert refusals(outcomes) == ["failing checks"] * 3
     assert site.world.markers == {}  # looking leaves nothing in ZooKeeper
 
@@ -104,71 +106,73 @@ def test_a_failing_check_of_the_cluster_keeps_every_group_where_it_is(site, plan
 @pytest.mark.parametrize("asked", ["copy", "verify", "cutover"])
 def test_after_a_failed_check_steps_name_it_and_what_helps(site, plan, journal, asked):
     bad = [Check("brokers", "fail", "one is 0.8.1", "upgrade it"), Check("clock", "fail", "an hour ahead", "use NTP")]
-    StepRunner(site, plan, journal, UndoFolder(journal.path.parent / "undo"), HOW, bad).carry("check", [GROUP])
-    [outcome] = runner(site, plan, journal).carry(asked, [GROUP])
+    StepRunner(site, plan, journal, undo=UndoFolder(journal.path.parent / "undo"), options=HOW, checks=bad).run(
+        "check", [GROUP]
+    )
+    [outcome] = runner(site, plan, journal).run(asked, [GROUP])
     assert str(outcome.refusal) == (
         f"failing checks: {asked} after a check that failed; failing: brokers: one is 0.8.1; upgrade it and clock: "
-        "an hour ahead; use NTP; mend that and run `zkconsumer migrate check` again"
+        "an hour ahead; use NTP; correct that and run `zkconsumer migrate check` again"
     )
-    [row] = preview(site, plan, journal.standings, HOW, asked, [GROUP])
+    [row] = preview(site, plan, journal.standings, options=HOW, asked=asked, groups=[GROUP])
     assert [str(each) for each in row.refusals] == [str(outcome.refusal)]
     assert site.world.writes == []
-    runner(site, plan, journal).carry("check", [GROUP])
+    runner(site, plan, journal).run("check", [GROUP])
     assert journal.standings[GROUP].phase is Phase.CHECKED
 
 
 def test_a_member_that_comes_between_two_looks_closes_the_gate_and_the_other_groups_go_on(site, plan, journal):
-    runner(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).run("check", GROUPS)
     site.comes = {site.looks + 2: {"m": "zookeeper"}}
-    outcomes = runner(site, plan, journal, at_once=3).carry("copy", GROUPS)
+    outcomes = runner(site, plan, journal, at_once=3).run("copy", GROUPS)
     assert refusals(outcomes) == ["active group", None, None]
     assert GROUP not in {group for _, group, _, _ in site.world.writes}
     assert journal.standings[GROUP].declined is not None
 
 
 def test_a_position_that_is_not_taken_leaves_the_group_where_it_was_and_the_next_try_writes_it(site, plan, journal):
-    runner(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).run("check", GROUPS)
     site.refuse = {TPS[1]}
-    outcomes = runner(site, plan, journal).carry("copy", GROUPS)
+    outcomes = runner(site, plan, journal).run("copy", GROUPS)
     assert refusals(outcomes) == ["not written"] * 3
     assert {each.phase for each in outcomes} == {Phase.CHECKED}
     site.refuse = set()
-    assert refusals(runner(site, plan, journal).carry("copy", GROUPS)) == [None] * 3
+    assert refusals(runner(site, plan, journal).run("copy", GROUPS)) == [None] * 3
     assert site.world.kafka[GROUP, TPS[1]] == 10
 
 
 def test_members_of_the_wrong_mode_are_told_of_without_waiting_a_commit_interval(site, plan, journal):
-    runner(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).run("check", GROUPS)
     site.world.modes[GROUP] = {"m": "zookeeper"}
-    assert refusals(runner(site, plan, journal).carry("verify", [GROUP])) == ["members not in dual"]
+    assert refusals(runner(site, plan, journal).run("verify", [GROUP])) == ["members not in dual"]
     assert site.slept_s == 0
 
 
 def test_groups_without_members_have_nothing_to_verify_before_they_are_copied(site, plan, journal):
-    runner(site, plan, journal).carry("check", GROUPS)
-    assert refusals(runner(site, plan, journal).carry("verify", GROUPS)) == ["nothing to verify"] * 3
+    runner(site, plan, journal).run("check", GROUPS)
+    assert refusals(runner(site, plan, journal).run("verify", GROUPS)) == ["nothing to verify"] * 3
 
 
 def test_steps_are_refused_by_name_before_anything_is_written(site, plan, journal):
-    assert refusals(runner(site, plan, journal).carry("copy", [GROUP])) == ["unchecked plan"]
-    assert refusals(runner(site, plan, journal).carry("cutover", [GROUP])) == ["zookeeper to kafka in one bounce"]
+    assert refusals(runner(site, plan, journal).run("copy", [GROUP])) == ["unchecked plan"]
+    assert refusals(runner(site, plan, journal).run("cutover", [GROUP])) == ["zookeeper to kafka in one bounce"]
     assert site.world.writes == []
 
 
 def test_what_was_done_before_is_not_done_again(site, plan, journal):
     for asked in ("check", "copy", "verify", "cutover"):
-        runner(site, plan, journal).carry(asked, GROUPS)
+        runner(site, plan, journal).run(asked, GROUPS)
     writes = len(site.world.writes)
-    outcomes = runner(site, plan, journal).carry("cutover", GROUPS)
+    outcomes = runner(site, plan, journal).run("cutover", GROUPS)
     assert [(each.step, each.phase) for each in outcomes] == [(None, Phase.CUTOVER)] * 3
     assert len(site.world.writes) == writes
 
 
 def test_a_preview_says_what_would_be_written_and_what_stands_in_the_way(site, plan, journal):
-    runner(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).run("check", GROUPS)
     site.world.modes["audit"] = {"m": "zookeeper"}
-    seen = {row.group: row for row in preview(site, plan, journal.standings, HOW, "copy", GROUPS)}
-    assert [(order.tp, order.position) for order in seen[GROUP].orders][:3] == [
+    seen = {row.group: row for row in preview(site, plan, journal.standings, options=HOW, asked="copy", groups=GROUPS)}
+    assert [(write.tp, write.position) for write in seen[GROUP].writes][:3] == [
         (TPS[0], 50),
         (TPS[1], 10),
         (TPS[2], 200),
@@ -179,13 +183,13 @@ def test_a_preview_says_what_would_be_written_and_what_stands_in_the_way(site, p
 
 def test_copies_are_committed_again_until_somebody_is_there(site, plan, journal):
     for asked in ("check", "copy"):
-        runner(site, plan, journal).carry(asked, GROUPS)
+        runner(site, plan, journal).run(asked, GROUPS)
     site.world.writes.clear()
     told: list[str] = []
     site.comes = {site.looks + 5: {"m": "kafka"}}
     for group in GROUPS[1:]:
         site.world.kafka[group, TPS[0]] = 51  # somebody committed to Kafka, and went
-    keep_alive(site, plan.groups, 10.0, None, told.append)
+    keep_alive(site, plan.groups, every_s=10.0, retention_ms=None, tell=told.append)
     assert {group for _, group, _, _ in site.world.writes} == {GROUP}
     assert len(site.world.writes) % 4 == 0  # four partitions have a position
     assert site.world.kafka["audit", TPS[0]] == 51
@@ -217,20 +221,20 @@ def test_a_group_is_left_alone_when_its_node_is_later_than_our_journal(marker, o
 
 
 def test_a_node_that_makes_no_sense_stops_its_group_alone(site, plan, journal):
-    runner(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).run("check", GROUPS)
     site.world.markers[GROUP] = Marked(None, 3, "it holds b'x'")
-    outcomes = runner(site, plan, journal).carry("copy", GROUPS)
+    outcomes = runner(site, plan, journal).run("copy", GROUPS)
     assert refusals(outcomes) == ["marker unclear", None, None]
 
 
 def test_undo_files_say_what_was_before_the_first_try(tmp_path, site, plan):
-    from groupadmin.migrate import stepwrites as orders
+    from groupadmin.migrate import stepwrites
 
-    folder, before = UndoFolder(tmp_path / "undo"), orders.before(plan.groups[0], "zk", 1)
+    folder, before = UndoFolder(tmp_path / "undo"), stepwrites.before(plan.groups[0], "zk", 1)
     first = folder.keep("a/b", StepName.COPY, before)
     assert first is not None
     assert first == folder.keep("a/b", StepName.COPY, before)
-    other = folder.keep("a/b", StepName.COPY, orders.before(plan.groups[0], "zk", 2))
+    other = folder.keep("a/b", StepName.COPY, stepwrites.before(plan.groups[0], "zk", 2))
     assert other is not None
     assert other.name == "a%2Fb.copy.2.json"
     assert folder.files(["a/b", "c"], StepName.COPY) == {"a/b": str(first)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupadmin.migrate.selection import Wanted, answers, chosen
+from groupadmin.migrate.selection import GroupSelection, answers, chosen
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.offsets.modes import MODES
 from zkconsumer.options.arguments import WrongUsage
@@ -15,16 +15,16 @@ THERE = ["audit", "billing", "console-consumer-1", "etl-1", "etl-2"]
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        (Wanted(("billing",)), ["billing"]),
-        (Wanted(pattern="etl-.*"), ["etl-1", "etl-2"]),
-        (Wanted(pattern="etl"), None),  # the whole name has to fit
-        (Wanted(("audit",), "etl-1"), ["audit", "etl-1"]),
-        (Wanted(everything=True, exclude=("console-consumer-.*", "etl-1")), ["audit", "billing", "etl-2"]),
-        (Wanted(("billing",), exclude=("bill.*",)), None),
-        (Wanted(("nobody",)), None),
+        (GroupSelection(("billing",)), ["billing"]),
+        (GroupSelection(pattern="etl-.*"), ["etl-1", "etl-2"]),
+        (GroupSelection(pattern="etl"), None),  # the whole name has to fit
+        (GroupSelection(("audit",), "etl-1"), ["audit", "etl-1"]),
+        (GroupSelection(everything=True, exclude=("console-consumer-.*", "etl-1")), ["audit", "billing", "etl-2"]),
+        (GroupSelection(("billing",), exclude=("bill.*",)), None),
+        (GroupSelection(("nobody",)), None),
     ],
 )
-def test_groups_that_are_meant(wanted: Wanted, expected: list[str] | None):
+def test_groups_that_are_meant(wanted: GroupSelection, expected: list[str] | None):
     if expected is None:
         with pytest.raises(NoSuchGroup):
             chosen(wanted, THERE, "zk")
@@ -32,8 +32,8 @@ def test_groups_that_are_meant(wanted: Wanted, expected: list[str] | None):
         assert chosen(wanted, THERE, "zk") == expected
 
 
-@pytest.mark.parametrize("wanted", [Wanted(pattern="("), Wanted(everything=True, exclude=("*",))])
-def test_a_pattern_that_is_none_is_wrong_usage(wanted: Wanted):
+@pytest.mark.parametrize("wanted", [GroupSelection(pattern="("), GroupSelection(everything=True, exclude=("*",))])
+def test_a_pattern_that_is_none_is_wrong_usage(wanted: GroupSelection):
     with pytest.raises(WrongUsage, match="no regular expression"):
         chosen(wanted, THERE, "zk")
 

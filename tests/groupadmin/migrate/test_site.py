@@ -16,7 +16,7 @@ NEW = TopicPartition("new", 1)
 
 def looked_at(f: Fakes) -> dict[str, object]:
     f.kafka.committed[1, "b", "new", 1] = (7, "")
-    found = Site(f.world, len(GROUPS)).first_look(GROUPS, {})
+    found = Site(f.world, len(GROUPS)).unplanned_snapshots(GROUPS, {})
     return {name: each.in_kafka(NEW).position for name, each in found.items() if NEW in each.partitions()}
 
 
@@ -28,7 +28,7 @@ def test_topics_that_kafka_alone_knows_are_found_however_many_groups(monkeypatch
 
 
 def test_too_many_positions_are_not_asked_for_and_that_is_said_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(site_module, "MOST", 8)
+    monkeypatch.setattr(site_module, "MAX_OFFSETS", 8)
     with fakes({"t": 1, "new": 2, OFFSETS_TOPIC: 1}) as f:
         assert looked_at(f) == {}
         (said,) = f.told

@@ -9,8 +9,8 @@ import pytest
 from groupadmin.migrate.rules.states import (
     FORBIDDEN,
     STEPS,
-    Facts,
     MigrationRefused,
+    StepFacts,
     StepName,
     begin,
     end,
@@ -21,7 +21,7 @@ from groupadmin.migrate.rules.states import (
 from zkconsumer.offsets.migrationmarker import Phase
 
 P, S = Phase, StepName
-STOPPED = Facts(
+STOPPED = StepFacts(
     quiet=True,
     kafka_members=0,
     failed_checks=(),
@@ -29,7 +29,7 @@ STOPPED = Facts(
     stale=0,
     missing=0,
     apart=0,
-    standing_still=(),
+    not_moving=(),
     zookeeper_moves=False,
 )
 ON_ZOOKEEPER = replace(STOPPED, quiet=False, modes={"a": "zookeeper", "b": "zookeeper"})
@@ -38,7 +38,7 @@ ON_KAFKA = replace(STOPPED, quiet=False, modes={"a": "kafka", "b": "kafka"})
 MIXED = replace(STOPPED, quiet=False, modes={"a": "kafka", "b": "zookeeper"})
 
 
-def walk(*way: tuple[StepName, Facts], start: Phase = P.PLANNED) -> list[str]:
+def walk(*way: tuple[StepName, StepFacts], start: Phase = P.PLANNED) -> list[str]:
     phase, passed = start, []
     for name, facts in way:
         begin(phase, name, facts)
@@ -103,8 +103,8 @@ def test_members_of_a_new_group_that_kafka_coordinates_finish_it_too():
         (P.CHECKED, S.COPY, replace(STOPPED, blocked=1), "undecided partitions"),
         (P.CHECKED, S.COPY, replace(STOPPED, stale=1), "stale plan"),
         (P.VERIFIED, S.CUTOVER, replace(STOPPED, stale=1), "stale plan"),
-        (P.COPIED, S.ROLL_BACK, DUAL, "somebody reads kafka"),
-        (P.COPIED, S.ROLL_BACK, replace(ON_ZOOKEEPER, modes_unknown=("jvm",)), "somebody reads kafka"),
+        (P.COPIED, S.ROLL_BACK, DUAL, "members read kafka"),
+        (P.COPIED, S.ROLL_BACK, replace(ON_ZOOKEEPER, modes_unknown=("jvm",)), "members read kafka"),
         (P.ROLLED_BACK, S.CHECK, STOPPED, "rolled back"),
         (P.PLANNED, S.FINISH, ON_KAFKA, "not from here"),
         (P.DUAL, S.CUTOVER, replace(DUAL, apart=1), "stores apart"),
@@ -128,8 +128,8 @@ def test_forbidden_by_name_with_the_remedy_before_anything_is_written(phase, ste
         (P.CHECKED, S.ENTER_DUAL, replace(DUAL, modes={"a": "dual", "b": "zookeeper"}), "members not in dual"),
         (P.CHECKED, S.ENTER_DUAL, replace(DUAL, modes_unknown=("jvm",)), "members not in dual"),
         (P.CHECKED, S.ENTER_DUAL, replace(DUAL, apart=3), "stores apart"),
-        (P.CHECKED, S.ENTER_DUAL, replace(DUAL, standing_still=("zookeeper",)), "a store stands still"),
-        (P.CUTOVER, S.FINISH, replace(ON_KAFKA, zookeeper_moves=True), "somebody still writes zookeeper"),
+        (P.CHECKED, S.ENTER_DUAL, replace(DUAL, not_moving=("zookeeper",)), "a store does not move"),
+        (P.CUTOVER, S.FINISH, replace(ON_KAFKA, zookeeper_moves=True), "members still write zookeeper"),
         (P.CUTOVER, S.FINISH, replace(ON_KAFKA, modes={"a": "kafka", "b": "dual"}), "members not on kafka"),
         (P.CUTOVER, S.RETURN_COPY, replace(STOPPED, missing=1), "not as planned"),
         (P.CUTOVER, S.RETURN_DUAL, replace(DUAL, apart=1), "stores apart"),
@@ -186,7 +186,7 @@ def test_a_phase_and_a_name_mean_one_step_and_what_is_allowed_is_not_forbidden()
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.name} to {step.after}")
 def test_who_did_not_look_writes_no_offsets_and_proves_nothing(step):
-    nobody_looked, phase = Facts(), min(step.before)
+    nobody_looked, phase = StepFacts(), min(step.before)
     if {"kafka offsets", "zookeeper offsets"} & step.writes:
         with pytest.raises(MigrationRefused):
             begin(phase, step.name, nobody_looked)
@@ -202,7 +202,7 @@ def test_no_step_ends_while_members_are_on_zookeeper_and_on_kafka_at_once(step):
             end(phase, step.name, replace(MIXED, quiet=True))
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Facts) if field.name != "first"])
+@pytest.mark.parametrize("name", [field.name for field in fields(StepFacts) if field.name != "first"])
 def test_each_fact_is_needed_by_some_step(name):
     bad = {
         "modes": {"a": "kafka", "b": "zookeeper"},
@@ -210,7 +210,7 @@ def test_each_fact_is_needed_by_some_step(name):
         "quiet": False,
         "kafka_members": 2,
         "failed_checks": ("x",),
-        "standing_still": ("kafka",),
+        "not_moving": ("kafka",),
         "zookeeper_moves": True,
     }.get(name, 1)
     stops = 0

@@ -12,7 +12,7 @@ from groupadmin.files.model import KafkaState, SavedRow, ZnodeState
 from groupadmin.files.read import read_offsets
 from groupadmin.files.write import write_offsets
 from groupadmin.plan.changes import Change, plan_changes, refused
-from groupadmin.plan.resets import Problem, Wanted
+from groupadmin.plan.resets import Problem, TargetOffset
 from groupadmin.plan.undo import by_store, same, texts, undo_file
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown
@@ -24,10 +24,10 @@ GARBAGE = Unknown("node holds 'null'")
 
 
 def one(position, before, stores=("zookeeper",), bounds=(10, 100), policy="refuse", **more) -> Change:
-    wanted = {A: position if isinstance(position, Problem) else Wanted(position)}
+    wanted = {A: position if isinstance(position, Problem) else TargetOffset(position)}
     log = {} if bounds is None else {A: bounds}
     held = {A: dict(zip(stores, before, strict=True))}
-    (change,) = plan_changes("g", wanted, held, log, [A], stores, policy, **more)
+    (change,) = plan_changes("g", wanted, held, bounds=log, existing=[A], stores=stores, out_of_range=policy, **more)
     return change
 
 
@@ -98,19 +98,21 @@ def test_what_cannot_be_read_is_not_overwritten_unless_that_is_asked_for():
 
 
 def test_a_store_that_nobody_read_is_refused_like_one_that_cannot_be_read():
-    (change,) = plan_changes("g", {A: Wanted(50)}, {}, {A: (0, 100)}, [A], BOTH)
+    (change,) = plan_changes("g", {A: TargetOffset(50)}, {}, bounds={A: (0, 100)}, existing=[A], stores=BOTH)
     assert change.action == "refused"
     assert "kafka was not read" in change.why
 
 
 def test_negative_and_unknown_partitions_are_wrong_before_anything_is_planned_and_all_named():
     with pytest.raises(WrongUsage) as wrong:
-        plan_changes("g", {A: Wanted(-1), B: Wanted(5)}, {}, {}, [A], BOTH)
+        plan_changes("g", {A: TargetOffset(-1), B: TargetOffset(5)}, {}, bounds={}, existing=[A], stores=BOTH)
     assert str(wrong.value) == "group g: t/0: position -1 is negative; t/1 does not exist"
 
 
 def test_a_position_of_a_deleted_topic_can_be_deleted():
-    (change,) = plan_changes("g", {B: Wanted(None)}, {B: {"zookeeper": 5}}, {}, [], ["zookeeper"])
+    (change,) = plan_changes(
+        "g", {B: TargetOffset(None)}, {B: {"zookeeper": 5}}, bounds={}, existing=[], stores=["zookeeper"]
+    )
     assert (change.action, change.after) == ("write", None)
 
 
@@ -124,9 +126,9 @@ def writes(changes):
 
 
 def test_writes_by_store():
-    wanted = {A: Wanted(20), B: Wanted(None)}
+    wanted = {A: TargetOffset(20), B: TargetOffset(None)}
     before = {A: {"kafka": 20, "zookeeper": 5}, B: {"kafka": 7, "zookeeper": 8}}
-    changes = plan_changes("g", wanted, before, {A: (0, 50)}, [A, B], BOTH)
+    changes = plan_changes("g", wanted, before, bounds={A: (0, 50)}, existing=[A, B], stores=BOTH)
     assert writes(changes) == {"zookeeper": {A: 20, B: None}, "kafka": {B: None}}
 
 
@@ -153,12 +155,12 @@ def test_undo_brings_back_exactly_what_was_there(before, after):
     """Also what lay outside the log, what the stores did not agree about, and that there was nothing."""
     state = dict(zip(itertools.product(BOTH, (A, B)), before, strict=True))
     former, log = dict(state), {A: (10, 100), B: (0, 150)}
-    wanted = dict(zip((A, B), map(Wanted, after), strict=True))
-    changes = plan_changes("g", wanted, look(state), log, [A, B], BOTH, "clamp")
+    wanted = dict(zip((A, B), map(TargetOffset, after), strict=True))
+    changes = plan_changes("g", wanted, look(state), bounds=log, existing=[A, B], stores=BOTH, out_of_range="clamp")
     undo = undo_file(changes, "zk:2181", 1)
     apply(state, changes)
     for store, rows in by_store(undo.rows, "g", BOTH).items():
-        back = plan_changes("g", rows, look(state), log, [A, B], [store], "keep")
+        back = plan_changes("g", rows, look(state), bounds=log, existing=[A, B], stores=[store], out_of_range="keep")
         assert not refused(back)
         apply(state, back)
     assert state == former
@@ -166,11 +168,25 @@ def test_undo_brings_back_exactly_what_was_there(before, after):
 
 def test_an_undo_row_says_what_each_store_held():
     before = {A: {"kafka": NONE, "zookeeper": 7}, B: {"kafka": 8, "zookeeper": NONE}}
-    changes = plan_changes("g", {A: Wanted(20), B: Wanted(None)}, before, {A: (0, 50)}, [A, B], BOTH)
-    undo = undo_file(changes, "zk:2181/kafka", 99, {("g", A): ZnodeState(7, 100, 3, 5)}, {("g", B): "by hand"})
+    changes = plan_changes(
+        "g", {A: TargetOffset(20), B: TargetOffset(None)}, before, bounds={A: (0, 50)}, existing=[A, B], stores=BOTH
+    )
+    undo = undo_file(
+        changes, "zk:2181/kafka", 99, znodes={("g", A): ZnodeState(7, 100, 3, 5)}, metadata={("g", B): "by hand"}
+    )
     assert undo.rows == (
-        SavedRow("g", "t", 0, 7, None, ZnodeState(7, 100, 3, 5), KafkaState(None), 0, 50),
-        SavedRow("g", "t", 1, 8, "by hand", ZnodeState(None), KafkaState(8, "by hand")),
+        SavedRow(
+            "g",
+            "t",
+            0,
+            7,
+            metadata=None,
+            zookeeper=ZnodeState(7, 100, 3, 5),
+            kafka=KafkaState(None),
+            log_start=0,
+            log_end=50,
+        ),
+        SavedRow("g", "t", 1, 8, metadata="by hand", zookeeper=ZnodeState(None), kafka=KafkaState(8, "by hand")),
     )
     assert texts(undo.rows, "g") == {B: "by hand"}
     assert (undo.kind, undo.source, undo.cluster, undo.exported_at_ms) == ("json", "dual", "zk:2181/kafka", 99)
@@ -178,16 +194,24 @@ def test_an_undo_row_says_what_each_store_held():
 
 def test_an_undo_file_says_the_same_once_it_was_a_file():
     before = {A: {"kafka": NONE, "zookeeper": 7}, B: {"kafka": 8, "zookeeper": NONE}}
-    changes = plan_changes("g", {A: Wanted(20), B: Wanted(None)}, before, {A: (0, 50)}, [A, B], BOTH)
-    undo = undo_file(changes, "zk:2181/kafka", 99, {("g", A): ZnodeState(7, 100, 3, 5)}, {("g", B): "by hand"})
+    changes = plan_changes(
+        "g", {A: TargetOffset(20), B: TargetOffset(None)}, before, bounds={A: (0, 50)}, existing=[A, B], stores=BOTH
+    )
+    undo = undo_file(
+        changes, "zk:2181/kafka", 99, znodes={("g", A): ZnodeState(7, 100, 3, 5)}, metadata={("g", B): "by hand"}
+    )
     read = read_offsets(write_offsets(undo, "json"))
     assert (read.rows, read.source, read.exported_at_ms) == (undo.rows, undo.source, undo.exported_at_ms)
     assert by_store(read.rows, "g", BOTH) == by_store(undo.rows, "g", BOTH)
 
 
 def test_what_is_not_written_is_not_in_the_undo_file():
-    wanted, before, log = {A: Wanted(7), B: Wanted(99)}, {tp: {"zookeeper": 7} for tp in (A, B)}, {A: (0, 9), B: (0, 9)}
-    changes = plan_changes("g", wanted, before, log, [A, B], ["zookeeper"], "skip")
+    wanted, before, log = (
+        {A: TargetOffset(7), B: TargetOffset(99)},
+        {tp: {"zookeeper": 7} for tp in (A, B)},
+        {A: (0, 9), B: (0, 9)},
+    )
+    changes = plan_changes("g", wanted, before, bounds=log, existing=[A, B], stores=["zookeeper"], out_of_range="skip")
     assert not undo_file(changes, None, 0).rows
 
 
@@ -196,11 +220,14 @@ def test_what_cannot_be_brought_back_is_said():
     undo = undo_file(changes, None, 0)
     assert undo.rows[0].zookeeper is None
     assert undo.warnings == ("group g, t/0: zookeeper cannot be brought back: node holds 'null'",)
-    assert by_store(undo.rows, "g", BOTH) == {"zookeeper": {}, "kafka": {A: Wanted(4)}}
+    assert by_store(undo.rows, "g", BOTH) == {"zookeeper": {}, "kafka": {A: TargetOffset(4)}}
 
 
 def test_a_file_of_mere_positions_goes_to_every_store():
-    assert by_store([SavedRow(None, "t", 0, 5)], "g", BOTH) == {"zookeeper": {A: Wanted(5)}, "kafka": {A: Wanted(5)}}
+    assert by_store([SavedRow(None, "t", 0, 5)], "g", BOTH) == {
+        "zookeeper": {A: TargetOffset(5)},
+        "kafka": {A: TargetOffset(5)},
+    }
 
 
 def test_a_file_of_another_store_is_not_put_where_it_does_not_belong():

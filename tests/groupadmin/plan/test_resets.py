@@ -14,13 +14,13 @@ from groupadmin.plan.resets import (
     Latest,
     Problem,
     ShiftBy,
+    TargetOffset,
     TimeAnswer,
     ToDatetime,
     ToOffset,
-    Wanted,
     asked_time,
     from_rows,
-    wanted,
+    target_offsets,
 )
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown
@@ -32,7 +32,9 @@ WHEN = 1_700_000_000_000
 
 
 def one(kind, committed=50, bounds=LOG, answer=None):
-    found = wanted(kind, [A], {A: committed}, bounds, None if answer is None else {A: answer}, WHEN)
+    found = target_offsets(
+        kind, [A], {A: committed}, bounds=bounds, by_time=None if answer is None else {A: answer}, time_ms=WHEN
+    )
     assert list(found) == [A]
     return found[A]
 
@@ -56,15 +58,15 @@ def one(kind, committed=50, bounds=LOG, answer=None):
     ],
 )
 def test_positions(kind, committed, position):
-    assert one(kind, committed) == Wanted(position)
+    assert one(kind, committed) == TargetOffset(position)
 
 
 def test_current_without_a_position_is_the_end_and_that_is_said():
-    assert one(Current(), NONE) == Wanted(100, "t/0 has no committed position: the end of the log, 100, is taken")
+    assert one(Current(), NONE) == TargetOffset(100, "t/0 has no committed position: the end of the log, 100, is taken")
 
 
 def test_a_shift_below_zero_is_zero_and_that_is_said():
-    assert one(ShiftBy(-51)) == Wanted(0, "t/0: 50 moved by -51 is below 0: 0 is taken")
+    assert one(ShiftBy(-51)) == TargetOffset(0, "t/0: 50 moved by -51 is below 0: 0 is taken")
 
 
 @pytest.mark.parametrize("kind", [ShiftBy(1), ShiftBy(-1)])
@@ -81,13 +83,13 @@ def test_what_cannot_be_read_is_a_problem_with_its_reason_and_never_zero(kind):
 
 @pytest.mark.parametrize("kind", [Current(), ShiftBy(1)])
 def test_a_position_nobody_read_is_not_taken_for_none(kind):
-    assert isinstance(wanted(kind, [A], {}, LOG)[A], Problem)
+    assert isinstance(target_offsets(kind, [A], {}, bounds=LOG)[A], Problem)
 
 
 @pytest.mark.parametrize("kind", [Earliest(), Latest()])
 def test_a_log_without_a_leader_is_a_problem_of_its_partition_only(kind):
-    found = wanted(kind, [A, B], {A: 1, B: 1}, LOG)
-    assert isinstance(found[A], Wanted)
+    found = target_offsets(kind, [A, B], {A: 1, B: 1}, bounds=LOG)
+    assert isinstance(found[A], TargetOffset)
     assert isinstance(found[B], Problem)
     assert "t/1" in found[B].text
 
@@ -100,7 +102,7 @@ def test_a_position_below_zero_is_wrong_whoever_asks():
 
 
 def test_a_file_speaks_of_the_partitions_it_names_only():
-    assert wanted(FromRows({A: 5}), [A, B], {}, LOG) == {A: Wanted(5)}
+    assert target_offsets(FromRows({A: 5}), [A, B], {}, bounds=LOG) == {A: TargetOffset(5)}
 
 
 def test_rows_of_other_groups_are_left_out_and_rows_without_one_are_ours():
@@ -124,12 +126,12 @@ def test_which_time_the_leaders_are_asked_for():
 
 
 def test_a_message_at_the_time_needs_no_note():
-    assert one(ToDatetime(WHEN), answer=TimeAnswer(33, "message")) == Wanted(33)
+    assert one(ToDatetime(WHEN), answer=TimeAnswer(33, "message")) == TargetOffset(33)
 
 
 def test_no_message_that_young_is_the_end_and_that_is_said():
     found = one(ByDuration(5), answer=TimeAnswer(None, "message"))
-    assert found == Wanted(
+    assert found == TargetOffset(
         100, "t/0: no message at 2023-11-14T22:13:20.000Z or later: the end of the log, 100, is taken"
     )
 
@@ -142,7 +144,7 @@ def test_old_brokers_know_segments_only_and_that_is_said():
     found = one(ToDatetime(WHEN), answer=TimeAnswer(20, "segment"))
     assert found.position == 20
     assert "brokers before 0.10.1" in found.note
-    assert "up to a segment is read again" in found.note
+    assert "up to one segment is read again" in found.note
 
 
 def test_no_segment_that_old_is_the_start_because_the_end_would_skip_all_of_it():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from groupadmin.apply.writes import Order, Written, apply_orders
+from groupadmin.apply.writes import StoreWrite, WriteResult, apply_writes
 from groupadmin.snapshot.cluster import read_cluster
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow, active_members, counts, stores_of
 from groupadmin.snapshot.reader import read_snapshots
@@ -25,18 +25,18 @@ def row_of(f: Fakes) -> ZkRow | None:
     return read_snapshots(f.world, ["g"], read_cluster(f.world), bounds=False)["g"].zookeeper.get(T0)
 
 
-def one(f: Fakes, order: Order) -> Written:
-    (found,) = apply_orders(f.world, read_cluster(f.world), [order])
+def one(f: Fakes, write: StoreWrite) -> WriteResult:
+    (found,) = apply_writes(f.world, read_cluster(f.world), [write])
     return found
 
 
 def test_a_node_is_replaced_made_and_taken_away():
     with fakes({"t": 2}, {NODE: b"5"}) as f:
-        assert one(f, Order("g", T0, "zookeeper", 7, row_of(f))).state == "written"
+        assert one(f, StoreWrite("g", T0, "zookeeper", 7, node=row_of(f))).state == "written"
         assert f.zk.nodes[NODE].data == b"7"
-        assert one(f, Order("new", T1, "zookeeper", 0)).state == "written"
+        assert one(f, StoreWrite("new", T1, "zookeeper", 0)).state == "written"
         assert f.zk.nodes["/consumers/new/offsets/t/1"].data == b"0"
-        assert one(f, Order("g", T0, "zookeeper", None, row_of(f))).state == "written"
+        assert one(f, StoreWrite("g", T0, "zookeeper", None, node=row_of(f))).state == "written"
         assert NODE not in f.zk.nodes
 
 
@@ -45,14 +45,14 @@ def test_a_node_that_moved_since_it_was_read_is_left_alone(position: int | None)
     with fakes({"t": 2}, {NODE: b"5"}) as f:
         row = row_of(f)
         f.zk.set(NODE, b"6")
-        found = one(f, Order("g", T0, "zookeeper", position, row))
+        found = one(f, StoreWrite("g", T0, "zookeeper", position, node=row))
         assert (found.state, f.zk.nodes[NODE].data) == ("stale", b"6")
         assert "it holds 6" in found.why
 
 
 def test_a_node_that_appeared_since_is_left_alone():
     with fakes({"t": 2}, {NODE: b"5"}) as f:
-        assert one(f, Order("g", T0, "zookeeper", 7, None)).state == "stale"
+        assert one(f, StoreWrite("g", T0, "zookeeper", 7, node=None)).state == "stale"
         assert f.zk.nodes[NODE].data == b"5"
 
 
@@ -60,16 +60,16 @@ def test_somebody_who_wrote_the_same_is_no_harm():
     with fakes({"t": 2}, {NODE: b"5"}) as f:
         row = row_of(f)
         f.zk.set(NODE, b"7")
-        assert one(f, Order("g", T0, "zookeeper", 7, row)).state == "written"
+        assert one(f, StoreWrite("g", T0, "zookeeper", 7, node=row)).state == "written"
 
 
 def test_kafka_is_first_and_zookeeper_only_gets_what_kafka_took():
     with fakes({"t": 2, OFFSETS_TOPIC: 1}) as f:
         f.kafka.script("offset_commit", Fail(12, ("t", 0)))
-        wanted = [Order("g", tp, store, 3) for tp in (T0, T1) for store in ("zookeeper", "kafka")]
-        found = apply_orders(f.world, read_cluster(f.world), wanted)
+        wanted = [StoreWrite("g", tp, store, 3) for tp in (T0, T1) for store in ("zookeeper", "kafka")]
+        found = apply_writes(f.world, read_cluster(f.world), wanted)
         assert [row.state for row in found] == ["failed", "failed", "written", "written"]
-        assert "Kafka has it not" in found[0].why
+        assert "Kafka does not have it" in found[0].why
         assert NODE not in f.zk.nodes
         assert f.zk.nodes["/consumers/g/offsets/t/1"].data == b"3"
         assert {tp for (version, *_, tp) in f.kafka.committed if version == 1} == {1}
@@ -77,14 +77,14 @@ def test_kafka_is_first_and_zookeeper_only_gets_what_kafka_took():
 
 def test_the_text_goes_into_kafka_with_the_position():
     with fakes({"t": 2, OFFSETS_TOPIC: 1}) as f:
-        assert one(f, Order("g", T0, "kafka", 3, text="by hand")).state == "written"
+        assert one(f, StoreWrite("g", T0, "kafka", 3, text="by hand")).state == "written"
         assert f.kafka.committed[1, "g", "t", 0] == (3, "by hand")
 
 
 def test_what_kafka_is_to_forget_is_committed_as_if_in_1970_and_said_to_be_still_there():
     with fakes({"t": 2, OFFSETS_TOPIC: 1}) as f:
         f.kafka.committed[1, "g", "t", 0] = (3, "kept")
-        found = one(f, Order("g", T0, "kafka", None, held=KafkaRow(3, "kept")))
+        found = one(f, StoreWrite("g", T0, "kafka", None, held=KafkaRow(3, "kept")))
         assert found.state == "expiring"
         assert "still read" in found.why
         (seen,) = f.kafka.seen("offset_commit")
@@ -94,16 +94,16 @@ def test_what_kafka_is_to_forget_is_committed_as_if_in_1970_and_said_to_be_still
 
 def test_what_kafka_never_had_is_gone_already():
     with fakes({"t": 2, OFFSETS_TOPIC: 1}) as f:
-        assert one(f, Order("g", T0, "kafka", None, held=KafkaRow(NONE))).state == "written"
+        assert one(f, StoreWrite("g", T0, "kafka", None, held=KafkaRow(NONE))).state == "written"
         assert not f.kafka.seen("offset_commit")
 
 
 def test_a_read_back_that_differs_is_no_success():
     with fakes({"t": 2, OFFSETS_TOPIC: 1}) as f:
         f.kafka.script("offset_fetch", Fail(3, ("t", 0)))
-        found = one(f, Order("g", T0, "kafka", 3))
+        found = one(f, StoreWrite("g", T0, "kafka", 3))
         assert found.state == "failed"
-        assert "read again" in found.why
+        assert "read back" in found.why
 
 
 def test_a_group_is_deleted_from_its_ids_on_and_not_while_somebody_is_in_it():
