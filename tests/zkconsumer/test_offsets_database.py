@@ -113,7 +113,7 @@ def test_of_two_writers_the_second_is_told_and_its_results_are_gone(path: Path, 
             store.commit("g", {T0: first_position}, held())
         assert store.read("g", [T0]) == others.read("g", [T0])
         assert others.commit("g", {T0: 20}, held()) == {T0: None}
-        with pytest.raises(ForeignWrite, match=f"the offset of {T0} was set to"):
+        with pytest.raises(ForeignWrite, match=f"another writer set the offset of {T0}"):
             process(store, "late", 15)
         assert results(ours) == []
         assert store.read("g", [T0]) == {T0: 20}

@@ -22,7 +22,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "fetcher:without_a_position_it_begins_where_the_reset_policy_says",
         "consumer_reading:the_start_position_is_committed_before_anything_is_done",
     ),
-    "154 the position moved before the chunk was queued": ("cursor_stream:a_set_kept_back_is_never_jumped_over",),
+    "154 the position moved before the chunk was queued": ("delivery:a_set_kept_back_is_never_jumped_over",),
     "160 endless loop on a too large message": (
         "fetcher:a_larger_message_grows_the_fetch_and_one_above_the_cap_parks",
     ),
@@ -33,8 +33,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "213 retries were a constant": ("consumer_config:retries_have_to_outlast_a_dead_members_session",),
     "234 backoff was a constant": ("consumer_config:retries_have_to_outlast_a_dead_members_session",),
     "228 current chunk not dropped at rebalance": (
-        "cursor_stream:a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands",
-        "cursor_stream:sets_from_before_a_reset_are_not_handed_out",
+        "delivery:a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands",
+        "delivery:sets_from_before_a_reset_are_not_handed_out",
     ),
     "241 iterator unusable after a time-out": ("consumer_reading:a_time_out_leaves_the_iterator_usable",),
     "256 rebalance skipped by a stale cache": ("rebalance:refused_claims_wait_and_read_everything_again",),
@@ -44,7 +44,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "265 one rebalance per watch event": ("story:many_changes_cost_one_round.txt",),
     "274 corrupt messages": (
-        "cursor_stream:a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with_its_place",
+        "delivery:a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with_its_place",
         "consumer_faults:a_damaged_message_parks_its_partition_after_what_came_before_it",
     ),
     "286 partly won claims not released": ("story:a_claim_breaks_off.txt",),
@@ -62,7 +62,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "732 shallow mirror unreadable": ("mirror_routes:what_passes_through_is_exactly_what_was_wanted",),
     "829 the mirror's channel": ("mirror_copies:everything_arrives_once_also_across_a_clean_stop_and_start",),
     "957 order per key": ("mirror_copies:a_smaller_target_gets_each_key_in_one_partition_and_in_order",),
-    "832 deadlock with a slow stream": ("cursor_stream:a_stream_that_stands_still_fills_its_own_lane_only",),
+    "832 deadlock with a slow stream": ("delivery:a_stream_that_stands_still_fills_its_own_lane_only",),
     "914 deadlock of rebalance and leader finder": (
         "cannot occur",
         "one greenlet takes the events, and no lock is held while anybody waits for a broker",
@@ -107,7 +107,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "1603 mirror lost keys": ("mirror_copies:a_smaller_target_gets_each_key_in_one_partition_and_in_order",),
     "1719 mirror survived dead threads": ("mirror_crashes:the_first_death_inside_ends_the_daemon_with_its_reason",),
     "1764 several end markers block shutdown": (
-        "cursor_stream:a_reader_ends_with_the_connector_and_raises_what_killed_it",
+        "delivery:a_reader_ends_with_the_connector_and_raises_what_killed_it",
     ),
     "1387 endless re-registration against the own node": (
         "consumer_groups:an_expired_session_registers_again_under_the_same_name_and_rewinds",
