@@ -1,9 +1,21 @@
-"""The high-level consumer: groups in ZooKeeper, shared with JVM members.
+"""The consumer of Kafka 0.7 and 0.8: groups in ZooKeeper, shared with JVM members; fixed partitions; SimpleConsumer.
 
     from zkconsumer import ConsumerConnector, Whitelist
 
 Importing the package imports nothing else: each public name is loaded when it is first used, so that a program
-without a group (SimpleConsumer) loads neither gevent nor kazoo.
+without a group (SimpleConsumer) loads neither gevent nor kazoo.  The layers, each on those below it:
+
+    commands         consume, topics, brokers
+    concurrent       process(): a handler called in parallel
+    connector        ConsumerConnector: the calls of a program
+    engine           streams, fetchers, commits and timers of one connector; where its partitions come from
+    group            membership, assignment, claims, rebalances          streams   messages, batches, sets
+    fetching         fetches, delivery of a partition, damage, resets    simple    SimpleConsumer: one broker, no group
+    offsets          committed offsets: stores, commits, modes           options   ConsumerConfig
+    session          the ZooKeeper session and its lease
+
+Beside them: listeners, filters, events, errors and refusals (brokers' error codes); offsetlog (__consumer_offsets read
+as a log) and offsetmap (the map that a mirror writes), which the tools of groupadmin use, too.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from groupadmin.snapshot.cluster import AdminClient
 from groupadmin.snapshot.groups import host_of, list_groups
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, stores_of
 from zkconsumer.commands import pipes
-from zkconsumer.commands.common import tell
+from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
     brokers_option,
     execute_option,
@@ -70,12 +70,12 @@ def describe_table(groups: Iterable[GroupSnapshot], connected: bool, tell: Calla
     for each in groups:
         tell_odd([each])
         if not each.members and not each.owners and not each.kafka_members:
-            tell(f"Consumer group '{each.group}' has no active members.")
+            print_note(f"Consumer group '{each.group}' has no active members.")
         stores = stores_of(each, connected)
         for tp in each.partitions():
             there = counts(each, tp, stores)
             if isinstance(there, Unknown):
-                tell(there.reason)
+                print_note(there.reason)
             _, end = each.bounds.get(tp, (None, None))
             owner = each.owners.get(tp)
             host = host_of(each.group, owner.rpartition("-")[0]) if owner is not None else None
@@ -199,7 +199,7 @@ def consumer_groups(
     if not list_them and not groups and not (all_groups and describe):
         raise click.UsageError("--group is missing")
     if command_config is not None:
-        tell("--command-config has no effect: the brokers of these releases are asked without TLS and SASL")
+        print_note("--command-config has no effect: the brokers of these releases are asked without TLS and SASL")
     edit = Edit(
         execute=execute,
         dry_run=dry_run,
@@ -216,7 +216,7 @@ def consumer_groups(
             _list(admin)
         elif describe:
             found, _ = snapshots(admin, groups, regex)
-            describe_table(found.values(), admin.session is not None, tell)
+            describe_table(found.values(), admin.session is not None, print_note)
         elif kind is not None:
             cluster, each, changes = reset_plan(admin, groups[0], kind, topics=topics, all_topics=all_topics, edit=edit)
             execute_plan(admin, cluster, {each.group: each}, changes, edit=edit, show=new_offsets)
@@ -287,7 +287,7 @@ def offset_export(
         file = saved(admin, found.values(), ("zookeeper",))
     left_out = len(unsayable(file, "zk-export"))
     if left_out:
-        tell(f"{counted(left_out, 'partition')} without an offset left out")
+        print_note(f"{counted(left_out, 'partition')} without an offset left out")
     text = write_offsets(file, "zk-export")
     if output_file is None:
         click.echo(text, nl=False)

@@ -19,7 +19,7 @@ from groupadmin.snapshot.cluster import AdminClient
 from groupadmin.snapshot.model import BOTH
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
-from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
+from zkconsumer.commands.common import connected, link_pool, print_note, require_metadata
 from zkconsumer.commands.options import execute_option, output_option
 from zkconsumer.options.arguments import NotThere, WrongUsage, parse_duration
 
@@ -142,7 +142,7 @@ def admin_client(
     zookeeper: ZooKeeper | None, brokers: Sequence[tuple[str, int]], kafka_version: str, needs_zookeeper: bool = False
 ) -> Iterator[AdminClient]:
     """The client for -z and -b; WrongUsage and FileUnclear in the block end the command with the usage code."""
-    must_tell(brokers, kafka_version)
+    require_metadata(brokers, kafka_version)
     if zookeeper is None and (not brokers or needs_zookeeper):
         raise click.UsageError("-z (ZooKeeper) is missing" if needs_zookeeper else "-z (ZooKeeper) or -b is missing")
     said: set[str] = set()
@@ -150,13 +150,13 @@ def admin_client(
     def once(text: str) -> None:
         if text not in said:
             said.add(text)
-            tell(text)
+            print_note(text)
 
     if zookeeper is None:
         with link_pool() as links, usage_errors():
             yield AdminClient(None, links, dialect(kafka_version), bootstrap=tuple(brokers), tell=once)
     else:
-        with reaching(zookeeper, kafka_version) as reach, usage_errors():
+        with connected(zookeeper, kafka_version) as reach, usage_errors():
             yield AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=once)
 
 
@@ -164,6 +164,6 @@ def tell_some(texts: Iterable[str]) -> None:
     """Print each sentence once on stderr; of very many only the first ones, and the number of the others."""
     said = [text for text in dict.fromkeys(texts) if text]
     for text in said[:MOST_SENTENCES]:
-        tell(text)
+        print_note(text)
     if len(said) > MOST_SENTENCES:
-        tell(f"and {len(said) - MOST_SENTENCES} more like these")
+        print_note(f"and {len(said) - MOST_SENTENCES} more like these")

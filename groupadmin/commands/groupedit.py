@@ -33,7 +33,7 @@ from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import delete_tree, everything_below
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import tell
+from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
     brokers_option,
     execute_option,
@@ -99,9 +99,9 @@ def delete_command(
         refuse_active(chosen.values(), force_active)
         what = f"delete {counted(len(chosen), 'group')} in {' and '.join(sorted(stores))}"
         if not chosen:
-            tell("nothing to delete")
+            print_note("nothing to delete")
         elif dry_run:
-            tell(f"only a plan, nothing was done; without --dry-run: {what}")
+            print_note(f"only a plan, nothing was done; without --dry-run: {what}")
         elif go_ahead(execute, what):
             delete_groups(admin, cluster, chosen, stores=stores, undo_dir=undo_dir, force_active=force_active)
 
@@ -121,7 +121,7 @@ def delete_groups(
     writes = [change for each in groups.values() for change in _gone(each, stores)]
     if writes:
         undo = keep_undo(admin, groups, writes, undo_dir)
-        tell(f"undo: {undo_command(admin, undo, writes)}")
+        print_note(f"undo: {undo_command(admin, undo, writes)}")
     left = []
     if "kafka" in stores:
         held = kafka_of(groups)
@@ -140,7 +140,7 @@ def delete_groups(
     if left:
         some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
         fail(f"not (yet) gone: {some}", EXIT["partly"])
-    tell(f"{counted(len(groups), 'group')} deleted")
+    print_note(f"{counted(len(groups), 'group')} deleted")
 
 
 @click.command("rename")
@@ -225,7 +225,7 @@ def _in_kafka(each: GroupSnapshot) -> bool:
 def _tell_ageless(groups: Iterable[GroupSnapshot]) -> None:
     names = [each.group for each in groups]
     if names:
-        tell(
+        print_note(
             f"{counted(len(names), 'group')}, {names[0]} for one, {'has' if len(names) == 1 else 'have'} offsets in "
             "Kafka, which does not tell how old they are: "
             "left alone; --storage zookeeper deletes their nodes only, without --inactive-for they are deleted whole"

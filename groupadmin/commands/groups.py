@@ -17,7 +17,7 @@ from groupadmin.snapshot.kafka import commit_times, groups_in_log
 from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import must_tell, reaching, tell, tell_unit
+from zkconsumer.commands.common import connected, print_note, print_unit, require_metadata
 from zkconsumer.commands.options import (
     brokers_option,
     group_option,
@@ -84,7 +84,7 @@ def read_both(admin: AdminClient, group: str) -> tuple[GroupNodes, GroupSnapshot
             committed=[tp for tp, row in held.kafka.items() if row.position is not NONE],
         )
     if cluster.keeps_offsets and admin.keeps_kafka and not cluster.view.brokers:
-        tell("no broker answers: the offsets in Kafka are not known")
+        print_note("no broker answers: the offsets in Kafka are not known")
     return nodes, held
 
 
@@ -140,13 +140,13 @@ def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_ver
     With -b also the groups in Kafka: by ListGroups from 0.9 on, and by the records of __consumer_offsets (on 0.8.2 only
     by these).
     """
-    must_tell(brokers, kafka_version)
-    with reaching(zookeeper, kafka_version) as reach:
+    require_metadata(brokers, kafka_version)
+    with connected(zookeeper, kafka_version) as reach:
         rows = list_groups(reach.session, reach.dialect)
         if not rows and (hint := no_brokers(reach.session, reach.dialect)):
             fail(hint, EXIT["runtime"])
         found = [(row.group, row.members, row.topics) for row in rows]
-        admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=tell)
+        admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=print_note)
         both = beside_kafka(found, kafka_groups(admin)) if brokers else []
     write(both if brokers else found, LIST_BOTH if brokers else LIST, output)
 
@@ -165,20 +165,20 @@ def describe_command(
     There is a row for each store with an offset, and the time since it was written.
     A thread without a partition, because its topic has fewer partitions than threads, is a row without partition.
     """
-    must_tell(brokers, kafka_version)
-    with reaching(zookeeper, kafka_version) as reach:
-        admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=tell)
+    require_metadata(brokers, kafka_version)
+    with connected(zookeeper, kafka_version) as reach:
+        admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=print_note)
         nodes, held = read_both(admin, group)
-        rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers=brokers, tell=tell)[group]
+        rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers=brokers, tell=print_note)[group]
         shown = both_rows(admin, rows, held) if held is not None else [partition_row(row) for row in rows]
     unreadable = [member for member in nodes.members if member.why is not None]
     for member in unreadable:
-        tell(f"member {member.consumer_id} cannot be read, so no member of the group can rebalance: {member.why}")
+        print_note(f"member {member.consumer_id} cannot be read, so no member of the group can rebalance: {member.why}")
     idle = surplus(nodes.threads, nodes.partitions)
     for each in idle:
-        tell(str(each))
+        print_note(str(each))
     write([*shown, *idle_rows(idle)], COLUMNS, output)
-    tell_unit(admin.dialect)
+    print_unit(admin.dialect)
 
 
 @groups.command("members")
@@ -192,7 +192,7 @@ def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output
     A node with session - outlives its member and must be deleted.  The mode is where a member commits its offsets:
     zookeeper, dual or kafka; JVM members publish none.
     """
-    with reaching(zookeeper, kafka_version) as reach:
+    with connected(zookeeper, kafka_version) as reach:
         nodes = read_group(reach.session, reach.dialect, group)
         modes = read_modes(reach.session, group)
     write([member_row(member, modes.get(member.consumer_id)) for member in nodes.members], MEMBERS, output)
@@ -201,7 +201,7 @@ def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output
 def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | None = None) -> tuple[object, ...]:
     """A row in the order of COLUMNS; the reason for an unreadable offset goes to stderr."""
     if isinstance(row.committed, Unknown):
-        tell(f"{row.topic}/{row.partition}: {row.committed.reason}")
+        print_note(f"{row.topic}/{row.partition}: {row.committed.reason}")
     committed = row.committed if isinstance(row.committed, int) else None
     partition = row.partition if isinstance(row.partition, int) else str(row.partition)
     where = store if row.committed is not NONE else None
@@ -216,7 +216,7 @@ def idle_rows(idle: list[Surplus]) -> list[tuple[object, ...]]:
 def member_row(member: GroupMember, shown: MemberMode | ModeUnreadable | None) -> tuple[object, ...]:
     """A row in the order of MEMBERS; the reason for an unreadable mode goes to stderr."""
     if isinstance(shown, ModeUnreadable):
-        tell(str(shown))
+        print_note(str(shown))
     mode = shown.mode if isinstance(shown, MemberMode) else None
     found = member.registration
     subscription = ",".join(found.subscription) if found is not None else None

@@ -34,7 +34,7 @@ from groupadmin.snapshot.reader import WIDE, read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from kafkawire.dialects import Store as StoreName
 from kafkawire.offsets import Offsets
-from zkconsumer.commands.common import Reach, at_interrupt, must_tell, reaching, tell, tell_unit
+from zkconsumer.commands.common import Connection, at_interrupt, connected, print_note, print_unit, require_metadata
 from zkconsumer.commands.options import (
     brokers_option,
     group_option,
@@ -84,8 +84,8 @@ def lag(
 
     With --threshold: exit code 6 when a group's lag is larger, 4 when none is but some lag is not known.
     """
-    must_tell(brokers, kafka_version)
-    with reaching(zookeeper, kafka_version) as reach:
+    require_metadata(brokers, kafka_version)
+    with connected(zookeeper, kafka_version) as reach:
         if watch is None:
             code = _look(reach, group, brokers, threshold=threshold, output=output)
         else:
@@ -95,14 +95,14 @@ def lag(
                     try:
                         code = _look(reach, group, brokers, threshold=threshold, output=output, rounds=rounds)
                     except ZooKeeperAway as e:
-                        tell(f"{e}; trying again in {watch:g} s")
+                        print_note(f"{e}; trying again in {watch:g} s")
                     sleep(watch)
     if code:
         click.get_current_context().exit(code)
 
 
 def _look(
-    reach: Reach,
+    reach: Connection,
     group: str | None,
     brokers: Sequence[tuple[str, int]],
     *,
@@ -111,15 +111,15 @@ def _look(
     rounds: int | None = None,
 ) -> int:
     """Print one report; its exit code.  rounds: number of reports before it, when watching."""
-    admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=tell)
+    admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=print_note)
     offsets = reach.dialect.offsets
     if group is not None:
         totals = [_one(admin, group, output, rounds)]
-        tell(totals[0].sentence(offsets))
+        print_note(totals[0].sentence(offsets))
     else:
         totals = _every(admin)
         _print([each.row for each in totals], TOTALS, output, rounds)
-        tell_unit(reach.dialect)
+        print_unit(reach.dialect)
     if threshold is None:
         return EXIT["done"]
     return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, offsets)
@@ -200,7 +200,7 @@ def verdict(totals: Sequence[tuple[str, int | None, int]], threshold: int, offse
     """The exit code for (group, lag, unknown) of each group; groups over the threshold, or unknown, are reported."""
     over = [(name, behind) for name, behind, _ in totals if behind is not None and behind > threshold]
     for name, behind in over:
-        tell(f"group {name} is {offsets.counted(behind)} behind, more than {threshold}")
+        print_note(f"group {name} is {offsets.counted(behind)} behind, more than {threshold}")
     doubtful = [(name, unknown) for name, behind, unknown in totals if unknown or behind is None]
     tell_some(
         f"group {name}: the lag of {counted(unknown, 'partition')} is not known"
@@ -283,7 +283,7 @@ def _totals(admin: AdminClient, names: Sequence[str]) -> list[GroupLag]:
     cluster = read_cluster(admin)
     positions = len(names) * sum(len(row.partitions) for row in cluster.topics.values())
     if positions > WIDE and cluster.keeps_offsets:
-        tell(
+        print_note(
             f"{counted(len(names), 'group')} may have {counted(positions, 'offset')} in Kafka: only topics "
             "that ZooKeeper names for a group, "
             "or that its members read now, are included; --group includes all of one group"

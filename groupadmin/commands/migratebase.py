@@ -28,7 +28,7 @@ from groupadmin.migrate.site import Site
 from groupadmin.migrate.undofolder import UndoFolder, write_whole
 from groupadmin.snapshot.cluster import AdminClient
 from kafkawire.dialects import dialect
-from zkconsumer.commands.common import at_interrupt, reaching, tell
+from zkconsumer.commands.common import at_interrupt, connected, print_note
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
 from zkconsumer.errors import ConsumerError, NoSuchGroup
 from zkconsumer.options.arguments import WrongUsage, parse_duration
@@ -182,7 +182,7 @@ class OnceTeller:
     def __call__(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
-            tell(text)
+            print_note(text)
 
     @property
     def said(self) -> bool:
@@ -216,7 +216,7 @@ def command_context(
             EXIT["refused"],
         )
     teller = OnceTeller()
-    with reaching(zookeeper, kafka_version) as reach, clear_refusals(), at_interrupt(AGAIN):
+    with connected(zookeeper, kafka_version) as reach, clear_refusals(), at_interrupt(AGAIN):
         yield CommandContext(
             AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=teller), teller
         )

@@ -39,7 +39,7 @@ from groupadmin.migrate.runner import Outcome, StepRunner
 from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Site
 from groupadmin.snapshot.tree import groups_in_zookeeper
-from zkconsumer.commands.common import tell
+from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import output_option
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.offsets.store import NONE, Committed
@@ -159,7 +159,7 @@ def _planned(
             plans += [plan_group(snapshot, policies) for snapshot in some.values()]
             progress.update(len(plans))
     if not cluster.keeps_offsets:
-        tell("__consumer_offsets does not exist, so Kafka holds no offsets; planning does not create it")
+        print_note("__consumer_offsets does not exist, so Kafka holds no offsets; planning does not create it")
     return make_plan(plans, policies, "to-kafka", cluster=connect, at_ms=admin.clock_ms())
 
 
@@ -196,16 +196,16 @@ def _said(there: Committed) -> int | str | None:
 
 def _summary(plan: Plan, place: Files | None) -> None:
     partitions, open_rows = sum(len(g.rows) for g in plan.groups), sum(len(g.open_rows) for g in plan.groups)
-    tell(
+    print_note(
         f"plan {plan.plan_id}: {counted(len(plan.groups), 'group')}, "
         f"{counted(partitions, 'partition')}, {open_rows} open"
     )
     for group in plan.groups:
         for each in group.foreign:
-            tell(f"{each.path} holds {each.found!r}: {each.text}; it is left as it is")
+            print_note(f"{each.path} holds {each.found!r}: {each.text}; it is left as it is")
     if open_rows:
-        tell("groups with open partitions are not copied: choose with --prefer or --on-out-of-range")
-    tell(f"it is kept in {place.plan}" if place is not None else "it is not kept: name a file with --plan")
+        print_note("groups with open partitions are not copied: choose with --prefer or --on-out-of-range")
+    print_note(f"it is kept in {place.plan}" if place is not None else "it is not kept: name a file with --plan")
 
 
 # check ----------------------------------------------------------------------------------------------------------------
@@ -262,13 +262,13 @@ def check_command(
     rows.sort(key=lambda row: (("fail", "warn", "pass").index(row.outcome), row.group or ""))
     if output == "table":  # passed checks of hundreds of groups would hide the failed ones
         passed = [row for row in rows if row.outcome == "pass" and row.group is not None]
-        tell(f"{counted(len(passed), 'row')} of single groups passed; -o json shows them")
+        print_note(f"{counted(len(passed), 'row')} of single groups passed; -o json shows them")
         rows = [row for row in rows if row.outcome != "pass" or row.group is None]
     write([(row.outcome, row.id, row.group, row.text, row.remedy or None) for row in rows], CHECKS, output)
     refused = [each for each in outcomes if each.refusal is not None]
     for each in refused:
         if each.refusal is not None and each.refusal.name != states.CHECKS_PASS.name:
-            tell(f"{each.group}: {each.refusal}")
+            print_note(f"{each.group}: {each.refusal}")
     if refused or any(row.outcome == "fail" for row in rows):
         fail(f"{len(refused)} of {counted(len(names), 'group')} cannot be migrated as they are", EXIT["refused"])
 
@@ -293,7 +293,7 @@ def _checked(
             options=StepOptions(at_once=AT_ONCE),
             checks=rows,
             progress=progress.update,
-            tell=tell,
+            tell=print_note,
         )
         outcomes = runner.run("check", names)
     keep_checks(place, runner.checks)

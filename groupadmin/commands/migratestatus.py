@@ -29,7 +29,7 @@ from groupadmin.migrate.rules.states import StepName, steps_from
 from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Marked, read_markers
 from groupadmin.snapshot.tree import groups_in_zookeeper
-from zkconsumer.commands.common import clear_errors, reaching, tell
+from zkconsumer.commands.common import clear_errors, connected, print_note
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.migrationmarker import Phase
@@ -111,14 +111,14 @@ def _print_phases(place: Files | None, wanted: GroupSelection, zookeeper: ZooKee
         standings = read_journal(place.journal).standings if place is not None else {}
     marked: Mapping[str, Marked] = {}
     if zookeeper is not None:
-        with reaching(zookeeper) as reach, clear_refusals():
+        with connected(zookeeper) as reach, clear_refusals():
             marked = read_markers(reach.session, names or _there(groups_in_zookeeper(reach.session), wanted, zookeeper))
     if names is None:
         names = [name for name, each in marked.items() if each.version is not None]
     write([_row(name, standings.get(name), marked.get(name), place is None) for name in names], COLUMNS, output)
     for name in names:
         if name in marked and marked[name].unclear:
-            tell(marked[name].unclear)
+            print_note(marked[name].unclear)
 
 
 def _print_report(
@@ -143,7 +143,7 @@ def _print_report(
         click.echo(text, nl=False)
         return
     keep(out, text, "the report")
-    tell(f"the report is in {out}")
+    print_note(f"the report is in {out}")
 
 
 def _there(names: Sequence[str], wanted: GroupSelection, zookeeper: ZooKeeper) -> list[str]:

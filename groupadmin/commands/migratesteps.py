@@ -36,7 +36,7 @@ from groupadmin.migrate.rules.states import Asked
 from groupadmin.migrate.runner import NOT_WRITTEN, Outcome, Preview, StepRunner, preview
 from groupadmin.migrate.selection import GroupSelection, answers
 from groupadmin.migrate.site import Site
-from zkconsumer.commands.common import at_interrupt, tell
+from zkconsumer.commands.common import at_interrupt, print_note
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.migrationmarker import Phase
@@ -233,7 +233,7 @@ def _retention(request: StepRequest, asked: Asked, whole: bool = True) -> int | 
     elif asked == "copy" and whole:
         path.unlink(missing_ok=True)
     elif asked == "cutover" and (wanted := _kept(path)) is not None:
-        tell(f"offset retention is {wanted / DAY_MS:.3g} d, as for the copy")
+        print_note(f"offset retention is {wanted / DAY_MS:.3g} d, as for the copy")
     return wanted
 
 
@@ -256,7 +256,7 @@ def _confirmed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, na
     if not able and refused:
         fail(f"{asked} is refused for every group ({counted(len(refused), 'group')})", EXIT["refused"])
     if not able:
-        tell("nothing to do")
+        print_note("nothing to do")
         return False
     count = sum(len(row.writes) for row in able)
     return go_ahead(
@@ -282,7 +282,7 @@ def _executed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, nam
             options=request.options,
             checks=(),
             progress=progress.update,
-            tell=tell,
+            tell=print_note,
         )
         return runner.run(asked, names)
 
@@ -293,7 +293,7 @@ def _show(outcomes: Sequence[Outcome], output: str) -> None:
         refused = f"{each.refusal.name}: {each.refusal.text}" if each.refusal else None
         rows.append((each.group, each.step, each.phase, each.written, refused, each.refusal and each.refusal.remedy))
         for note in each.notes:
-            tell(f"{each.group}: {note}")
+            print_note(f"{each.group}: {note}")
     write(rows, COLUMNS, output)
 
 
@@ -302,12 +302,12 @@ def _keep(request: StepRequest, plan: Plan, site: Site, *, outcomes: Sequence[Ou
     plans = {each.group: each for each in plan.groups}
     kept = [plans[each.group] for each in outcomes if each.phase in KEPT and each.refusal is None]
     if kept:
-        tell(
+        print_note(
             f"{counted(len(kept), 'group is', 'groups are')} kept alive until they have members; "
             f"ctrl-C ends it, and they expire by the brokers' retention"
         )
         with at_interrupt("no longer kept", lambda: 0):
-            keep_alive(site, kept, every_s=every_ms / 1000, retention_ms=request.options.retention_ms, tell=tell)
+            keep_alive(site, kept, every_s=every_ms / 1000, retention_ms=request.options.retention_ms, tell=print_note)
 
 
 def _exit(asked: Asked, outcomes: Sequence[Outcome]) -> None:

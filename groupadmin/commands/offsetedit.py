@@ -26,7 +26,7 @@ from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, active_members, held_by
 from groupadmin.snapshot.reader import members_now, read_snapshots
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import tell
+from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import go_ahead
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
@@ -77,20 +77,20 @@ def execute_plan(
     tell_some(_left_alone(snapshots[change.group], change) for change in merged(changes))
     _refuse(changes, [snapshots[group] for group in dict.fromkeys(c.group for c in writes)], edit)
     if not writes:
-        tell("nothing to write: the stores hold it already" if changes else "nothing to write")
+        print_note("nothing to write: the stores hold it already" if changes else "nothing to write")
         return False
     groups = list(dict.fromkeys(change.group for change in writes))
     whose = f"group {groups[0]}" if len(groups) == 1 else counted(len(groups), "group")
     began = time.monotonic()
     what = f"write {counted(sum(len(change.stores) for change in writes), 'offset')} of {whose}"
     if edit.dry_run:
-        tell(f"only a plan, nothing was done; without --dry-run: {what}")
+        print_note(f"only a plan, nothing was done; without --dry-run: {what}")
         return False
     if not go_ahead(edit.execute, what):
         return False
     _look_again(admin, cluster, writes, edit=edit, whole=time.monotonic() - began > 0.5)
     undo = keep_undo(admin, snapshots, writes, edit.undo_dir)
-    tell(f"undo: {undo_command(admin, undo, writes)}")  # before the writes, which may be interrupted
+    print_note(f"undo: {undo_command(admin, undo, writes)}")  # before the writes, which may be interrupted
     done = _write(admin, cluster, snapshots, writes=writes, edit=edit, texts=texts)
     report(done)
     if any(row.state != "written" for row in done):
@@ -191,4 +191,4 @@ def report(done: Sequence[WriteResult]) -> None:
         if row.why
     )
     written = sum(row.state == "written" for row in done)
-    tell(f"{written} of {counted(len(done), 'offset')} written and read back")
+    print_note(f"{written} of {counted(len(done), 'offset')} written and read back")

@@ -20,7 +20,7 @@ from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import tell
+from zkconsumer.commands.common import print_note
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.options.arguments import Chosen, WrongUsage, existing, parse_partitions
 
@@ -97,7 +97,7 @@ def copied(
     tps = [tp for tp in source.partitions() if cluster.has(tp)]
     gone = [tp for tp in source.partitions() if not cluster.has(tp)]
     if gone:
-        tell(
+        print_note(
             f"{counted(len(gone), 'partition')} left out, which do not exist any more: {', '.join(map(str, gone[:3]))}"
         )
     mine = read_snapshots(admin, [target], cluster, also={target: tps})[target]
@@ -141,7 +141,7 @@ def _tell_unknown(admin: AdminClient, found: GroupSnapshot, may_be_new: bool) ->
         return
     if not may_be_new:
         fail(f"group {found.group} is not known", EXIT["not found"])
-    tell(f"group {found.group} is not known yet: it would be a new one")
+    print_note(f"group {found.group} is not known yet: it would be a new one")
 
 
 def changes_of(

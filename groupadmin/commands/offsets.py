@@ -40,7 +40,7 @@ from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import clear_errors, tell, tell_unit
+from zkconsumer.commands.common import clear_errors, print_note, print_unit
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 
 DIFF = ("group", "topic", "partition", "left", "right", "differ")
@@ -85,7 +85,7 @@ def get_command(
         ages = commit_times(admin, cluster, next(iter(found.values()))) if len(found) == 1 else {}
         rows = [row for each in found.values() for row in position_rows(each, stores_named(store) or BOTH, ages)]
     write(rows, GET, output)
-    tell_unit(admin.dialect)
+    print_unit(admin.dialect)
 
 
 @offsets.command("export")
@@ -118,7 +118,7 @@ def export_command(
     kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
     left_out = unsayable(file, kind)
     if left_out:
-        tell(f"{counted(len(left_out), 'partition')} without an offset left out, which {output} cannot express")
+        print_note(f"{counted(len(left_out), 'partition')} without an offset left out, which {output} cannot express")
     with clear_errors():
         click.echo(write_offsets(file, kind), nl=False)
 

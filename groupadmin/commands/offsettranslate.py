@@ -32,7 +32,7 @@ from groupadmin.snapshot.model import GroupSnapshot, active_members, counts, hel
 from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.translation import Facts, Safe, translated
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import tell
+from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
     _addresses,
     _release,
@@ -179,7 +179,7 @@ def translate_command(
         found = read_snapshots(target, [mine], cluster, also={mine: list(rows)})[mine]
         tell_odd([found])
         if not known(target, found):
-            tell(f"group {mine} is not known yet on the target: it would be a new one")
+            print_note(f"group {mine} is not known yet on the target: it would be a new one")
         changes = _changes(target, cluster, found, rows=rows, edit=edit)
         execute_plan(target, cluster, {mine: found}, changes, edit=edit, show=partial(_show, rows))
 
@@ -249,7 +249,7 @@ def _read(
         )
     others = sorted({tp.topic for tp in found.partitions() if _has_position(found, tp)} - mapped)
     if others:
-        tell(f"topics that are not in the map are left out: {', '.join(others)}")
+        print_note(f"topics that are not in the map are left out: {', '.join(others)}")
     return {tp: each for tp, each in at.items() if isinstance(each, int)}, found.bounds
 
 
@@ -294,4 +294,4 @@ def _show(rows: Rows, changes: Sequence[Change], output: str) -> None:
     write(shown, PLAN, output)
     total = sum(row.repeats for row in rows.values() if isinstance(row, Safe))
     are = "is" if total == 1 else "are"
-    tell(f"at most {counted(total, 'message')} of {counted(len(rows), 'partition')} {are} read twice")
+    print_note(f"at most {counted(total, 'message')} of {counted(len(rows), 'partition')} {are} read twice")

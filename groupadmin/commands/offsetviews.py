@@ -24,7 +24,7 @@ from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import BrokerPartition, TopicPartition
-from zkconsumer.commands.common import tell
+from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import group_name
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
@@ -74,7 +74,7 @@ def read_file(path: Path, topic: str | None, zero_means_missing: bool = False) -
         raise click.UsageError(f"{path} is no text") from None
     file = read_offsets(text, topic, zero_means_missing)
     for warning in file.warnings:
-        tell(f"{path.name}: {warning}")
+        print_note(f"{path.name}: {warning}")
     return file
 
 
@@ -86,7 +86,7 @@ def rows_to_write(
     rows = [row for row in file.rows if says_what(file, row, by_store)]
     left = [row for row in file.rows if not says_what(file, row, by_store)]
     if left:
-        tell(
+        print_note(
             f"{path.name}: {counted(len(left), 'row has', 'rows have')} no position, the first {left[0].tp}: "
             "left as it is in the stores; "
             "`zkconsumer offsets delete` removes offsets"
@@ -194,7 +194,7 @@ def position_rows(
         held = {store: held_by(each, tp, store) for store in sorted(stores, reverse=True)}
         for store, there in held.items():
             if isinstance(there, Unknown):
-                tell(_named(there.reason, each.group, f"group {each.group}"))
+                print_note(_named(there.reason, each.group, f"group {each.group}"))
             if there is not NONE:
                 at_ms = written_at(each, tp, store, ages)
                 rows.append(
@@ -261,7 +261,7 @@ def saved(
             row = _saved_row(each, tp, there, counted)
             if isinstance(there, Unknown):
                 warnings.append(_named(there.reason, each.group, f"group {each.group}, {tp}"))
-                tell(warnings[-1])
+                print_note(warnings[-1])
                 if row.zookeeper is None and row.kafka is None:
                     continue  # a row without an offset would mean that there is none
             rows.append(row)

@@ -40,7 +40,7 @@ from groupadmin.plan.resets import (
     ToOffset,
     from_rows,
 )
-from zkconsumer.commands.common import tell
+from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
     brokers_option,
     group_name,
@@ -102,7 +102,7 @@ class ResetAsked:
         if self.to_datetime is not None:
             moment = parse_time(self.to_datetime)
             if moment.note:
-                tell(moment.note)
+                print_note(moment.note)
             yield ToDatetime(moment.ms)
         if self.by_duration is not None:
             yield ByDuration(parse_duration(self.by_duration))
@@ -218,7 +218,7 @@ def import_command(
     chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         if read.cluster is not None and admin.session is not None and read.cluster != admin.session.connect:
-            tell(f"{file.name} is from {read.cluster}, and will be written to {admin.session.connect}")
+            print_note(f"{file.name} is from {read.cluster}, and will be written to {admin.session.connect}")
         cluster, found, changes, written = import_plan(admin, read.rows, group, chosen)
         execute_plan(admin, cluster, found, changes, edit=chosen, texts=written)
 

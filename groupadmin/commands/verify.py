@@ -9,7 +9,7 @@ from groundwork.plural import counted
 from groundwork.tasks import sleep
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.snapshot.groups import GroupNodes, read_group
-from zkconsumer.commands.common import Reach, reaching, tell
+from zkconsumer.commands.common import Connection, connected, print_note
 from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.group.verify import Finding, GroupFacts, verify
 
@@ -37,7 +37,7 @@ def verify_rebalance(
 
     Exit code 0: healthy; 4: there are faults; 5: no such group.  More threads than partitions are only reported.
     """
-    with reaching(zookeeper, kafka_version) as reach:
+    with connected(zookeeper, kafka_version) as reach:
         nodes, findings = _look(reach, group, strategy)
         left_s = settle_s
         while left_s > 0 and any(finding.fault for finding in findings):
@@ -47,7 +47,7 @@ def verify_rebalance(
             nodes, findings = _look(reach, group, strategy)
     write([_row(finding) for finding in findings], COLUMNS, output)
     faults = sum(finding.fault for finding in findings)
-    tell(
+    print_note(
         f"group {group}: {counted(len(nodes.members), 'member')}, {counted(len(nodes.owners), 'owned partition')}, "
         f"{counted(faults, 'fault')}"
     )
@@ -65,7 +65,7 @@ def facts(nodes: GroupNodes) -> GroupFacts:
     )
 
 
-def _look(reach: Reach, group: str, strategy: str | None) -> tuple[GroupNodes, list[Finding]]:
+def _look(reach: Connection, group: str, strategy: str | None) -> tuple[GroupNodes, list[Finding]]:
     nodes = read_group(reach.session, reach.dialect, group)
     return nodes, verify(facts(nodes), strategy)
 

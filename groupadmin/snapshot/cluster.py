@@ -1,6 +1,6 @@
 """Client of the admin tools, and the cluster as it reads it: brokers, topics, leaders.  Reads only.
 
-    admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers))    reach: commands.common.reaching
+    admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers))    reach: commands.common.connected
     cluster = read_cluster(admin)
 
 Metadata is requested for all topics, never for one by name (that would create it).  So it is known whether

@@ -13,7 +13,7 @@ from groupadmin.migrate.planfile import read_plan
 from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from kafkawire.model import TopicPartition
 from tests.integration.migration import migrate
-from zkconsumer.commands.common import reaching
+from zkconsumer.commands.common import connected
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 GROUPS, PARTITIONS, AT_MOST_S = 2000, 10, 30
@@ -23,7 +23,7 @@ def test_two_thousand_groups_of_ten_partitions_are_planned_in_half_a_minute(sour
     topic, tag, plan = unique.topic(), unique.group("many"), tmp_path / "plan.json"
     source.create_topic(topic, PARTITIONS)
     tps = [TopicPartition(topic, n) for n in range(PARTITIONS)]
-    with reaching(ZooKeeper(source.zookeeper)) as reach:
+    with connected(ZooKeeper(source.zookeeper)) as reach:
         world = AdminClient(reach.session, reach.links, reach.dialect)
         wanted = [StoreWrite(f"{tag}-{n:04d}", tp, "zookeeper", 0) for n in range(GROUPS) for tp in tps]
         assert {row.state for row in apply_writes(world, read_cluster(world), wanted)} == {"written"}

@@ -16,7 +16,7 @@ from groupadmin.apply.writes import StoreWrite, apply_writes
 from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import reaching
+from zkconsumer.commands.common import connected
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 PARTITIONS = 10
@@ -46,7 +46,7 @@ def test_two_thousand_groups_are_looked_at_and_ten_thousand_positions_go_out_and
         source.wait_leader(topic, partition)
     groups = [f"{tag}-{n:04d}" for n in range(2000)]
     tps = [TopicPartition(topic, n) for n in range(PARTITIONS)]
-    with reaching(ZooKeeper(source.zookeeper)) as reach:
+    with connected(ZooKeeper(source.zookeeper)) as reach:
         world = AdminClient(reach.session, reach.links, reach.dialect)
         cluster = read_cluster(world)
         done = apply_writes(world, cluster, [StoreWrite(group, tp, "zookeeper", 0) for group in groups for tp in tps])

@@ -19,7 +19,7 @@ from groupadmin.files.read import read_offsets
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import Fail
 from tests.groupadmin.snapshot.worlds import Fakes, fakes
-from zkconsumer.commands.common import Reach, clear_errors
+from zkconsumer.commands.common import Connection, clear_errors
 
 G = "/consumers/g"
 BOTH = {"t": 2, OFFSETS_TOPIC: 1}
@@ -82,13 +82,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         open_ones.append(context)
 
         @contextmanager
-        def reaching(zookeeper: object, kafka_version: str = "0.8.2") -> Iterator[Reach]:
+        def connected(zookeeper: object, kafka_version: str = "0.8.2") -> Iterator[Connection]:
             with clear_errors():
                 assert f.world.session is not None
-                yield Reach(f.world.session, f.world.links, f.world.dialect)
+                yield Connection(f.world.session, f.world.links, f.world.dialect)
 
         for module in (editoptions, groups, lag):
-            monkeypatch.setattr(module, "reaching", reaching)
+            monkeypatch.setattr(module, "connected", connected)
         return Cluster(f, tmp_path, capsys)
 
     yield start

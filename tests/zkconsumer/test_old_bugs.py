@@ -106,9 +106,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "1603 mirror lost keys": ("mirror_copies:a_smaller_target_gets_each_key_in_one_partition_and_in_order",),
     "1719 mirror survived dead threads": ("mirror_crashes:the_first_death_inside_ends_the_daemon_with_its_reason",),
-    "1764 several end markers block shutdown": (
-        "delivery:a_reader_ends_with_the_connector_and_raises_what_killed_it",
-    ),
+    "1764 several end markers block shutdown": ("delivery:a_reader_ends_with_the_connector_and_raises_what_killed_it",),
     "1387 endless re-registration against the own node": (
         "consumer_groups:an_expired_session_registers_again_under_the_same_name_and_rewinds",
     ),

@@ -24,7 +24,7 @@ from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
-from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
+from zkconsumer.commands.common import connected, link_pool, print_note, require_metadata
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.group.topicnodes import no_brokers
 
@@ -85,11 +85,11 @@ def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: 
 
 def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_version: str) -> ClusterView:
     """All topics and brokers.  Ends the command with a sentence when that cannot be read."""
-    must_tell(brokers, kafka_version)
+    require_metadata(brokers, kafka_version)
     if (zookeeper is None) == (not brokers):
         raise click.UsageError("give one of -z (ZooKeeper) and -b (brokers)")
     if zookeeper is not None:
-        with reaching(zookeeper, kafka_version) as reach:
+        with connected(zookeeper, kafka_version) as reach:
             names = reach.session.ask("read topics", read_topics, reach.dialect.znodes)
             if not names and (hint := no_brokers(reach.session, reach.dialect)):
                 fail(hint, EXIT["runtime"])
@@ -98,7 +98,7 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
                 fail(hint, EXIT["runtime"])
             for broker, endpoints in reach.session.ask("read brokers", read_secured, reach.dialect.znodes).items():
                 listed = ", ".join(endpoints)
-                tell(f"broker {broker} has TLS or SASL listeners only ({listed}): it lives, and is left out here")
+                print_note(f"broker {broker} has TLS or SASL listeners only ({listed}): it lives, and is left out here")
             return view
     with link_pool() as links:
         try:

@@ -1,10 +1,10 @@
 """What all commands of zkconsumer share: connections to the cluster, and exit codes (options: commands.options).
 
-    with reaching(zookeeper, kafka_version) as reach: ...    a ZooKeeper session and links to brokers, closed after it
+    with connected(zookeeper, kafka_version) as reach: ...    a ZooKeeper session and links to brokers, closed after it
     with link_pool() as links: ...                            brokers alone, for -b
-    must_tell(brokers, kafka_version)                         -b is refused for 0.7
+    require_metadata(brokers, kafka_version)                  -b is refused for 0.7
     with clear_errors(): ...                                  errors raised on purpose: one sentence and its exit code
-    tell(text)                                                to stderr
+    print_note(text)                                          to stderr
 
 Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT; groundwork.output.fail(text,
 EXIT["refused"]) ends a command.
@@ -50,7 +50,7 @@ CODES: dict[type[Exception], int] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Connection:
     """The connections of a command; everything is called in its own (main) thread."""
 
     session: ZkSession
@@ -58,7 +58,7 @@ class Reach:
     dialect: Dialect
 
 
-def must_tell(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
+def require_metadata(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
     """Refuse -b where brokers do not know their own cluster (click.UsageError)."""
     if brokers and not dialect(kafka_version).describes_itself:
         raise click.UsageError(
@@ -68,7 +68,7 @@ def must_tell(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
 
 
 @contextmanager
-def reaching(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Reach]:
+def connected(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Connection]:
     """A session with ZooKeeper and links to brokers.  An error, also in the block, ends the command with a sentence."""
     with link_pool() as links:
         tasks = TaskGroup()
@@ -82,7 +82,7 @@ def reaching(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Rea
         )
         try:
             session.start()
-            yield Reach(session, links, dialect(kafka_version))
+            yield Connection(session, links, dialect(kafka_version))
         finally:
             tasks.stop(1.0)
             session.close()
@@ -137,12 +137,12 @@ def quiet(level: str = "error") -> None:
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
-def tell(text: str) -> None:
+def print_note(text: str) -> None:
     """Print to stderr, beside the data."""
     click.echo(text, err=True)
 
 
-def tell_unit(dialect: Dialect) -> None:
+def print_unit(dialect: Dialect) -> None:
     """Print the unit of the positions and lags above, where it is not messages."""
     if not dialect.offsets.count_messages:
-        tell("positions, ends and lag are bytes of the logs (0.7 counts no messages)")
+        print_note("positions, ends and lag are bytes of the logs (0.7 counts no messages)")

@@ -19,7 +19,7 @@ from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.commands.cluster import read_cluster
-from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, must_tell, quiet, reaching, tell
+from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, connected, print_note, quiet, require_metadata
 from zkconsumer.commands.console import Console
 from zkconsumer.commands.messageformat import JSON, TEXT, MessageFormat
 from zkconsumer.commands.options import (
@@ -109,7 +109,7 @@ def consume(
         if topic is None:
             raise click.UsageError("--partition needs --topic")
         start = _start(offset, from_beginning)
-        must_tell(brokers, kafka_version)
+        require_metadata(brokers, kafka_version)
         with failing({NoSuchPartition: EXIT["not found"], **CODES}):
             reader = _one_partition(zookeeper, brokers, topic, partition, start, kafka_version)
             reader.run(message_format, max_messages, timeout_ms)
@@ -132,7 +132,7 @@ def consume(
         console.run(message_format, max_messages, timeout_ms)
     if console.parked:
         for why in console.parked.values():
-            tell(f"parked: {why}")
+            print_note(f"parked: {why}")
         names = ", ".join(str(tp) for tp in sorted(console.parked, key=str))
         fail(f"not everything was read: {names} cannot be read on", EXIT["partly"])
 
@@ -179,12 +179,12 @@ def _member(
 
 def _check(zookeeper: ZooKeeper, wanted: str | TopicFilter, kafka_version: str) -> bool:
     """Whether there is a folder of groups.  Ends the command where there are no brokers: no group belongs there."""
-    with reaching(zookeeper, kafka_version) as reach:
+    with connected(zookeeper, kafka_version) as reach:
         if hint := no_brokers(reach.session, reach.dialect):
             fail(hint, EXIT["runtime"])
         topics = reach.session.ask("read topics", read_topics, reach.dialect.znodes)
         if isinstance(wanted, str) and wanted not in topics:
-            tell(f"topic {wanted} does not exist; waiting for it (zkconsumer topics lists those there are)")
+            print_note(f"topic {wanted} does not exist; waiting for it (zkconsumer topics lists those there are)")
         return reach.session.stat([CONSUMERS])[CONSUMERS] is not None
 
 
@@ -223,7 +223,7 @@ def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version:
         raise click.UsageError("give either -z or -b")
     if zookeeper is None:
         return brokers
-    with reaching(zookeeper, kafka_version) as reach:
+    with connected(zookeeper, kafka_version) as reach:
         found = reach.session.ask("read brokers", read_brokers, reach.dialect.znodes)
         if not found:
             reach.session.ask("read brokers", refuse_other_generation, reach.dialect.znodes)

@@ -40,7 +40,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def zookeeper_option(required: bool = True) -> Callable[[F], F]:
-    """-z and the credentials, as one argument, zookeeper: ZooKeeper(connect, access) for common.reaching().
+    """-z and the credentials, as one argument, zookeeper: ZooKeeper(connect, access) for common.connected().
 
     None when it is not required and not given.  The password is never printed, and not visible in ps when it comes from
     --zk-config or the environment; the command line wins over the file.

@@ -14,7 +14,7 @@ from groundwork.output import EXIT, fail
 from groundwork.tasks import TaskGroup, now, sleep
 from groundwork.zksecurity import ZooKeeper
 from kafkawire.znodes.group import CONSUMERS, ids
-from zkconsumer.commands.common import TIMEOUT_MS, at_interrupt, tell
+from zkconsumer.commands.common import TIMEOUT_MS, at_interrupt, print_note
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
@@ -43,7 +43,7 @@ def removed_after(zookeeper: ZooKeeper, group: str, keep_folder: bool) -> Iterat
     except BaseException:
         left = _remove_after(zookeeper, group, keep_folder, INTERRUPTED_MS)
         if left is not None and not isinstance(left, Unreachable):  # without ZooKeeper nothing was created either
-            tell(_left(group, left))
+            print_note(_left(group, left))
         raise
     left = _remove_after(zookeeper, group, keep_folder, TIMEOUT_MS)
     if left is not None:
