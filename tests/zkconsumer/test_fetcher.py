@@ -465,7 +465,7 @@ def beside(fetching, monkeypatch):
     """The fetcher asks where logs end after a tenth of a second, and waits half a second for the answer."""
     monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_CHECK_S", 0.02)
     monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.1)
-    monkeypatch.setattr("zkconsumer.fetching.positions.ANSWER_S", 0.5)
+    monkeypatch.setattr("zkconsumer.fetching.positions.RESPONSE_S", 0.5)
     fetching.tasks.spawn("beside", fetching.fetcher.run_ends)
     return fetching
 

@@ -158,10 +158,10 @@ class Fetcher:
             self._wake.clear()
             try:
                 self._positions.locate()
-                self._positions.land()
+                self._positions.find_segments()
                 fetched = self._fetch_once()
                 if self._asks_ends:
-                    self._positions.look_at_ends()
+                    self._positions.update_ends()
                 if not fetched:
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
@@ -176,7 +176,7 @@ class Fetcher:
         """Ask for the log ends that no fetch has sent for a while, until it is ended from outside."""
         while True:
             sleep(ENDS_CHECK_S)
-            lost = self._positions.look_at_old_ends()
+            lost = self._positions.update_old_ends()
             if lost is not None:
                 self._unanswered |= self.cursors.keys()
                 self._finder.lost(self.broker, list(self.cursors), lost)

@@ -20,7 +20,7 @@ from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.leaders import CurrentLeaders, NoLeader
 from zkconsumer.fetching.outages import Outages
-from zkconsumer.fetching.positions import BESIDE
+from zkconsumer.fetching.positions import ENDS
 
 MAX_BACKOFF_S = 1.0  # between retries for one partition, however long its leader is away
 LASTING_BACKOFF_S = 5.0  # where there is no such partition
@@ -223,7 +223,7 @@ class Fetchers:
         fetcher, workers = self._fetchers.pop(broker_id)
         for worker in workers:
             worker.ask_to_end()
-        for purpose in ("fetch", BESIDE):
+        for purpose in ("fetch", ENDS):
             self._links.drop(fetcher.broker, purpose)  # a response may be in flight on it
         cursors = list(fetcher.cursors.values())
         fetcher.cursors.clear()

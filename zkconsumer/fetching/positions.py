@@ -1,11 +1,12 @@
-"""Where logs begin and end, as the broker of one fetcher tells it, and what follows for its cursors.
+"""Log bounds of the partitions of one fetcher, asked of its broker: start positions and log ends.
 
-    locate         a cursor without a position (nothing committed, or out of range) gets one, see resets.py
-    look_at_ends   for the lag, where no fetch tells the high watermark (0.7); also of what is paused or full
-    look_at_old_ends   the same for what was not fetched for a while, on a link of its own
-    land           behind damage that only the next segment of the log ends, see bytesearch.py
+    locate             a cursor without a position (nothing committed, or out of range) gets one, see resets.py
+    update_ends        for the lag, where no fetch has the high watermark (0.7); also of what is paused or full
+    update_old_ends    the same for what was not fetched for a while, on a link of its own
+    find_segments      for a search behind damage that needs the next segment of the log, see search.py
 
-A broker of 0.7 does not refuse what it has not: it closes the connection (kafkawire.cluster.listoffsets).
+A broker of 0.7 does not refuse a partition that it does not have: it closes the connection
+(kafkawire.cluster.listoffsets).
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from zkconsumer.fetching.resets import apply_reset, out_of_range
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.refusals import refusal
 
-ENDS_S = 5.0  # between two looks at the ends of logs: what a lag may be wrong by
-ANSWER_S = 4.0  # a broker that is silent for so long is out of reach; less than END_OLD_S - ENDS_S
-MOST_ENDS = 1000  # of one request
-FETCH, BESIDE = "fetch", "ends"  # purposes of links: that of the fetches, and one beside it
+ENDS_S = 5.0  # between two requests for the ends of logs: how old a lag may be
+RESPONSE_S = 4.0  # a broker that is silent for so long counts as unreachable; less than END_OLD_S - ENDS_S
+MAX_ENDS = 1000  # of one request
+FETCH, ENDS = "fetch", "ends"  # purposes of links: that of the fetches, and one for ends
 MAX_SEGMENTS = 100_000  # of a log: more than any broker has files open
 
 
 class Positions:
-    """Of one fetcher, in its greenlet.
+    """The positions of one fetcher's cursors, in its greenlet.
 
-    cursors   the fetcher's own, by partition
-    give_up   returns cursors to the leader finder: (cursors, why)
-    located   is called with cursors that begin where their log says
-    listener     asked where to go on for a position outside the log, in a greenlet of its own by `spawn`
-    wake      the fetcher has something to do again
+    cursors    the fetcher's own, by partition
+    give_up    returns cursors to the leader finder: (cursors, why)
+    located    called with cursors that start at an end of their log
+    listener   asked where to read on for a position outside the log, in a greenlet of its own by `spawn`
+    wake       wakes the fetcher
     """
 
     def __init__(
@@ -69,27 +70,27 @@ class Positions:
         self._listener = listener
         self._spawn = spawn
         self._wake = wake
-        self._asking: set[Cursor] = set()  # the listener was asked where they go on
+        self._asking: set[Cursor] = set()  # the listener is being asked where to read on
         self._ends_due = 0.0
 
-    # where to begin -----------------------------------------------------------------------------------------------
+    # start positions ----------------------------------------------------------------------------------------------
 
     def locate(self) -> None:
-        """Find where the cursors without a position begin.  Raises LinkLost."""
-        lost = [c for c in self._cursors.values() if _is_lost(c) and c not in self._asking]
-        if not lost:
+        """Find the start positions of the cursors that have none.  Raises LinkLost."""
+        without = [c for c in self._cursors.values() if _has_no_position(c) and c not in self._asking]
+        if not without:
             return
-        earliest = self._offsets(EARLIEST, lost)
-        latest = self._offsets(LATEST, [c for c in lost if c.tp in earliest])
+        earliest = self._offsets(EARLIEST, without)
+        latest = self._offsets(LATEST, [c for c in without if c.tp in earliest])
         begun = []
-        for cursor in lost:
-            if cursor.tp not in latest or not _is_lost(cursor):
+        for cursor in without:
+            if cursor.tp not in latest or not _has_no_position(cursor):
                 continue
             ends = earliest[cursor.tp], latest[cursor.tp]
             if out_of_range(cursor, *ends):
                 self._asking.add(cursor)
                 self._spawn(f"out-of-range-{cursor.tp}", self._ask_listener, cursor, *ends)
-            elif self._settle(cursor, *ends, None):
+            elif self._reset(cursor, *ends, None):
                 begun.append(cursor)
         if begun:
             self._located(begun)
@@ -101,20 +102,20 @@ class Positions:
             chosen = self._listener.out_of_range(tp, wanted, earliest, latest)
         finally:
             self._asking.discard(cursor)
-        if self._cursors.get(tp) is cursor and cursor.epoch == epoch and _is_lost(cursor):
-            if self._settle(cursor, earliest, latest, chosen):
+        if self._cursors.get(tp) is cursor and cursor.epoch == epoch and _has_no_position(cursor):
+            if self._reset(cursor, earliest, latest, chosen):
                 self._located([cursor])
             self._wake()
 
-    def _settle(self, cursor: Cursor, earliest: int, latest: int, chosen: int | None) -> bool:
+    def _reset(self, cursor: Cursor, earliest: int, latest: int, chosen: int | None) -> bool:
         unit = self._dialect.offsets.unit
         return apply_reset(cursor, earliest, latest, chosen, self._broker, self._on_event, unit)
 
-    # where logs end -----------------------------------------------------------------------------------------------
+    # log ends -----------------------------------------------------------------------------------------------------
 
-    def look_at_ends(self) -> None:
-        """Now and then: for the lag, and for a log that is gone or was recreated; a fetch of 0.7 says of it only that
-        nothing is there.  Raises LinkLost."""
+    def update_ends(self) -> None:
+        """Ask for the ends of logs, each ENDS_S: for the lag, and for a deleted or recreated log, which a fetch of 0.7
+        shows as empty.  Raises LinkLost."""
         if now() < self._ends_due:
             return
         self._ends_due = now() + ENDS_S
@@ -128,11 +129,11 @@ class Positions:
             if end < cursor.position and cursor.fetchable:
                 cursor.lose_position(Seek(cursor.seek.reset, cursor.position))
 
-    def look_at_old_ends(self) -> str | None:
-        """Ask, in bulk and beside the fetches, the ends of logs that were not seen for ENDS_S; None, or why the
+    def update_old_ends(self) -> str | None:
+        """Ask, in bulk and beside the fetches, for the ends of logs that were not sent for ENDS_S; None, or why the
         broker cannot be asked.  The connection is closed again, so that it is never one that the broker gave up.
 
-        A broker that refuses by closing is asked for one partition only, and later than by look_at_ends: what it closes
+        A broker that refuses by closing is asked for one partition only, and later than by update_ends: what it closes
         for is no outage, and the other ends come from there.
         """
         bulk = not self._dialect.refuses_by_closing
@@ -141,22 +142,22 @@ class Positions:
         if not bulk:
             old = old[:1]
         try:
-            for begin in range(0, len(old), MOST_ENDS):
-                with deadline(ANSWER_S, "where logs end"):
-                    self._ask_beside({cursor.tp: cursor for cursor in old[begin : begin + MOST_ENDS]})
+            for begin in range(0, len(old), MAX_ENDS):
+                with deadline(RESPONSE_S, "where logs end"):
+                    self._ask_ends({cursor.tp: cursor for cursor in old[begin : begin + MAX_ENDS]})
         except TimeoutError:
-            return f"{self._broker}: no answer within {ANSWER_S:g} s"
+            return f"{self._broker}: no answer within {RESPONSE_S:g} s"
         except LinkLost as lost:
             return str(lost)
         finally:
             if old:
-                self._links.drop(self._broker, BESIDE)
+                self._links.drop(self._broker, ENDS)
         return None
 
-    def _ask_beside(self, cursors: Mapping[TopicPartition, Cursor]) -> None:
-        self._links.link(self._broker, BESIDE).open()
+    def _ask_ends(self, cursors: Mapping[TopicPartition, Cursor]) -> None:
+        self._links.link(self._broker, ENDS).open()
         found = ask_offsets(
-            self._links, self._dialect, {self._broker: list(cursors)}, dict.fromkeys(cursors, LATEST), purpose=BESIDE
+            self._links, self._dialect, {self._broker: list(cursors)}, dict.fromkeys(cursors, LATEST), purpose=ENDS
         )
         for tp, end in found.items():
             if isinstance(end.error, LinkLost) and not self._dialect.refuses_by_closing:
@@ -164,8 +165,8 @@ class Positions:
             if end.offset is not None:
                 cursors[tp].set_log_end(end.offset, now())
 
-    def land(self) -> None:
-        """Go on at the next segment where nothing before it can be read.  Raises LinkLost."""
+    def find_segments(self) -> None:
+        """Read on at the next segment where nothing before it can be read.  Raises LinkLost."""
         for tp in self._damage.without_segments():
             starts = self._ask({tp: LATEST}, MAX_SEGMENTS)[tp]
             if isinstance(starts.error, LinkLost):
@@ -173,7 +174,7 @@ class Positions:
             if tp in self._cursors:
                 self._damage.segments(self._cursors[tp], starts.offsets)
 
-    # asking -------------------------------------------------------------------------------------------------------
+    # requests -----------------------------------------------------------------------------------------------------
 
     def _offsets(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
         """One end of each log; a partition whose broker refuses goes back to the leader finder.
@@ -206,5 +207,5 @@ class Positions:
         return ask_offsets(self._links, self._dialect, led, times, purpose=FETCH, max_offsets=max_offsets)
 
 
-def _is_lost(cursor: Cursor) -> bool:
+def _has_no_position(cursor: Cursor) -> bool:
     return cursor.position is None and not cursor.closing and cursor.parked is None
