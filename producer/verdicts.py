@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from enum import Enum
 
+from kafkawire.cluster.retry import Backoff
 from kafkawire.errors import error_info
 from kafkawire.protocol.request import ProducedPartition
 
@@ -50,5 +51,4 @@ def refreshes(code: int) -> bool:
 
 def backoff_s(tries: int, first_s: float, rng: random.Random) -> float:
     """Backoff after this number of consecutive failed attempts: it doubles, with jitter."""
-    longest = max(first_s, BACKOFF_MAX_S)
-    return min(longest, first_s * 2.0 ** min(tries - 1, 16)) * rng.uniform(0.8, 1.2)
+    return Backoff(first_s, max(first_s, BACKOFF_MAX_S)).wait_s(tries - 1) * rng.uniform(0.8, 1.2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from groundwork.tasks import Event, Task, TaskGroup, now
+from kafkawire.cluster.retry import Backoff
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
@@ -106,8 +107,8 @@ class Fetchers:
             misses, last = self._misses.get(cursor.tp, (0, 0.0))
             misses = 0 if now() - last > CALM_S else misses
             self._misses[cursor.tp] = (misses + 1, now())
-            longest_s = LASTING_BACKOFF_S if lasting else MAX_BACKOFF_S
-            due = now() + min(longest_s, self._backoff_s * 2 ** min(misses, 8))
+            backoff = Backoff(self._backoff_s, LASTING_BACKOFF_S if lasting else MAX_BACKOFF_S)
+            due = now() + backoff.wait_s(misses)
             self._unassigned[cursor.tp] = _Unassigned(cursor, due)
             self._report(cursor.tp, why, lasting)
             if lasting:
