@@ -18,8 +18,7 @@ from sparkpipeline.source.schema import schema_text
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from sparkpipeline.source.batch import Kafka08Reader, PlannedReader
-    from sparkpipeline.source.stream import Kafka08StreamReader
+    from sparkpipeline.source.readers import Kafka08Reader, Kafka08StreamReader, PlannedReader
 
 
 class Kafka08DataSource(DataSource):
@@ -46,8 +45,8 @@ class Kafka08DataSource(DataSource):
         return schema_text(known.include_headers, known.by_broker)
 
     def reader(self, schema: StructType) -> Kafka08Reader | PlannedReader:
-        from sparkpipeline.source.batch import Kafka08Reader, PlannedReader
         from sparkpipeline.source.exactplan import ExactPlan
+        from sparkpipeline.source.readers import Kafka08Reader, PlannedReader
 
         plan = ExactPlan.in_options(self.options)
         reader = Kafka08Reader.of(self.options, schema) if plan is None else PlannedReader(plan)
@@ -55,7 +54,7 @@ class Kafka08DataSource(DataSource):
         return reader
 
     def streamReader(self, schema: StructType) -> Kafka08StreamReader:
-        from sparkpipeline.source.stream import Kafka08StreamReader
+        from sparkpipeline.source.readers import Kafka08StreamReader
 
         reader = Kafka08StreamReader(self.options, schema)
         self._has_reader = True

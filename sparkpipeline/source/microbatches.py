@@ -33,9 +33,9 @@ from sparkpipeline.source.cluster import Positions
 from sparkpipeline.source.offsets import Bound, Fixed, Offsets, Time, in_order, offsets_text
 from sparkpipeline.source.options import SourceOptions
 from sparkpipeline.source.resolver import resolve_start
-from sparkpipeline.source.sizes import sampled
 from sparkpipeline.source.statedir import first_start
 from sparkpipeline.source.subscription import Subscription
+from sparkpipeline.source.tasks import sampled
 
 log = logging.getLogger(__name__)
 

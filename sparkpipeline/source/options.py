@@ -26,8 +26,8 @@ from sparkpipeline.optionnames import OptionNames
 from sparkpipeline.ranges import OffsetRange, parse_ranges
 from sparkpipeline.reading.options import Fallback, ReadOptions
 from sparkpipeline.source.offsets import Bound, bound_of
-from sparkpipeline.source.planning import PACK_BYTES
 from sparkpipeline.source.subscription import Subscription
+from sparkpipeline.source.taskplan import PACK_BYTES
 
 AUTO = "auto"
 BROKERS = "kafka.broker.list"

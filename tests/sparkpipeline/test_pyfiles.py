@@ -17,7 +17,7 @@ sys.path.insert(0, sys.argv[1])
 import pyspark_kafka08, kazoo, yaml
 import sparkpipeline.audit.tasks, sparkpipeline.backfill.chunkcopy, sparkpipeline.commands.cli
 import sparkpipeline.load.staging, sparkpipeline.reading.arrow, sparkpipeline.sink.writer
-import sparkpipeline.source.stream
+import sparkpipeline.source.readers
 for name in ("groundwork", "kafkawire", "kazoo", "sparkpipeline", "zkconsumer", "producer"):
     if name in sys.modules:
         assert sys.modules[name].__file__.startswith(sys.argv[1]), sys.modules[name].__file__

@@ -13,9 +13,9 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.datasource import Kafka08DataSource
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.source import sizes
-from sparkpipeline.source.batch import Kafka08Reader, RangesPartition
-from sparkpipeline.source.planning import AVERAGE_BYTES
+from sparkpipeline.source.readers import Kafka08Reader
+from sparkpipeline.source.taskplan import AVERAGE_BYTES
+from sparkpipeline.source.tasks import RangesPartition, sampled
 from tests.fakes.broker import FakeCluster, entry
 
 
@@ -70,7 +70,7 @@ def test_tasks_are_told_where_each_partition_is_led(cluster):
 
 def test_sizes_come_from_a_small_fetch(cluster):
     (task,) = reader(cluster).partitions()
-    measured = sizes.sampled(task.ranges, task.access)
+    measured = sampled(task.ranges, task.access)
     assert measured == dict.fromkeys((TopicPartition("t", n) for n in range(4)), 180 + 26)
     made = reader(cluster, maxBytesPerPartition=str(206 * 25))  # half a partition
     assert sorted(len(one.ranges) for one in made.partitions()) == [1] * 8
@@ -81,7 +81,7 @@ def test_sizes_of_what_cannot_be_read_are_a_guess(cluster):
     cluster.stop(1)
     cluster.stop(2)
     access = replace(task.access, retries=0)
-    assert set(sizes.sampled(task.ranges, access).values()) == {AVERAGE_BYTES}
+    assert set(sampled(task.ranges, access).values()) == {AVERAGE_BYTES}
 
 
 def test_an_exact_plan_is_a_task_for_each_range_in_its_order(cluster):
@@ -115,7 +115,7 @@ def test_reader_and_partitions_are_small_when_pickled(cluster):
 
 def test_a_task_knows_neither_greenlets_nor_zookeeper_nor_pandas():
     code = (
-        "import sys, pyspark_kafka08, sparkpipeline.source.batch, sparkpipeline.reading.arrow;"
+        "import sys, pyspark_kafka08, sparkpipeline.source.readers, sparkpipeline.reading.arrow;"
         "print(sorted({name.split('.')[0] for name in sys.modules} & {'gevent', 'kazoo', 'pandas', 'click', 'yaml'}))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -18,9 +18,9 @@ from sparkpipeline.datasource import Kafka08DataSource
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.source.batch import PlannedReader
 from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.options import PLAN
+from sparkpipeline.source.readers import PlannedReader
 from tests.fakes.broker import FakeCluster, entry
 
 SCHEMA = StructType([StructField("value", BinaryType())])

@@ -17,8 +17,8 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OptionRefused, UnknownPartition
 from sparkpipeline.source.microbatches import MicroBatches
 from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.source.readers import Kafka08StreamReader
 from sparkpipeline.source.readlimits import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
-from sparkpipeline.source.stream import Kafka08StreamReader
 from tests.fakes.broker import FakeCluster, entry
 
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("offset", LongType())])
@@ -410,7 +410,7 @@ def test_an_idle_stream_does_not_keep_the_brokers_busy(cluster: FakeCluster) -> 
 
 
 def test_before_spark_4_2_a_limit_is_refused_and_all_is_read(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkpipeline.source.stream.ADMISSION", False)
+    monkeypatch.setattr("sparkpipeline.source.readers.ADMISSION", False)
     with pytest.raises(OptionRefused, match=r"option=maxOffsetsPerTrigger: needs Spark 4.2"):
         opened(**EARLIEST, maxOffsetsPerTrigger="6")
     assert opened(**EARLIEST).latestOffset() == {"t": {"0": 10, "1": 2}}

@@ -1,4 +1,8 @@
-"""A batch over topics: planned once on the driver, read by tasks."""
+"""The tasks of a query: ranges cut and packed as options say, each with what the driver found out for it.
+
+taskplan.py decides; what it is told is found out here: leaders, places where ranges of bytes can be cut, and how large
+messages are on average, by a small fetch for each topic.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.dialects import dialect
+from kafkawire.errors import LibraryMissing
+from kafkawire.model import Broker, MessageSet, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, needs_borders
 from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.errors import PipelineError
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
-from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.source.options import Limits, SourceOptions, read_options
-from sparkpipeline.source.planning import AVERAGE_BYTES, LEAST_BYTES, plan
-from sparkpipeline.source.schema import columns_of
-from sparkpipeline.source.sizes import sampled
+from sparkpipeline.source.taskplan import AVERAGE_BYTES, LEAST_BYTES, plan
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-    from sparkpipeline.source.exactplan import ExactPlan
+MOST_TOPICS = 20  # asked; the others are taken for their average
+SAMPLE = ReadOptions(fetch_bytes=64 << 10, check_crcs=False, fail_on_data_loss=False, patience_ms=2000)
+OVERHEAD = 26  # of an entry in format v0
 
 
 class RangesPartition(InputPartition):
@@ -99,63 +102,48 @@ def read_partition(partition: InputPartition, options: SourceOptions, columns: t
         yield from read_ranges(partition.ranges, partition.access, told)
 
 
-class Kafka08Reader(DataSourceReader):
-    """Holds values only: it is pickled into every task."""
-
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        self.options = options
-        self.columns = columns
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "options": self.options.for_tasks}
-
-    @staticmethod
-    def of(options: Mapping[str, str], schema: StructType) -> Kafka08Reader:
-        """Raises OptionRefused."""
-        known = checked_options(options, streaming=False)
-        ranges_given = known.offset_ranges is not None
-        return Kafka08Reader(known, columns_of(schema, known.include_headers, ranges_given, known.by_broker))
-
-    def partitions(self) -> list[RangesPartition]:
-        """Asked once for each DataFrame that is loaded: what is made of it all reads the same ranges."""
-        with brokers_of(self.options, access_of(self.options)) as brokers:
-            return partitions_of(self._ranges(brokers), self.options, brokers)
-
-    def _ranges(self, brokers: Brokers) -> Sequence[OffsetRange]:
-        """Spark pickles this object and its partitions, so that nothing found here stays in it."""
-        if self.options.offset_ranges is not None:
-            return self.options.offset_ranges
-        from sparkpipeline.source.resolver import resolve_batch
-
-        found = resolve_batch(self.options, brokers, group_positions(self.options, brokers.access))
-        return [OffsetRange(tp.topic, tp.partition, start, until) for tp, start, until in found]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_partition(partition, self.options, self.columns)
+# ---- sizes of messages -----------------------------------------------------------------------------------------------
 
 
-class PlannedReader(DataSourceReader):
-    """Reads an ExactPlan.  Pickled into every task, without the ranges: each task has its own in its partition."""
+def sampled(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicPartition, float]:
+    """Average bytes of an offset by partition: the first messages of each topic's largest range, opened.
 
-    def __init__(self, plan: ExactPlan) -> None:
-        self.plan = plan
+    Where offsets are bytes there is nothing to measure.  Never raises: what is wrong with a partition is told by
+    whoever reads it.
+    """
+    offsets = dialect(access.release).offsets
+    if not offsets.count_messages:
+        return {rng.tp: offsets.log_bytes(AVERAGE_BYTES) for rng in ranges}
+    largest: dict[str, OffsetRange] = {}
+    for rng in ranges:
+        if rng.count > 0 and (rng.topic not in largest or rng.count > largest[rng.topic].count):
+            largest[rng.topic] = rng
+    asked = sorted(largest.values(), key=lambda rng: -rng.count)[:MOST_TOPICS]
+    known = {rng.topic: size for rng in asked if (size := _size(rng, access)) is not None}
+    others = sum(known.values()) / len(known) if known else AVERAGE_BYTES
+    return {rng.tp: known.get(rng.topic, others) for rng in ranges}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "plan": replace(self.plan, tasks=())}
 
-    def partitions(self) -> list[RangesPartition]:
-        """Task by task as planned, empty ranges too.  Raises NoLeader, UnknownPartition, Unreachable."""
-        plan, now_ms = self.plan, time.time_ns() // 1_000_000
-        with Brokers(plan.access) as brokers:
-            leaders = brokers.leaders({rng.tp for task in plan.tasks for rng in task if rng.count > 0})
-        return [
-            RangesPartition([replace(rng, leader=leaders.get(rng.tp)) for rng in task], plan.access, now_ms)
-            for task in plan.tasks
-        ]
+def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
+    """None where nothing can be read."""
+    from sparkpipeline.reading.fetcher import read_sets  # threads and links: only where something is measured
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
-        if isinstance(partition, RangesPartition):
-            from sparkpipeline.reading.arrow import read_ranges
+    first = OffsetRange(rng.topic, rng.partition, rng.start, rng.start + 1, rng.leader)
+    try:
+        sets = read_sets(first, access, SAMPLE)
+        try:
+            return next((_average(message_set) for message_set in sets), None)
+        finally:
+            sets.close()
+    except (PipelineError, LibraryMissing):
+        return None  # the task that reads this range meets the same, and says so with all coordinates
 
-            yield from read_ranges(partition.ranges, partition.access, self.plan.read)
+
+def _average(message_set: MessageSet) -> float | None:
+    """Gaps count as offsets: ranges are measured in offsets, too."""
+    columns = message_set.index(False)
+    if not len(columns):
+        return None
+    content = sum(max(size, 0) for column in (columns.key_size, columns.value_size) for size in column)
+    offsets = columns.offsets[-1] - message_set.start + 1
+    return (content + OVERHEAD * len(columns)) / max(offsets, len(columns))

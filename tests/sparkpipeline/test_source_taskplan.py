@@ -6,7 +6,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.source.planning import LEAST_BYTES, PACK_BYTES, divided, plan
+from sparkpipeline.source.taskplan import LEAST_BYTES, PACK_BYTES, divided, plan
 
 MB = 1 << 20
 # KafkaOffsetRangeCalculatorSuite of Spark 4: (topic, from, until) in, minPartitions, maxRecordsPerPartition, out.

@@ -1,19 +1,25 @@
-"""`spark.readStream.format("kafka08")`: what Spark asks a stream for, in Spark's own JSON of offsets.
+"""What Spark asks format("kafka08") for rows: a batch, a batch by an exact plan, a stream.
 
-Spark keeps one of these in a process of the driver for as long as the query runs; what tasks read with is another one,
-made for them.  Offsets are those of Spark's kafka format, so that a checkpoint stays readable when a cluster moves on.
+Readers hold values only: they are pickled into every task.  A batch is planned once, on the driver.  Spark keeps one
+stream reader in a process of the driver for as long as the query runs; what tasks read with is another one, made for
+them.  A stream's offsets are Spark's own JSON, that of its kafka format, so that a checkpoint stays readable when a
+cluster moves on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.source.batch import RangesPartition, partitions_of, read_partition
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
 from sparkpipeline.source.offsets import offsets_text, parse_offsets
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions
@@ -27,13 +33,83 @@ from sparkpipeline.source.readlimits import (
     SupportsTriggerAvailableNow,
 )
 from sparkpipeline.source.schema import columns_of
+from sparkpipeline.source.tasks import RangesPartition, partitions_of, read_partition
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from sparkpipeline.source.exactplan import ExactPlan
     from sparkpipeline.source.microbatches import MicroBatches
 
 Json = dict[str, dict[str, int]]
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
+
+class Kafka08Reader(DataSourceReader):
+    """Holds values only: it is pickled into every task."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "options": self.options.for_tasks}
+
+    @staticmethod
+    def of(options: Mapping[str, str], schema: StructType) -> Kafka08Reader:
+        """Raises OptionRefused."""
+        known = checked_options(options, streaming=False)
+        ranges_given = known.offset_ranges is not None
+        return Kafka08Reader(known, columns_of(schema, known.include_headers, ranges_given, known.by_broker))
+
+    def partitions(self) -> list[RangesPartition]:
+        """Asked once for each DataFrame that is loaded: what is made of it all reads the same ranges."""
+        with brokers_of(self.options, access_of(self.options)) as brokers:
+            return partitions_of(self._ranges(brokers), self.options, brokers)
+
+    def _ranges(self, brokers: Brokers) -> Sequence[OffsetRange]:
+        """Spark pickles this object and its partitions, so that nothing found here stays in it."""
+        if self.options.offset_ranges is not None:
+            return self.options.offset_ranges
+        from sparkpipeline.source.resolver import resolve_batch
+
+        found = resolve_batch(self.options, brokers, group_positions(self.options, brokers.access))
+        return [OffsetRange(tp.topic, tp.partition, start, until) for tp, start, until in found]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(partition, self.options, self.columns)
+
+
+class PlannedReader(DataSourceReader):
+    """Reads an ExactPlan.  Pickled into every task, without the ranges: each task has its own in its partition."""
+
+    def __init__(self, plan: ExactPlan) -> None:
+        self.plan = plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plan": replace(self.plan, tasks=())}
+
+    def partitions(self) -> list[RangesPartition]:
+        """Task by task as planned, empty ranges too.  Raises NoLeader, UnknownPartition, Unreachable."""
+        plan, now_ms = self.plan, time.time_ns() // 1_000_000
+        with Brokers(plan.access) as brokers:
+            leaders = brokers.leaders({rng.tp for task in plan.tasks for rng in task if rng.count > 0})
+        return [
+            RangesPartition([replace(rng, leader=leaders.get(rng.tp)) for rng in task], plan.access, now_ms)
+            for task in plan.tasks
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
+        if isinstance(partition, RangesPartition):
+            from sparkpipeline.reading.arrow import read_ranges
+
+            yield from read_ranges(partition.ranges, partition.access, self.plan.read)
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
 
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -96,7 +172,6 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _micro_batches(self) -> MicroBatches:
         if self._batches is None:
-            from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
             from sparkpipeline.source.microbatches import MicroBatches
 
             access = access_of(self.options)
