@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# sparkpipeline still has some
-PACKAGES = ("groundwork", "kafkawire", "zkconsumer", "producer", "mirrormaker", "localkafka")
+PACKAGES = ("groundwork", "kafkawire", "zkconsumer", "producer", "mirrormaker", "sparkpipeline", "localkafka")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

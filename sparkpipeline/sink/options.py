@@ -61,7 +61,7 @@ WITHOUT_EFFECT = {
     "kafka.send.buffer.bytes": "the operating system sizes socket buffers",
     "kafka.receive.buffer.bytes": "the operating system sizes socket buffers",
 }
-_ONLY = {  # options of Spark's format that have one value here, and why
+ONLY = {  # options of Spark's format that have one value here, and why
     "kafka.security.protocol": ("PLAINTEXT", "brokers before 0.9 know nothing else"),
     "kafka.enable.idempotence": ("false", "brokers know it from 0.11 on; this sink writes at least once"),
     "includeHeaders": (
@@ -69,7 +69,7 @@ _ONLY = {  # options of Spark's format that have one value here, and why
         "messages of these brokers have no headers; drop the column, or leave it: it is ignored",
     ),
 }
-NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, _ONLY, whose=" of the sink")
+NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, ONLY, whose=" of the sink")
 
 
 def acks(raw: object) -> int:

@@ -12,12 +12,9 @@ from sparkpipeline.commands.audit import audit
 from sparkpipeline.commands.backfill import backfill
 from sparkpipeline.commands.cli import COMMANDS, cli
 from sparkpipeline.commands.load import load
+from sparkpipeline.commands.reference import load_table, sink_table, source_refused, source_table, stages_tables
 from sparkpipeline.errors import EXIT_OF
-from sparkpipeline.load import reference as of_load
-from sparkpipeline.sink import reference as of_sink
-from sparkpipeline.sink.options import _ONLY, REFUSED, WITHOUT_EFFECT
-from sparkpipeline.source import reference as of_source
-from sparkpipeline.stages import reference as of_stages
+from sparkpipeline.sink.options import ONLY, REFUSED, WITHOUT_EFFECT
 
 DOCS = Path(__file__).parents[2] / "docs"
 SPARK = (DOCS / "spark.md").read_text(encoding="utf-8")
@@ -36,17 +33,17 @@ def section(page: str, heading: str) -> str:
 @pytest.mark.parametrize(
     ("table", "text", "command"),
     [
-        (of_source.table(), SPARK, "source"),
-        (of_source.refused(), SPARK, "source"),
-        (of_sink.table(), SPARK, "sink"),
-        (of_load.table(), JOBS, "load"),
-        (of_stages.tables(), JOBS, "stages"),
+        (source_table(), SPARK, "source"),
+        (source_refused(), SPARK, "source"),
+        (sink_table(), SPARK, "sink"),
+        (load_table(), JOBS, "load"),
+        (stages_tables(), JOBS, "stages"),
     ],
 )
 def test_each_table_of_options_is_the_one_that_its_command_prints(table: str, text: str, command: str) -> None:
     assert table.count("\n| `") > 5
-    assert table in text, f"make it anew: python -m sparkpipeline.{command}.reference"
-    assert f"`python -m sparkpipeline.{command}.reference`" in text
+    assert table in text, f"make it anew: python -m sparkpipeline.commands.reference {command}"
+    assert f"`python -m sparkpipeline.commands.reference {command}`" in text
 
 
 @pytest.mark.parametrize(
@@ -78,7 +75,7 @@ def test_what_the_sink_passes_over_or_refuses_is_what_the_page_names() -> None:
     text = section(SPARK, "### Options of writing")
     ignored, _, refused = text.partition("Without effect, told")[2].partition("Refused with a reason")
     assert set(re.findall(r"`([\w.]+)`", ignored)) <= WITHOUT_EFFECT.keys()
-    assert set(re.findall(r"`([\w.]+)(?:=\w+)?`", refused)) <= REFUSED.keys() | _ONLY.keys()
+    assert set(re.findall(r"`([\w.]+)(?:=\w+)?`", refused)) <= REFUSED.keys() | ONLY.keys()
 
 
 @pytest.mark.parametrize("page", ["spark.md", "spark-jobs.md"])

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import BrokerPartition, TopicPartition
+from sparkpipeline.commands import reference
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.source import reference
 from sparkpipeline.source.offsets import Fixed, Offsets, Time
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, Limits
@@ -237,7 +237,7 @@ def test_times_to_wait_are_written_as_spark_writes_them():
 
 
 def test_the_table_for_the_docs_has_every_option_once():
-    table = reference.table()
+    table = reference.source_table()
     for name in OF_SPARK - WITHOUT_EFFECT.keys():
         assert table.count(f"`{name}`") == 1, name
     rows = [line for line in table.splitlines() if line.startswith("| `")]
@@ -248,5 +248,5 @@ def test_the_table_for_the_docs_has_every_option_once():
 def test_the_docs_say_what_the_table_says():
     page = Path(__file__).parents[2] / "docs" / "spark.md"
     text = page.read_text(encoding="utf-8")
-    for part in (reference.table(), reference.refused()):
-        assert part in text, "make it anew: python -m sparkpipeline.source.reference"
+    for part in (reference.source_table(), reference.source_refused()):
+        assert part in text, "make it anew: python -m sparkpipeline.commands.reference source"

@@ -1,28 +1,57 @@
-"""The options of format("kafka08") as a table of Markdown: python -m sparkpipeline.source.reference."""
+"""`python -m sparkpipeline.commands.reference source | sink | load | stages`: tables of all options, as Markdown.
+
+docs/spark.md and docs/spark-jobs.md hold them; a test compares.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
+from collections.abc import Callable, Mapping
 
-from groundwork.options import specs
+from groundwork.options import reference, specs
 from groundwork.optionvalues import Option
+from sparkpipeline.load.config import LoadConfig
+from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, SourceOptions
+from sparkpipeline.stages.config import PipelineFile
 
 HEAD = "| option | default | unit | meaning |\n|---|---|---|---|\n"
 NO_DEFAULT = {"kafka.bootstrap.servers": "required"}
 
 
-def table() -> str:
-    """Every option that does something, in the order of SourceOptions; those that Spark's kafka has not are marked."""
+def source_table() -> str:
+    """Every option of reading that does something; those that Spark's kafka has not are marked."""
     defaults = {field.name: field.default for field in dataclasses.fields(SourceOptions)}
     return HEAD + "".join(_row(spec, defaults[name]) for name, spec in specs(SourceOptions).items())
 
 
-def refused() -> str:
-    """What is refused, and what is taken and does nothing."""
+def source_refused() -> str:
+    """Options of reading that are refused, and those that are taken and do nothing."""
     rows = [f"| `{name}` | refused: {why} |\n" for name, why in sorted(REFUSED.items())]
     rows += [f"| `{name}` | no effect: {why} |\n" for name, why in sorted(WITHOUT_EFFECT.items())]
     return "| option | what becomes of it |\n|---|---|\n" + "".join(rows)
+
+
+def sink_table() -> str:
+    return reference(SinkOptions, older="also")
+
+
+def load_table() -> str:
+    return reference(LoadConfig, older=None)
+
+
+def stages_tables() -> str:
+    """Options of a pipeline's file, of each load and of each stage."""
+    return reference(PipelineFile, heading="####", older=None)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "source": lambda: f"{source_table()}\n{source_refused()}",
+    "sink": sink_table,
+    "load": load_table,
+    "stages": stages_tables,
+}
 
 
 def _row(spec: Option, default: object) -> str:
@@ -42,5 +71,6 @@ def _default(spec: Option, default: object) -> str:
 
 
 if __name__ == "__main__":
-    print(table())
-    print(refused(), end="")
+    if len(sys.argv) != 2 or sys.argv[1] not in TABLES:
+        sys.exit(f"usage: python -m sparkpipeline.commands.reference {'|'.join(TABLES)}")
+    print(TABLES[sys.argv[1]](), end="")
