@@ -109,7 +109,7 @@ def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
     lower = {name.lower() for name in options}
     wrong = [name for name in ELSEWHERE if name.lower() in lower]
     if wrong:
-        raise OptionRefused("an audit is told by --topics, --from and --to what it compares", option=wrong[0])
+        raise OptionRefused("--topics, --from and --to say what an audit compares", option=wrong[0])
 
 
 def refuse_by_broker(options: SourceOptions) -> None:
@@ -209,7 +209,7 @@ def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, u
     for tp in tps:
         if not first[tp] <= at[tp] <= max(at[tp], to[tp]) <= last[tp]:
             raise OffsetOutOfRange(
-                f"the log of the {side} does not hold what is to be compared",
+                f"the log of the {side} does not hold the offsets to compare",
                 topic=tp.topic, partition=tp.partition, start=at[tp], until=to[tp], earliest=first[tp], latest=last[tp],
             )  # fmt: skip
     cut = frozenset(tp for tp in tps if start.offsets is None and at[tp] == first[tp] > 0)

@@ -1,7 +1,7 @@
 """The differences between two logs: their sums compared, the rows that a user gets, and the JSON report.  Pure.
 
-A scope is what is compared as one: a partition with its namesake, or, where a topic was partitioned anew on its way,
-the whole topic (partition None).
+A scope is what is compared as one: a partition with its namesake, or the whole topic (partition None) where a
+mirror partitioned it in another way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = {
     CHANGED: "in both at the same offset, with another key or value",
     REORDERED: "the same messages in another order",
     MOVED: "the same messages with other timestamps",
-    UNEQUAL: "sums differ (--no-match: nobody looked for the messages)",
+    UNEQUAL: "sums differ (--no-match: messages were not matched)",
 }
 COLUMNS = ("topic", "partition", "window", "difference", "messages", "source", "target", "first_offset", "last_offset")
 

@@ -1,7 +1,7 @@
 """Two clusters compared by Spark: tasks read both and send sums; where they differ, hashes are matched.  Driver side.
 
     1  each task reads pieces of both clusters and sends back sums by partition and window
-    2  scopes whose sums differ are read again: hashes go by a shuffle to whoever matches them, and counts come back
+    2  scopes whose sums differ are read again: a shuffle brings hashes to tasks that match them; counts come back
 
 The target's ends are asked before the source's: so what comes in meanwhile can only look as if the target were behind.
 """
@@ -53,7 +53,7 @@ class AuditRequest:
     keyed     topics that are compared as a whole, since their partitions are others in the target
     cut       by side: partitions read from the beginning of a log that does not begin at offset 0 any more
     block     offsets of a block, for messages without a timestamp
-    match     False: where sums differ nothing is looked up, so that a loss is not told from a duplicate
+    match     False: where sums differ messages are not matched: a loss looks like a duplicate
     """
 
     bounds: Mapping[str, Bounds]

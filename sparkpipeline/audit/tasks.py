@@ -63,7 +63,7 @@ def size_for(offsets: int, cores: int) -> int:
 
 
 def dealt(every: Sequence[AuditPiece], cores: int) -> list[list[AuditPiece]]:
-    """The pieces of each task, the longest first to whoever has least."""
+    """The pieces of each task, the longest first, each to the task that has least."""
     tasks = max(1, min(len(every), cores * TASKS_A_CORE))
     return packed(every, tasks, size=lambda piece: piece.count)
 

@@ -8,7 +8,8 @@
 
 How far an earlier try came is found by comparing the target's tail with the source message by message.  No other
 program writes the target partition, so what it holds from the chunk's beginning on are the chunk's first messages,
-each at the next offset.  Keys and values are compared, not entries: brokers number, unpack and pack wrappers anew.
+each at the next offset.  Keys and values are compared, not entries: brokers give new offsets,
+and unpack and repack wrappers.
 
 The task's own thread does all of it, and one more reads ahead.
 """
@@ -49,10 +50,10 @@ SETTLE_MOST_S = 120.0  # how long a target's log may move before it is somebody 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkTask:
-    """All that a task is told; pickled.
+    """All that a task needs; pickled.
 
     rng            the chunk                      partitions   of the target topic
-    target_start   exclusive: where the chunk's first message is to be in the target's log; None: at least once
+    target_start   exclusive: the offset that the chunk's first message gets in the target's log; None: at least once
     is_settled     nothing of an earlier try can still arrive
     partitioner    by which rule messages are dealt; None: the partition is kept
     codec          None: as the source has it
@@ -80,7 +81,7 @@ class ChunkTask:
 
 
 class OutcomeUnknown(Exception):
-    """Nobody knows whether a batch is stored: the target's log has to be asked."""
+    """Unknown whether a batch is stored: the target's log has to be asked."""
 
 
 class Exclusive:
@@ -97,8 +98,8 @@ class Exclusive:
             return  # refused for what it is: the sender splits it or names what is wrong with it
         if base_offset != self.expected:
             raise Refused(
-                f"its next message was to be at {self.expected} and is at {base_offset}: somebody else writes there; "
-                "what is behind that offset may be there twice (--shared is for partitions that others write)",
+                f"its next message was expected at {self.expected} and is at {base_offset}: another program writes"
+                " there; messages behind that offset may be duplicates (--shared is for partitions that others write)",
                 topic=self._tp.topic, partition=self._tp.partition, target_offset=base_offset,
             )  # fmt: skip
         self.expected += batch.count
@@ -186,7 +187,7 @@ def compare(
 ) -> Reached:
     """source: the chunk's messages; target: what its log holds of [target_start, end), with gaps where it is compacted.
 
-    Raises Refused where they differ: somebody else wrote there.  Pure but for the two.
+    Raises Refused where they differ: another program wrote there.  Pure but for the two.
     """
     theirs = iter(target)
     there = next(theirs, None)
@@ -207,7 +208,7 @@ def compare(
 
 def _foreign(chunk: OffsetRange, at: int, why: str) -> Refused:
     return Refused(
-        f"the target's message {why}: somebody else writes there (then give --shared, which is at least once)",
+        f"the target's message {why}: another program writes there (then give --shared, which is at least once)",
         topic=chunk.topic,
         partition=chunk.partition,
         target_offset=at,

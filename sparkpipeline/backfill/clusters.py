@@ -62,7 +62,7 @@ def _fixed(options: Mapping[str, str], release: str | None) -> dict[str, str]:
 
 
 class HandOver:
-    """The group of a plan, on the source cluster: nobody of it may be at work on the partitions before its positions
+    """The group of a plan, on the source cluster: no member may own one of the partitions when its offsets
     are written."""
 
     def __init__(self, group: str, storage: str, sides: Clusters, tps: Iterable[TopicPartition]) -> None:

@@ -32,14 +32,14 @@ class BackfillFolder:
         return BackfillPlan.of(self._files.read(path).decode(), path) if self._files.exists(path) else None
 
     def put_plan(self, plan: BackfillPlan) -> None:
-        """Raises Refused when somebody else was quicker."""
+        """Raises Refused when another run was quicker."""
         failpoint("backfill before plan")
         if not self._files.create(f"{self.folder}/plan.json", plan.text().encode()):
-            raise Refused("somebody else has just planned a backfill in this folder", folder=self.folder)
+            raise Refused("another run has just planned a backfill in this folder", folder=self.folder)
         failpoint("backfill after plan")
 
     def begin_run(self, who: str, now_ms: int) -> int:
-        """Mark that copying begins; how many began before.  Raises Refused when somebody begins at the same time."""
+        """Mark that copying begins; how many began before.  Raises Refused when another run begins at the same time."""
         before = len(self._files.list(f"{self.folder}/runs"))
         row = {"who": who, "began": utc(now_ms), "began_ms": now_ms}
         if not self._files.create(f"{self.folder}/runs/{before + 1:04}.json", f"{json.dumps(row)}\n".encode()):

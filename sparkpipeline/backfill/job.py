@@ -53,7 +53,7 @@ class Backfill:
         if plan is None:
             if asked is None:
                 raise OptionRefused(
-                    "has no plan yet: say what is to be copied (--source-brokers, --target-brokers, --topics ..)",
+                    "has no plan yet: say what to copy (--source-brokers, --target-brokers, --topics ..)",
                     folder=folder,
                 )
             check(asked)

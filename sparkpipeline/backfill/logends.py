@@ -1,6 +1,6 @@
 """Where a target's log really ends: what consumers may see, and what the leader has.
 
-A request of somebody who was killed may still be appended a moment after, and what is appended shows to consumers only
+A request of a killed process may still be appended a moment after, and what is appended shows to consumers only
 once every replica in sync has it.  So a log is settled when both ends are equal, and have been for as long as a broker
 may hold on to a request.
 """
@@ -45,7 +45,7 @@ def settled(
 ) -> dict[TopicPartition, int]:
     """The ends, once none of them has moved for still_s.
 
-    Raises Refused, naming one that still moves or is not replicated after most_s: somebody writes there.
+    Raises Refused, naming one that still moves or is not replicated after max_s: another program writes there.
     """
     wanted = list(tps)
     began = since = now()
@@ -71,6 +71,6 @@ def _moves(uneven: list[TopicPartition], last: dict[TopicPartition, End], most_s
             topic=tp.topic, partition=tp.partition, visible=last[tp].visible, stored=last[tp].stored,
         )  # fmt: skip
     return Refused(
-        f"logs of the target move since {most_s:g} s: another run of this backfill is at work, or somebody else writes "
-        "there (then give --shared)"
+        f"logs of the target move since {most_s:g} s: another run of this backfill is at work, or another program"
+        " writes there (then give --shared)"
     )

@@ -55,7 +55,7 @@ def parts(
 
 
 def damaged(fetched: MessageSet, damage: CorruptMessage) -> CorruptData:
-    """The error for a message that nobody should copy."""
+    """The error for a damaged message, which is not copied."""
     return CorruptData(
         f"{damage}; what precedes it is copied, and a second backfill can begin behind it",
         topic=fetched.topic, partition=fetched.partition, offset=damage.offset,

@@ -32,7 +32,7 @@ KINDS.update((kind.code, kind) for kind in PipelineError.__subclasses__())
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An error of ours as a task hands it back: exceptions do not come through Spark in one piece."""
+    """A PipelineError as a task returns it: exceptions do not come through Spark in one piece."""
 
     code: str
     sentence: str
@@ -102,7 +102,7 @@ class BackfillRun:
         return lane.chunks(self._plan.request.chunk, 0 if done is None else done.chunk + 1)
 
     def _at_rest(self, left: list[Lane]) -> None:
-        """Somebody was at work before us: wait until nothing that he sent can still arrive."""
+        """Another run copied before: wait until none of its requests can still arrive."""
         if self._plan.request.shared:
             return  # others write there all the time
         tps = [lane.tp for lane in left]

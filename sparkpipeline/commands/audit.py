@@ -67,7 +67,7 @@ NAME = "sparkpipeline audit"  # of its session
     help="auto: the hour (UTC) of a message's timestamp, and blocks of offsets without one; or always blocks.",
 )
 @click.option("--block", type=click.IntRange(min=1), default=100_000, show_default=True, help="Offsets of a block.")
-@click.option("--no-match", is_flag=True, help="Sums only: a loss is not told from a duplicate.")
+@click.option("--no-match", is_flag=True, help="Compare sums only: a loss and a duplicate look alike.")
 @click.option("--allow", multiple=True, type=click.Choice(sorted(KINDS)), help="A difference that is none; repeatable.")
 @click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Any option of reading with kafka08.")
 @click.option("--target-option", multiple=True, metavar="KEY=VALUE", help="The same for the target.")
@@ -95,7 +95,7 @@ def audit(master: str | None, conf: dict[str, str], output: str, report: Path | 
 
 
 def _check(asked: dict[str, Any]) -> None:
-    """What contradicts itself is told before Spark starts.  Raises OptionRefused."""
+    """Raises OptionRefused for options that contradict each other, before Spark starts."""
     if (asked["files"] is None) == (asked["target_brokers"] is None and asked["target_zookeeper"] is None):
         raise OptionRefused("say what the source is held against: a target cluster, or --files", option="--files")
     if asked["files"] is None:

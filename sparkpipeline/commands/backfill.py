@@ -189,7 +189,7 @@ def _show(job: Backfill, output: str) -> None:
         f"at most {counted(job.plan.count, 'message', form=',')} in {counted(len(job.plan.lanes), 'partition')}; {how}"
     )
     if request.exclusive:
-        tell("nobody else may write these partitions of the target; then nothing is repeated, also after a crash")
+        tell("no other program may write these partitions of the target; then nothing is repeated, also after a crash")
     if request.group is not None and job.handed_over is None:
         tell(
             f"at the end group {request.group} ({request.storage}) is set to the end of each range: start its mirror"

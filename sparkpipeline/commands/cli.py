@@ -36,7 +36,7 @@ COMMANDS = {  # name -> module and attribute, loaded when it is called for: pysp
 
 
 class _Later(click.Group):
-    """A group whose commands are imported when somebody names them."""
+    """A group whose commands are imported when they are named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

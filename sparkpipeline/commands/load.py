@@ -358,8 +358,8 @@ def compact(
 @execute_option
 @spark_options
 def abandon(job: Path, batch: int, why: str, execute: bool, master: str | None, conf: dict[str, str]) -> None:
-    """Give an open plan up: one that fails at every run.  Nothing of it is ever published, and its offsets are planned
-    anew by the next run."""
+    """Give an open plan up: one that fails at every run.  Nothing of it is ever published, and the next run plans
+    its offsets again."""
     config = read_config(job)
     if needs_spark(config.base):
         with session(config.name, master or "local[1]", conf) as spark:

@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C while nothing is held that would have to be given back: one sentence, and the end."""
+    """Ctrl-C while nothing is open that needs to be closed: one sentence, and the end."""
     os.write(2, b"sparkpipeline: interrupted\n")
     os._exit(INTERRUPTED)
 

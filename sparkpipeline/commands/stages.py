@@ -49,7 +49,7 @@ again_option = click.option(
     "--again",
     multiple=True,
     metavar="STAGE",
-    help="Write all that this stage has anew, from all that its inputs hold: after its query was changed.",
+    help="Rewrite all that this stage has, from all that its inputs hold: after its query was changed.",
 )
 
 
@@ -189,7 +189,7 @@ def abandon(
 ) -> int:
     """Give an open plan of a stage up: one that fails at every run.
 
-    Nothing of it is ever published, and the next run plans what it took anew.  What it had sent to a topic stays
+    Nothing of it is ever published, and the next run plans again what it took.  What it had sent to a topic stays
     there.  For a load: sparkpipeline load abandon."""
     found = read_pipeline(str(pipeline))
     check_names(found.graph, [stage], "STAGE", stages_only=True)

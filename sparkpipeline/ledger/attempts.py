@@ -1,8 +1,8 @@
 """Attempts at a batch: whose staging folder is whose, and when it may be deleted.
 
-    claimed     N-a.claim names the process; nobody else writes into N-a/
+    claimed     N-a.claim names the process; no other writes into N-a/
     sealed      N-a.seal, made exclusively, says for what:
-                `commit`   its driver goes to its commit: nobody but that driver deletes the folder while N is open
+                `commit`   its driver goes to its commit: no other driver deletes the folder while N is open
                 `nothing`  it was given up: its driver finds that out before its commit, and has lost
     decided     commits/N is there: every attempt at N may go, once N is published
 
@@ -55,7 +55,7 @@ class Attempts:
         self._clock = clock
 
     def claim(self, batch: int) -> int:
-        """The number of a new attempt, ours alone.  Whether the batch is still open is to be asked after it: an attempt
+        """The number of a new attempt, ours alone.  Ask after it whether the batch is still open: an attempt
         that was deleted with its decided batch leaves its number behind."""
         taken = [attempt for found, attempt in self._found() if found == batch]
         number = max(taken, default=0) + 1
@@ -88,7 +88,7 @@ class Attempts:
         return [self._attempt(*found) for found in self._found() if found[0] == batch]
 
     def sweep(self, next_batch: int, alone: bool, tell: Callable[[str], None]) -> None:
-        """Drop attempts of batches below next_batch, all of which are published or abandoned, and give up those at
+        """Drop attempts at batches below next_batch (they are published or abandoned), and give up those at
         next_batch whose driver is gone: its process is not there any more, or the claim is a day old and another
         machine's; all of them where the caller knows that it is alone."""
         for (batch, attempt), parts in self._found().items():

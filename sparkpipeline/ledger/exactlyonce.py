@@ -63,8 +63,8 @@ class Work(Protocol):
         ...
 
     def published(self, manifest: Manifest) -> None:
-        """All files of the newest batch have their final names: copy positions outward.  What it raises is told and
-        undoes nothing.  A crash may leave a batch without this call: what is copied here must be whole each time."""
+        """All files of the newest batch have their final names: copy positions outward.  What it raises is
+        reported and undoes nothing.  A crash may leave a batch without this call: each call must copy all of it."""
         ...
 
 

@@ -5,10 +5,10 @@ How a file is made exclusively and whole, which no file system here offers in on
     rename        hdfs, viewfs, webhdfs: written under a hidden name, then renamed; the name node refuses a taken target
     link          file: a hard link, as LocalFiles does it (FileSystem.create and rename are not exclusive on a disk)
     conditional   s3a: the object appears when it is closed, and only where there is none (If-None-Match).  Hadoop 3.4.2
-                  or newer; a store that ignores the condition without a word cannot be told from one that keeps it
+                  or newer; a store that ignores the condition silently looks like one that keeps it
 
 On s3a a rename is a copy and a delete, and of two sources at once the later copy stays.  A ledger can live with that: a
-final name belongs to one batch, so whoever renames to it brings the same bytes.
+final name belongs to one batch, so every driver that renames to it brings the same bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DENIED = ("AccessControlException", "AccessDeniedException")
 class HadoopFiles:
     """spark: a running session (not Spark Connect, which has no JVM here); base: a URI of the file system meant.
 
-    Raises OptionRefused for a scheme of which nobody knows how a file is made exclusively, and StorageFailed.
+    Raises OptionRefused for a scheme that is none of MODES, and StorageFailed.
     """
 
     def __init__(self, spark: Any, base: str) -> None:

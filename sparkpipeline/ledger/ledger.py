@@ -34,7 +34,7 @@ class LedgerState:
 
     next_batch    the number of the open plan, or of the plan to come
     open_plan     planned, neither committed nor abandoned
-    unpublished   committed, not known to be published: at most the newest, unless somebody deletes files
+    unpublished   committed, not known to be published: at most the newest, unless files are deleted from outside
     abandoned     batches that will never be
     newest        the last commit; its facts are the newest ones
     """
@@ -185,7 +185,7 @@ class Ledger:
         return None
 
     def staging(self, batch: int, attempt: int) -> str:
-        """The full path of an attempt's folder, which is made by whoever writes into it."""
+        """The full path of an attempt's folder, which its first writer makes."""
         return self.layout.staging(batch, attempt)
 
     def prepare(self, manifest: Manifest) -> bool:
@@ -213,7 +213,7 @@ class Ledger:
     def commit(self, manifest: Manifest) -> bool:
         """Decide a batch by a manifest that is prepared.  False: it was decided before.
 
-        When it raises nobody knows whether it happened: leave the staging folder, the next state() says."""
+        When it raises the outcome is unknown: leave the staging folder, the next state() says."""
         return made(self.files, self.layout.commit(manifest.batch), manifest.text().encode())
 
     def publish(self, manifest: Manifest, tell: Callable[[str], None]) -> None:
@@ -338,7 +338,7 @@ def publish(files: Files, layout: Layout, manifest: Manifest, tell: Callable[[st
     for final in manifest.supersedes:
         failpoint("ledger before trash")
         if not _trashed(files, layout, manifest.batch, final) and not files.exists(layout.done(manifest.batch)):
-            tell(f"batch {manifest.batch} supersedes {final}, which somebody else has deleted")
+            tell(f"batch {manifest.batch} supersedes {final}, which was deleted from outside")
     for file in manifest.files:
         failpoint("ledger during publish")
         _move(files, layout, manifest, file)

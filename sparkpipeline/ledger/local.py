@@ -116,7 +116,7 @@ class LocalFiles:
                 except OSError as exc:
                     if not recursive or exc.errno != errno.ENOTEMPTY:
                         raise
-            raise StorageFailed("somebody writes into the folder faster than it is deleted", file=path)
+            raise StorageFailed("another process writes into the folder faster than it is deleted", file=path)
 
     def settle(self, path: str) -> None:
         at = local_path(path)

@@ -3,7 +3,7 @@
     plan       exactly what a batch is to do, written before anything is read
     manifest   what it did: the commit.  One whose kind is `abandoned` says that batch N will never be done
 
-Times are milliseconds since 1970; the texts say them in UTC too, for whoever reads them at night.
+Times are milliseconds since 1970; the texts say them in UTC too, for people.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class VisibleFile:
 
     path     the full path where it lies now
     where    data; trash: it was superseded after the batch asked for, and is kept until the retention time; moving: its
-             batch is committed and not yet published, so it may still be on its way to path
+             batch is committed and not yet published, so it may not have arrived at path yet
     """
 
     path: str

@@ -36,7 +36,7 @@ Storage = Literal["zookeeper", "kafka", "dual"]
 
 @dataclass(frozen=True, slots=True)
 class LoadConfig(ZkSecurityOptions):
-    """What one load job is told.  Make it with sparkpipeline.load.config.read_config, or in code by keywords."""
+    """The options of one load job.  Made by read_config, or in code by keywords."""
 
     # ---- where it loads to
     base: str = option(
@@ -218,7 +218,7 @@ class LoadConfig(ZkSecurityOptions):
 
     @property
     def spoken(self) -> Dialect | None:
-        """What protocol names; None: it has to be found out, or is no release (which is told where it is)."""
+        """The release that protocol names; None: a broker says it, or it is no release (an error elsewhere)."""
         with suppress(LocalError, OptionRefused):
             return None if self.protocol == "auto" else dialect(resolve_release(self.protocol, ()))
         return None

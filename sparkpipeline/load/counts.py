@@ -1,4 +1,4 @@
-"""Three counts of what was staged, each by somebody else, and what they must have in common.
+"""Three counts of what was staged, made independently, and what they must have in common.
 
     reader    counts while it decodes: row numbers and CRC-32 of values (seen by Spark as the rows go by: Observed)
     Spark     reads the staged files back: rows, offsets, times, sizes and CRC-32 of values, file by file

@@ -195,5 +195,5 @@ def close(files: Files, base: str, hour: Hour, said: Mapping[str, Any], now_ms: 
 
 
 def is_closed(files: Files, base: str, hour: Hour) -> bool:
-    """Whether readers were told that the hour is complete."""
+    """Whether the hour has its marker."""
     return files.exists(f"{base}/{hour.marker}")

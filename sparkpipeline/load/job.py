@@ -225,7 +225,7 @@ class LoadWork:
 
     @contextmanager
     def _hint_at_loss(self, batch: int) -> Iterator[None]:
-        """Retention may be quicker than a plan; it is told here, for the error that comes through Spark cannot know."""
+        """Retention may be quicker than a plan: a hint for the operator beside the error, which comes through Spark."""
         try:
             yield
         except Exception as exc:
@@ -280,7 +280,7 @@ def rule_of(config: LoadConfig) -> HourRule:
 
 
 def copy_outward(config: LoadConfig, cluster: Cluster, positions: Positions, tell: Callable[[str], None]) -> int:
-    """Write all positions to the job's group; how many are known to be written.  What is not is told.
+    """Write all positions to the job's group; how many are known to be written.  Reports the others.
 
     Raises Unreachable, OptionRefused."""
     if config.group_id is None or not positions:
@@ -349,7 +349,7 @@ def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatche
 
 
 def run(work: LoadWork, alone: bool) -> LoadOutcome:
-    """Carry out what is open, whoever planned it, then what `work` plans: at most one new batch."""
+    """Execute the open plan, if there is one, then what `work` plans: at most one new batch."""
     steps: list[Advance] = []
     while True:
         step = advance(work.ledger, work, work.tell, alone)

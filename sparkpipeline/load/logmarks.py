@@ -102,7 +102,7 @@ def message_crcs(
 ) -> dict[TopicPartition, int | None]:
     """CRC-32 of the message at each offset; None where the log does not hold it, or it cannot be read.
 
-    Raises NoLeader where nobody answers for a partition, and as Brokers.leaders."""
+    Raises NoLeader where no broker answers for a partition, and as Brokers.leaders."""
     found: dict[TopicPartition, int | None] = {}
     left = dict(offsets)
     for attempt in brokers.attempts() if left else ():

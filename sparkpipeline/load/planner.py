@@ -88,7 +88,7 @@ def _start(tp: TopicPartition, position: int, log: LogBounds, out_of_range: str)
              "earliest": log.earliest, "latest": log.latest}  # fmt: skip
     if position > log.latest:
         raise OffsetOutOfRange(
-            "the log ends before the job's position: the topic was made anew, or messages were lost with a leader;"
+            "the log ends before the job's position: the topic was created again, or messages were lost with a leader;"
             " look at it, then set positions with `sparkpipeline load init --replace`",
             **where,
         )

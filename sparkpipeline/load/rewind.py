@@ -29,7 +29,7 @@ LEAST_DIGITS = 12  # ms of 1973 and later
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """A live file with what its name says.  max_ms: no row of it is later (the hour's end where nobody knows)."""
+    """A live file with what its name says.  max_ms: no row of it is later (the hour's end where that is unknown)."""
 
     file: LiveFile
     name: FinalName
@@ -189,7 +189,7 @@ Place = tuple[Hour, PartitionId]  # a compaction makes one file of each
 def of_earlier_log(ledger: Ledger, state: JobState) -> Old:
     """Says of a final path whether its rows were loaded before the position of its partition was last set back.
 
-    A compacted file is as old as those it was made of, all of which are of one side.  Reads a manifest (and of
+    A compacted file is as old as those it was made of; it never mixes both.  Reads a manifest (and of
     compactions the plan) for each batch asked about."""
     heirs: dict[int, dict[Place, str]] = {}
 

@@ -6,7 +6,7 @@ other files.  A stage's own batches (Past) name the files that each took.  From 
     waiting    a live file that no batch of the stage took: it is new
     spoilt     a batch of the stage that took a file which is live no more (a rewind superseded it): what it wrote is
                no longer true.  Its output is superseded by a new batch over what is left of its files, and what is new
-    compacted  files that took the place of files all of which were taken count as taken: nothing is run again
+    compacted  files in place of files that were all taken count as taken: nothing is run again
                (files that mix taken rows with new ones spoil the batches that took the former)
 """
 
@@ -44,7 +44,7 @@ class Step:
     files     by input, sorted
     replaces  own batches in whose place it comes
     fresh     numbers of the input batches that were never taken, by input
-    more      inputs of which later batches still wait
+    more      inputs that have later batches waiting
     """
 
     files: dict[str, tuple[str, ...]]
@@ -196,6 +196,6 @@ def _taken(name: str, pasts: Iterable[Past]) -> frozenset[str]:
 
 
 def _fresh(name: str, lineage: Lineage, waiting: Iterable[str], standing: Iterable[Past]) -> tuple[int, ...]:
-    """Numbers of the batches that `waiting` files came in and none of which was taken before."""
+    """Numbers of the batches that `waiting` files came in, without those that were taken before."""
     ever = _taken(name, standing)
     return tuple(sorted({lineage.live[path] for path in waiting if path not in ever}))

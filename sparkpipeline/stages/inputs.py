@@ -85,7 +85,7 @@ class StageInput:
 
 
 def identity(manifest: Manifest) -> str:
-    """What tells a batch from one of the same number in a ledger that was begun anew in the same folder."""
+    """Tells a batch from one of the same number in a ledger that was deleted and begun again in the same folder."""
     return hashlib.sha256(manifest.text().encode()).hexdigest()[:16]
 
 

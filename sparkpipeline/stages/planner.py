@@ -62,7 +62,7 @@ class StagePlan:
 
     @property
     def manner(self) -> str:
-        """What may not change from batch to batch, but with everything written anew."""
+        """What may not change from batch to batch, unless everything is written again."""
         topics = f", topics {', '.join(self.topics)}" if self.topics else ""
         return f"in mode {self.mode} by {', '.join(self.partition_by) or 'no columns'}{topics}"
 
@@ -192,15 +192,15 @@ class Planner:
         name = self.stage.name
         if stage_plan.manner != self._manner():
             raise Refused(
-                f"it ran {stage_plan.manner} until now, and its file says {self._manner()}; run --again {name} writes"
-                " all of it anew",
+                f"it ran {stage_plan.manner} until now, and its file says {self._manner()}; run --again {name} rewrites"
+                " all of it",
                 stage=name,
             )
         for read, taken in stage_plan.inputs.items():
             if read in self.inputs and not self.inputs[read].is_still(taken.through, taken.manifest):
                 raise Refused(
-                    f"'{read}' does not have the batch {taken.through} that this stage took: its ledger was begun anew;"
-                    f" run --again {name} writes all of the stage anew",
+                    f"'{read}' does not have the batch {taken.through} that this stage took: its ledger was deleted and"
+                    f" begun again; run --again {name} rewrites all of the stage",
                     stage=name,
                 )
         self._check_replaced(stage_plan)
@@ -214,7 +214,7 @@ class Planner:
             name = self.stage.name
             raise Refused(
                 f"it took '{gone[0]}' until now, and '{new[0]}' is in its place: if that is the same under another"
-                f" name, its rows would be taken twice; run --again {name} writes all of it anew",
+                f" name, its rows would be taken twice; run --again {name} rewrites all of it",
                 stage=name,
             )
 
@@ -290,7 +290,7 @@ def _taken(stage_input: StageInput, step: Step, head: InputHead) -> TakenInput:
 def _gone(stage_input: StageInput, taken: TakenInput, whole: bool) -> str | None:
     """Why what was planned cannot be read any more.  whole: all that was live as of taken.through."""
     if not stage_input.is_still(taken.through, taken.manifest):
-        return f"the ledger of {stage_input.name} was begun anew"
+        return f"the ledger of {stage_input.name} was deleted and begun again"
     live = stage_input.live(stage_input.head().newest)
     wanted = stage_input.live(taken.through) if whole else taken.files
     lost = next((path for path in wanted if path not in live), None)

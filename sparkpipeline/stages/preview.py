@@ -1,6 +1,7 @@
 """What a run would do now, node by node.  Reads ledgers; asks no broker, and starts nothing.
 
-What a load will bring nobody knows before it runs: what reads it is shown as it stands, and named as following it.
+What a load will bring is unknown before it runs: a node that reads it is shown for what is there now, and as following
+the load.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A pipeline's run: its nodes one after the other, each until nothing is left for it to do.
 
-A node that fails stops nobody but those that read it: they wait, and the run is partly done.
+A node that fails stops only those that read it: they wait, and the run is partly done.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NODE_COLUMNS = ("name", "kind", "result", "batches", "replaced", "files", "rows"
 def exit_of(reports: Iterable[NodeReport]) -> str:
     """The name of the exit status: done; runtime when nodes failed and nothing went well, else partly.
 
-    A node that was lost to another driver is not done here, and what that driver makes of it nobody knows yet."""
+    A node that was lost to another driver is not done here, and the result of that driver is unknown."""
     results = {report.result for report in reports}
     if not results & {FAILED, LOST}:
         return "done"
@@ -85,7 +85,7 @@ class PipelineRun:
     """One run.
 
     only   nodes that run, as their inputs stand; all when empty
-    again  stages that write all they have anew
+    again  stages that rewrite all they have
     watch  shows Spark's jobs while they run
     """
 

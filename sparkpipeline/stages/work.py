@@ -36,7 +36,7 @@ Tell = Callable[[str], None]
 @dataclass(slots=True, kw_only=True)
 class StageWork:
     """ledger: the stage's own.  program_hash: for the manifests.  watch: shows jobs while they run.  again: plans take
-    everything anew."""
+    everything again."""
 
     stage: Stage
     planner: Planner

@@ -113,7 +113,7 @@ def test_somebody_else_who_writes_meanwhile_is_noticed_by_the_offset_that_is_ans
             return original(topic, partition, data)
 
         target.append = both  # type: ignore[method-assign]
-        with pytest.raises(Refused, match="was to be at 0 and is at 1: somebody else writes there"):
+        with pytest.raises(Refused, match="was expected at 0 and is at 1: another program writes there"):
             copy_chunk(made)
 
 

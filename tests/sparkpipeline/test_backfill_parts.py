@@ -112,7 +112,7 @@ def test_marks_add_up_and_only_the_newest_of_a_lane_counts(tmp_path: Path):
 def test_of_two_drivers_one_is_refused(tmp_path: Path):
     state, other = (BackfillFolder(LocalFiles(), str(tmp_path / "b")) for _ in range(2))
     state.put_plan(PLAN)
-    with pytest.raises(Refused, match="somebody else has just planned"):
+    with pytest.raises(Refused, match="another run has just planned"):
         other.put_plan(PLAN)
     assert not state.began()
     assert (state.begin_run("a", 1), other.begin_run("b", 2)) == (0, 1)

@@ -467,7 +467,7 @@ def test_a_superseded_file_that_somebody_deleted_stops_nothing() -> None:
     gone = next(path for path in world.ledger.live_files() if path.startswith("data/topic=orders/hour=00/orders+0"))
     del world.files.kept[f"{BASE}/{gone}"]
     world.run(rewind=(0, 0))
-    assert f"batch 3 supersedes {gone}, which somebody else has deleted" in world.said
+    assert f"batch 3 supersedes {gone}, which was deleted from outside" in world.said
     while world.run() is Outcome.DONE:
         pass
     judge(world.files, BASE, HEADS)
