@@ -1,7 +1,7 @@
 """What a Spark task does with one chunk: read it, write it, know what is stored.
 
     exclusive       no other program writes the target partition.  Each response must name the very offset that comes
-                    next; where a response is missing the task stops sending, waits until the target's log is settled,
+                    next; where a response is missing the task stops sending, waits until the target's log is stable,
                     compares its tail, and goes on behind it.  So nothing is there twice, and a foreign writer is
                     noticed.
     at least once   what got no response is sent again, and counted
@@ -32,7 +32,7 @@ from producer.batches import Batch
 from producer.config import ProducerConfig
 from producer.partitioners import Sticky
 from producer.rows import Row
-from sparkpipeline.backfill.logends import settled
+from sparkpipeline.backfill.logends import stable_ends
 from sparkpipeline.backfill.parts import before, damaged, parts
 from sparkpipeline.backfill.plan import Copied
 from sparkpipeline.cluster.access import ClusterAccess
@@ -45,7 +45,7 @@ from sparkpipeline.sink.rows import KEYS_KEPT, by_key
 from sparkpipeline.sink.sender import TaskSender, unknown
 
 log = logging.getLogger(__name__)
-SETTLE_MOST_S = 120.0  # how long a target's log may move before it is somebody else's
+MAX_UNSTABLE_S = 120.0  # how long a target's log may move before it is somebody else's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class ChunkTask:
 
     rng            the chunk                      partitions   of the target topic
     target_start   exclusive: the offset that the chunk's first message gets in the target's log; None: at least once
-    is_settled     nothing of an earlier try can still arrive
+    is_stable     nothing of an earlier try can still arrive
     partitioner    by which rule messages are dealt; None: the partition is kept
     codec          None: as the source has it
     """
@@ -65,7 +65,7 @@ class ChunkTask:
     config: ProducerConfig
     read: ReadOptions
     target_start: int | None
-    is_settled: bool
+    is_stable: bool
     partitioner: str | None
     partitions: int
     codec: int | None
@@ -116,18 +116,18 @@ def copy_chunk(task: ChunkTask, attempt: int = 0) -> Copied:
     """
     if task.target_start is None:
         return _at_least_once(task, attempt)
-    return _exclusive(task, task.target_start, task.is_settled and attempt == 0)
+    return _exclusive(task, task.target_start, task.is_stable and attempt == 0)
 
 
 # ---- nothing twice ---------------------------------------------------------------------------------------------------
 
 
-def _exclusive(task: ChunkTask, target_start: int, is_settled: bool) -> Copied:
+def _exclusive(task: ChunkTask, target_start: int, is_stable: bool) -> Copied:
     resyncs, kept = 0, None
     sent = (0, 0)
     moved_at, best = time.monotonic(), -1
     while True:
-        end, reached = _reached(task, target_start, is_settled)
+        end, reached = _reached(task, target_start, is_stable)
         kept = reached if kept is None else kept
         if end > best:
             moved_at, best = time.monotonic(), end
@@ -136,7 +136,7 @@ def _exclusive(task: ChunkTask, target_start: int, is_settled: bool) -> Copied:
         try:
             sent = _send(task, reached.position, watch)
         except OutcomeUnknown as lost:
-            resyncs, is_settled = resyncs + 1, False
+            resyncs, is_stable = resyncs + 1, False
             log.warning("%s: %s; reading the target's tail before going on", task.rng, lost)
             if time.monotonic() - moved_at > task.config.delivery_timeout_ms / 1000:
                 raise NotDelivered(
@@ -147,11 +147,11 @@ def _exclusive(task: ChunkTask, target_start: int, is_settled: bool) -> Copied:
         return Copied(reached.messages + sent[0], reached.bytes + sent[1], kept.messages, 0, resyncs, watch.expected)
 
 
-def _reached(task: ChunkTask, target_start: int, is_settled: bool) -> tuple[int, Reached]:
+def _reached(task: ChunkTask, target_start: int, is_stable: bool) -> tuple[int, Reached]:
     """The target's end, and how far of the chunk is there."""
     tp = task.tp
     with Brokers(task.target) as brokers:
-        end = settled(brokers, [tp], 0.0 if is_settled else task.still_s, SETTLE_MOST_S)[tp]
+        end = stable_ends(brokers, [tp], 0.0 if is_stable else task.still_s, MAX_UNSTABLE_S)[tp]
         first = max(target_start, brokers.earliest([tp])[tp]) if end > target_start else end
     if end < target_start:
         raise Refused(

@@ -16,7 +16,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
 from sparkpipeline.backfill.clusters import Clusters, HandOver
 from sparkpipeline.backfill.folder import BackfillFolder
-from sparkpipeline.backfill.logends import settled
+from sparkpipeline.backfill.logends import stable_ends
 from sparkpipeline.backfill.plan import BackfillPlan, Done, Lane, Request, check, differences, is_secret
 from sparkpipeline.backfill.run import BackfillRun, CopyOutcome, on_spark
 from sparkpipeline.cluster.brokers import Brokers
@@ -181,7 +181,7 @@ def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> B
         _there(found, source.view(), target.view(), request.partitioning)
         starts: Mapping[TopicPartition, int] = {}
         if request.exclusive:
-            starts = settled(target, [tp for tp, _, _ in found], 0.0, REPLICATED_S)
+            starts = stable_ends(target, [tp for tp, _, _ in found], 0.0, REPLICATED_S)
     lanes = tuple(
         Lane(number, tp.topic, _number(tp), start, until, starts.get(tp))
         for number, (tp, start, until) in enumerate(found)

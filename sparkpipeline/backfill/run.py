@@ -17,10 +17,10 @@ from groundwork.failpoints import failpoint
 from kafkawire.compression import CODECS
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import TopicPartition
-from sparkpipeline.backfill.chunkcopy import SETTLE_MOST_S, ChunkTask, copy_chunk
+from sparkpipeline.backfill.chunkcopy import MAX_UNSTABLE_S, ChunkTask, copy_chunk
 from sparkpipeline.backfill.clusters import Clusters
 from sparkpipeline.backfill.folder import BackfillFolder
-from sparkpipeline.backfill.logends import settled
+from sparkpipeline.backfill.logends import stable_ends
 from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CodecMissing, PipelineError
@@ -110,7 +110,7 @@ class BackfillRun:
             tps = [TopicPartition(topic, p) for topic in sorted({lane.topic for lane in left})
                    for p in range(self._partitions[topic])]  # fmt: skip
         with Brokers(self._sides.target) as brokers:
-            settled(brokers, tps, self._sides.producer.request_timeout_ms / 1000, SETTLE_MOST_S)
+            stable_ends(brokers, tps, self._sides.producer.request_timeout_ms / 1000, MAX_UNSTABLE_S)
 
     def _lane(self, lane: Lane) -> None:
         try:
@@ -139,7 +139,7 @@ class BackfillRun:
             config=self._sides.producer,
             read=self._sides.read(_now_ms()),
             target_start=lane.target_start if before is None else before.target_until,
-            is_settled=True,
+            is_stable=True,
             partitioner=self._sides.target_options.partitioner if request.partitioning == "key" else None,
             partitions=self._partitions[lane.topic],
             codec=CODECS[request.codec] if request.codec else None,

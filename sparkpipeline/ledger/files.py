@@ -55,7 +55,7 @@ class Files(Protocol):
         Raises StorageFailed for a folder that is not empty, unless recursive."""
         ...
 
-    def settle(self, path: str) -> None:
+    def sync(self, path: str) -> None:
         """The file's bytes outlast a power failure from now on; nothing to do where closing a file says that much."""
         ...
 

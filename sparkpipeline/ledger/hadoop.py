@@ -112,7 +112,7 @@ class HadoopFiles:
         with _told(path, "delete"):
             return bool(self._fs.delete(self._path(path), recursive))
 
-    def settle(self, path: str) -> None:
+    def sync(self, path: str) -> None:
         """Nothing: a closed file has its replicas, and a closed object is stored.  (On file: LocalFiles does more.)"""
 
     def _path(self, path: str) -> Any:

@@ -189,8 +189,9 @@ class Ledger:
         return self.layout.staging(batch, attempt)
 
     def prepare(self, manifest: Manifest) -> bool:
-        """Seal the attempt and look at every file it brings: there, of its size, settled.  False: the attempt was given
-        up, or its batch is decided.  Raises OptionRefused and LedgerDamaged; nothing is committed then."""
+        """Seal the attempt and check every file it brings: it is there, has its size, and is synced to disk.  False: the
+        attempt was given up, or its batch is decided.  Raises OptionRefused and LedgerDamaged; nothing is committed
+        then."""
         check_files(manifest.batch, manifest.files)
         plan = self.plan(manifest.batch)
         if (plan.hash, plan.supersedes, plan.kind) != (manifest.plan_hash, manifest.supersedes, manifest.kind):
@@ -207,7 +208,7 @@ class Ledger:
                     return False
                 size = "is not there" if path not in sizes else f"has {sizes[path]} bytes"
                 raise LedgerDamaged(f"a staged file of {file.bytes} bytes {size}", batch=manifest.batch, file=path)
-            self.files.settle(path)
+            self.files.sync(path)
         return True
 
     def commit(self, manifest: Manifest) -> bool:

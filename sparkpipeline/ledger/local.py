@@ -1,6 +1,6 @@
 """Files on a disk of this machine (or one that all machines mount), by the standard library alone.
 
-Exclusive and whole by hard links: a file is written under a name of its own, settled, then linked to the name it was
+Exclusive and whole by hard links: a file is written under a name of its own, synced, then linked to the name it was
 made for, which fails where that is taken.  A crash between link and unlink leaves a second name, hidden by its dot.
 """
 
@@ -118,9 +118,9 @@ class LocalFiles:
                         raise
             raise StorageFailed("another process writes into the folder faster than it is deleted", file=path)
 
-    def settle(self, path: str) -> None:
+    def sync(self, path: str) -> None:
         at = local_path(path)
-        with _told(path, "settle"):
+        with _told(path, "sync"):
             for one in (at, at.parent):
                 _synced(one)
 
@@ -140,7 +140,7 @@ def _synced(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as exc:
-        if exc.errno != errno.EINVAL:  # some network mounts settle no folders
+        if exc.errno != errno.EINVAL:  # some network mounts sync no folders
             raise
     finally:
         os.close(handle)

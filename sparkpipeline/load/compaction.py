@@ -70,10 +70,10 @@ def groups(
     *,
     topic: str | None = None,
     hour: str | None = None,
-    least: int = 2,
+    min_files: int = 2,
     old: Callable[[str], bool] = lambda final: False,
 ) -> list[FileGroup]:
-    """Hours of a day and partitions that have at least `least` files.
+    """Hours of a day and partitions that have at least `min_files` files.
 
     old: whether a file is from before its position was set back (eras.py); such files and others are never put
     together: where an hour has enough of both, the others go first."""
@@ -84,7 +84,7 @@ def groups(
             continue
         if hour in (None, name.hour.hour):
             by_place.setdefault((name.hour, str(name.partition), old(file.final)), []).append(file)
-    enough = {place: files for place, files in sorted(by_place.items()) if len(files) >= least}
+    enough = {place: files for place, files in sorted(by_place.items()) if len(files) >= min_files}
     return [
         _group(in_hour, partition, files)
         for (in_hour, partition, before), files in enough.items()

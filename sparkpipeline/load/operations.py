@@ -62,12 +62,12 @@ class RewindWanted:
 
 @dataclass(frozen=True, slots=True)
 class CompactWanted:
-    """Of `load compact`.  date YYYY-MM-DD; least: files that an hour's partition must have."""
+    """Of `load compact`.  date YYYY-MM-DD; min_files: files that an hour's partition must have."""
 
     date: str
     topic: str | None = None
     hour: str | None = None
-    least: int = 2
+    min_files: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,9 @@ class CompactWork(LoadWork):
 def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[FileGroup]:
     old = of_earlier_log(ledger, JobState.of(ledger.state().newest))
     live = ledger.live_files().values()
-    return compaction.groups(live, wanted.date, topic=wanted.topic, hour=wanted.hour, least=wanted.least, old=old)
+    return compaction.groups(
+        live, wanted.date, topic=wanted.topic, hour=wanted.hour, min_files=wanted.min_files, old=old
+    )
 
 
 # ---- run: each is one batch ------------------------------------------------------------------------------------------

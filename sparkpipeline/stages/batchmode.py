@@ -53,7 +53,7 @@ class Step:
     more: tuple[str, ...] = ()
 
 
-def quick_step(moves: Mapping[str, Sequence[Batch]], most_batches: int | None = None) -> tuple[bool, Step | None]:
+def quick_step(moves: Mapping[str, Sequence[Batch]], max_batches: int | None = None) -> tuple[bool, Step | None]:
     """Whether the batches behind what the stage has taken tell the next step by themselves, and that step.
 
     They do while they only add files: then the thousands of batches before them need not be read."""
@@ -62,7 +62,7 @@ def quick_step(moves: Mapping[str, Sequence[Batch]], most_batches: int | None = 
     waiting = {name: [batch for batch in batches if batch.files] for name, batches in moves.items()}
     if not any(waiting.values()):
         return True, None
-    fresh = {name: batches[:most_batches] for name, batches in waiting.items()}
+    fresh = {name: batches[:max_batches] for name, batches in waiting.items()}
     more = tuple(name for name, found in fresh.items() if len(found) < len(waiting[name]))
     files = {name: tuple(sorted(path for batch in found for path in batch.files)) for name, found in fresh.items()}
     return True, Step(files, (), {name: tuple(batch.number for batch in found) for name, found in fresh.items()}, more)
@@ -135,12 +135,12 @@ def next_step(
     inputs: Mapping[str, Sequence[Batch]],
     pasts: Iterable[Past],
     again: bool = False,
-    most_batches: int | None = None,
+    max_batches: int | None = None,
 ) -> Step | None:
     """What the stage has to take now; None when it is up to date.
 
     again         everything, in place of all that it has written
-    most_batches  of each input, the oldest first; all that waits when batches are replaced, because a reader must not
+    max_batches  of each input, the oldest first; all that waits when batches are replaced, because a reader must not
                   see less than before
     """
     standing = live_pasts(pasts)
@@ -150,9 +150,9 @@ def next_step(
     waiting = {name: lineage.waiting(_taken(name, kept)) for name, lineage in lineages.items()}
     fresh = {name: _fresh(name, lineages[name], paths, standing.values()) for name, paths in waiting.items()}
     more: tuple[str, ...] = ()
-    if most_batches is not None and not spoilt:
-        more = tuple(name for name, numbers in fresh.items() if len(numbers) > most_batches)
-        fresh = {name: numbers[:most_batches] for name, numbers in fresh.items()}
+    if max_batches is not None and not spoilt:
+        more = tuple(name for name, numbers in fresh.items() if len(numbers) > max_batches)
+        fresh = {name: numbers[:max_batches] for name, numbers in fresh.items()}
         waiting = {
             name: [path for path in paths if lineages[name].live[path] in fresh[name]]
             for name, paths in waiting.items()

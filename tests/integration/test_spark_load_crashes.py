@@ -83,7 +83,7 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(
     begin: dict[str, Callable[[], object]] = {
         "load": load.run,
         "rewind": lambda: run_rewind(load.config, spark, load.told.append, RewindWanted(topic, TEN)),
-        "compact": lambda: run_compact(load.config, spark, load.told.append, CompactWanted("2026-01-01", least=1)),
+        "compact": lambda: run_compact(load.config, spark, load.told.append, CompactWanted("2026-01-01", min_files=1)),
     }
     for _ in range(2):
         more()

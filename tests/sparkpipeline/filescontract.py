@@ -149,7 +149,7 @@ def a_refusal_is_one_sentence_that_names_the_file(files: Files, base: str) -> No
     assert files.create(f"{base}/other", b"1")
     with pytest.raises(StorageFailed, match=r"KAFKA08_STORAGE file=.*/other: cannot rename to .*/file/below it: \S"):
         files.rename(f"{base}/other", f"{base}/file/below")
-    files.settle(f"{base}/other")
+    files.sync(f"{base}/other")
 
 
 PROMISES: tuple[Promise, ...] = (

@@ -84,7 +84,7 @@ class MemoryFiles:
                 del self.kept[f"{path}/{rest}"]
             return bool(below)
 
-    def settle(self, path: str) -> None:
+    def sync(self, path: str) -> None:
         self.step()
 
     def _below(self, path: str) -> list[str]:

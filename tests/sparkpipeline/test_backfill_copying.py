@@ -36,7 +36,7 @@ def task(source: FakeCluster, target: FakeCluster, start: int, until: int, targe
         config=CONFIG,
         read=read,
         target_start=target_start,
-        is_settled=True,
+        is_stable=True,
         partitioner=None,
         partitions=1,
         codec=None,

@@ -15,7 +15,7 @@ from sparkpipeline.backfill import logends as module
 from sparkpipeline.backfill.chunkcopy import Reached, compare
 from sparkpipeline.backfill.folder import BackfillFolder
 from sparkpipeline.backfill.job import bound
-from sparkpipeline.backfill.logends import End, settled
+from sparkpipeline.backfill.logends import End, stable_ends
 from sparkpipeline.backfill.parts import parts
 from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane, Request, check, differences
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
@@ -233,30 +233,30 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.at += seconds
 
-    def settled(self, still_s: float) -> dict[TopicPartition, int]:
-        return settled(None, [A, B], still_s, 60, now=lambda: self.at, sleep=self.sleep)  # type: ignore[arg-type]
+    def stable(self, still_s: float) -> dict[TopicPartition, int]:
+        return stable_ends(None, [A, B], still_s, 60, now=lambda: self.at, sleep=self.sleep)  # type: ignore[arg-type]
 
 
 def test_a_log_is_settled_once_it_is_replicated_and_still(monkeypatch):
     quiet = {A: End(5, 5), B: End(0, 0)}
     clock = Clock(monkeypatch, {A: End(3, 4), B: End(0, 0)}, {A: End(4, 4), B: End(0, 0)}, quiet)
-    assert clock.settled(10.0) == {A: 5, B: 0}
+    assert clock.stable(10.0) == {A: 5, B: 0}
     assert 10.0 <= clock.at <= 12.0
 
 
 def test_without_an_earlier_try_only_the_replicas_are_waited_for(monkeypatch):
     clock = Clock(monkeypatch, {A: End(3, 4), B: End(0, 0)}, {A: End(4, 4), B: End(0, 0)})
-    assert clock.settled(0.0) == {A: 4, B: 0}
+    assert clock.stable(0.0) == {A: 4, B: 0}
     assert clock.at < 1.0
 
 
 def test_a_log_that_moves_on_is_somebody_elses(monkeypatch):
     clock = Clock(monkeypatch, *({A: End(n, n), B: End(0, 0)} for n in range(1000)))
     with pytest.raises(Refused, match="move since 60 s: another run of this backfill"):
-        clock.settled(10.0)
+        clock.stable(10.0)
 
 
 def test_a_replica_that_is_behind_for_long_is_named(monkeypatch):
     clock = Clock(monkeypatch, {A: End(3, 4), B: End(0, 0)})
     with pytest.raises(Refused, match="topic=t partition=0 visible=3 stored=4: the leader has 1 messages"):
-        clock.settled(0.0)
+        clock.stable(0.0)

@@ -157,7 +157,7 @@ def test_only_hours_with_several_files_of_a_partition_are_put_together() -> None
     (eleven,) = groups(FILES, "2026-01-01", hour="11")
     assert (eleven.partition, eleven.start, eleven.until, eleven.rows, len(eleven.files)) == ("0", 0, 200, 20, 2)
     assert [(g.hour.hour, g.partition) for g in groups(FILES, "2026-01-01")] == [("10", "1"), ("11", "0")]
-    assert groups(FILES, "2026-01-01", least=3) == []
+    assert groups(FILES, "2026-01-01", min_files=3) == []
     assert groups(FILES, "2026-01-02") == groups(FILES, "2026-01-01", topic="u") == []
 
 
