@@ -27,7 +27,7 @@ from sparkpipeline.source.cluster import group_positions
 from sparkpipeline.source.resolver import Resolved, resolve_batch
 
 REPLICATED_S = 30.0  # how long the replicas of a target may be behind when it is planned
-Told = Callable[[Lane, Done], object]
+OnMark = Callable[[Lane, Done], object]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,10 +97,10 @@ class Backfill:
             return 0
         return sum(min(self.plan.request.chunk, lane.until - self._reached(lane)) for lane in self.left)
 
-    def carry_out(self, spark: Any, parallel: int, told: Told) -> CopyOutcome:
+    def execute(self, spark: Any, parallel: int, on_mark: OnMark) -> CopyOutcome:
         """Write the plan where it is new, copy what is left.
 
-        Raises as BackfillRun.carry_out, and Refused where a daemon of the group is at work.
+        Raises as BackfillRun.execute, and Refused where a daemon of the group is at work.
         """
         if spark.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
             raise OptionRefused(
@@ -118,9 +118,9 @@ class Backfill:
             sides=self.sides,
             copy=on_spark(spark),
             cancel=spark.sparkContext.cancelAllJobs,
-            told=told,
+            on_mark=on_mark,
         )
-        outcome = run.carry_out(f"{socket.gethostname()}:{os.getpid()}", parallel)
+        outcome = run.execute(f"{socket.gethostname()}:{os.getpid()}", parallel)
         self.done = outcome.done
         return outcome
 

@@ -54,7 +54,7 @@ class BackfillRun:
     """One driver's try.
 
     copy     carries a task out somewhere; cancel ends all that are on their way
-    told     called with a lane and its newest mark, in any thread
+    on_mark  called with a lane and its newest mark, in any thread
     """
 
     def __init__(
@@ -65,17 +65,17 @@ class BackfillRun:
         *,
         copy: Callable[[ChunkTask], Copied],
         cancel: Callable[[], object] = lambda: None,
-        told: Callable[[Lane, Done], object] = lambda lane, done: None,
+        on_mark: Callable[[Lane, Done], object] = lambda lane, done: None,
     ) -> None:
         self._plan, self._state, self._sides = plan, state, sides
-        self._copy, self._cancel, self._told = copy, cancel, told
+        self._copy, self._cancel, self._on_mark = copy, cancel, on_mark
         self._outcome = CopyOutcome()
         self._stop = threading.Event()
         with Brokers(sides.target) as brokers:
             view = brokers.view()
         self._partitions = {lane.topic: len(view.partitions(lane.topic)) for lane in plan.lanes}
 
-    def carry_out(self, who: str, parallel: int) -> CopyOutcome:
+    def execute(self, who: str, parallel: int) -> CopyOutcome:
         """All lanes to their ends, `parallel` at a time.
 
         Raises PipelineError where nothing could begin: another run is at work, or the target does not come to rest.
@@ -128,7 +128,7 @@ class BackfillRun:
         self._state.put_done(done)
         self._outcome.done[lane.number] = done
         failpoint("backfill after mark")
-        self._told(lane, done)
+        self._on_mark(lane, done)
 
     def _task(self, lane: Lane, chunk: Chunk) -> ChunkTask:
         request, before = self._plan.request, self._outcome.done.get(lane.number)

@@ -92,7 +92,7 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
         _tell_bound(job, parallel)
         shown = Shown(job)
         try:
-            outcome = job.carry_out(spark, parallel, shown.marked)
+            outcome = job.execute(spark, parallel, shown.marked)
         finally:
             shown.close()
         failures = {lane.number: outcome.failures[lane.number] for lane in job.left if lane.number in outcome.failures}

@@ -52,17 +52,17 @@ class HadoopFiles:
         context = hadoop_context(spark)
         self._jvm = context._jvm
         self._made: set[str] = set()  # folders that we know of
-        with _told(base, "open"):
+        with _storage_errors(base, "open"):
             self._fs = self._path(base).getFileSystem(context._jsc.hadoopConfiguration())
             if scheme == "file":
                 self._fs = self._fs.getRawFileSystem()  # the other one leaves a .crc beside every file
 
     def exists(self, path: str) -> bool:
-        with _told(path, "look for"):
+        with _storage_errors(path, "look for"):
             return bool(self._fs.exists(self._path(path)))
 
     def list(self, path: str) -> list[FileInfo]:
-        with _told(path, "list"):
+        with _storage_errors(path, "list"):
             try:
                 entries = list(self._fs.listStatus(self._path(path)))
             except Exception as exc:
@@ -75,13 +75,13 @@ class HadoopFiles:
             return sorted(found)
 
     def create(self, path: str, data: bytes) -> bool:
-        with _told(path, "create"):
+        with _storage_errors(path, "create"):
             if self._fs.exists(self._path(path)):
                 return False
             return self._conditional(path, data) if self._mode == "conditional" else self._drafted(path, data)
 
     def read(self, path: str) -> bytes:
-        with _told(path, "read"):
+        with _storage_errors(path, "read"):
             try:
                 stream = self._fs.open(self._path(path))
             except Exception as exc:
@@ -94,7 +94,7 @@ class HadoopFiles:
                 stream.close()
 
     def rename(self, source: str, target: str) -> bool:
-        with _told(source, f"rename to {target}"):
+        with _storage_errors(source, f"rename to {target}"):
             if not self._fs.exists(self._path(source)):
                 return False
             self._folder(target.rpartition("/")[0])
@@ -109,7 +109,7 @@ class HadoopFiles:
             raise StorageFailed(f"the file system does not rename it to {target}, and does not say why", file=source)
 
     def delete(self, path: str, recursive: bool = False) -> bool:
-        with _told(path, "delete"):
+        with _storage_errors(path, "delete"):
             return bool(self._fs.delete(self._path(path), recursive))
 
     def sync(self, path: str) -> None:
@@ -207,7 +207,7 @@ def _class(exc: BaseException) -> str:
 
 
 @contextmanager
-def _told(path: str, doing: str) -> Iterator[None]:
+def _storage_errors(path: str, doing: str) -> Iterator[None]:
     """Java's and py4j's errors in one sentence."""
     from py4j.protocol import Py4JError, Py4JJavaError  # here: only with Spark
     from pyspark.errors import PySparkException

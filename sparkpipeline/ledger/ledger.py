@@ -189,8 +189,8 @@ class Ledger:
         return self.layout.staging(batch, attempt)
 
     def prepare(self, manifest: Manifest) -> bool:
-        """Seal the attempt and check every file it brings: it is there, has its size, and is synced to disk.  False: the
-        attempt was given up, or its batch is decided.  Raises OptionRefused and LedgerDamaged; nothing is committed
+        """Seal the attempt and check every file it brings: it is there, has its size, and is synced to disk.  False:
+        the attempt was given up, or its batch is decided.  Raises OptionRefused and LedgerDamaged; nothing is committed
         then."""
         check_files(manifest.batch, manifest.files)
         plan = self.plan(manifest.batch)

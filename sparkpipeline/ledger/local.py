@@ -41,7 +41,7 @@ class LocalFiles:
     """Files of this machine; paths are `file:` URIs or plain absolute ones."""
 
     def exists(self, path: str) -> bool:
-        with _told(path, "look for"):
+        with _storage_errors(path, "look for"):
             try:
                 os.stat(local_path(path))
             except (FileNotFoundError, NotADirectoryError):
@@ -50,7 +50,7 @@ class LocalFiles:
 
     def list(self, path: str) -> list[FileInfo]:
         at = local_path(path)
-        with _told(path, "list"):
+        with _storage_errors(path, "list"):
             try:
                 with os.scandir(at) as entries:
                     found = [(entry.name, _stat(entry)) for entry in entries]
@@ -62,7 +62,7 @@ class LocalFiles:
 
     def create(self, path: str, data: bytes) -> bool:
         at = local_path(path)
-        with _told(path, "create"):
+        with _storage_errors(path, "create"):
             if at.exists():
                 return False
             at.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class LocalFiles:
                 draft.unlink(missing_ok=True)
 
     def read(self, path: str) -> bytes:
-        with _told(path, "read"):
+        with _storage_errors(path, "read"):
             try:
                 return local_path(path).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
@@ -86,7 +86,7 @@ class LocalFiles:
 
     def rename(self, source: str, target: str) -> bool:
         here, there = local_path(source), local_path(target)
-        with _told(source, f"rename to {target}"):
+        with _storage_errors(source, f"rename to {target}"):
             if not here.exists() or there.exists():
                 return False
             there.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ class LocalFiles:
 
     def delete(self, path: str, recursive: bool = False) -> bool:
         at = local_path(path)
-        with _told(path, "delete"):
+        with _storage_errors(path, "delete"):
             for _ in range(100):  # a task that still writes into the folder may add to it while we delete
                 try:
                     if not stat.S_ISDIR(at.lstat().st_mode):
@@ -120,7 +120,7 @@ class LocalFiles:
 
     def sync(self, path: str) -> None:
         at = local_path(path)
-        with _told(path, "sync"):
+        with _storage_errors(path, "sync"):
             for one in (at, at.parent):
                 _synced(one)
 
@@ -159,7 +159,7 @@ def _info(path: str, name: str, of: os.stat_result) -> FileInfo:
 
 
 @contextmanager
-def _told(path: str, doing: str) -> Iterator[None]:
+def _storage_errors(path: str, doing: str) -> Iterator[None]:
     """Foreign errors in one sentence."""
     try:
         yield

@@ -102,7 +102,7 @@ class Snapshots:
             if gzip.decompress(data := self._files.read(path)) == lines:
                 return data
         except (OSError, EOFError, zlib.error):
-            pass  # it is no gzip file: told below
+            pass  # it is no gzip file: an error below
         raise LedgerDamaged("is not the live files of these batches; delete it, a new one is made", file=path)
 
     def _sum(self, through: int) -> Sum:

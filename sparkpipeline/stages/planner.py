@@ -222,8 +222,8 @@ class Planner:
         newest = ledger.state().newest
         # An input that the newest batch did not have may have been one before: what was taken of it then is not new.
         known = newest is None or set(self.inputs) <= set(StagePlan.of(newest.facts, f"batch {newest.batch}").inputs)
-        told, step = quick_step(moves, self.stage.batches_per_run) if known and not again else (False, None)
-        if not told:
+        known, step = quick_step(moves, self.stage.batches_per_run) if known and not again else (False, None)
+        if not known:
             every = {name: one.batches(0, heads[name].newest) for name, one in self.inputs.items()}
             pasts = [past_of(manifest) for manifest in ledger.manifests()]
             step = next_step(every, pasts, again, self.stage.batches_per_run)

@@ -65,7 +65,7 @@ def test_all_lanes_come_to_their_ends_and_a_second_run_has_nothing_to_do(monkeyp
         job = opened(tmp_path / "b", request(source, target))
         assert (job.is_new, job.is_over, job.count_left) == (True, False, 47)
         marks: list[tuple[int, int]] = []
-        outcome = job.carry_out(FakeSpark(monkeypatch), 2, lambda lane, done: marks.append((lane.number, done.until)))
+        outcome = job.execute(FakeSpark(monkeypatch), 2, lambda lane, done: marks.append((lane.number, done.until)))
         assert outcome.failures == {}
         assert sorted(marks) == [(0, 10), (0, 20), (0, 30), (0, 35), (2, 10), (2, 12)]
         assert [values(target, p) for p in range(3)] == [wanted(0, 35), [], wanted(2, 12)]
@@ -82,12 +82,12 @@ def test_a_lane_that_fails_stops_and_the_others_go_on(monkeypatch, tmp_path):
 
     with filled(35, 35) as source, FakeCluster({"t": 2}) as target:
         job = opened(tmp_path / "b", request(source, target))
-        outcome = job.carry_out(FakeSpark(monkeypatch, once), 2, lambda lane, done: None)
+        outcome = job.execute(FakeSpark(monkeypatch, once), 2, lambda lane, done: None)
         assert list(outcome.failures) == [0]
         assert [values(target, p) for p in range(2)] == [wanted(0, 10), wanted(1, 35)]
         job = opened(tmp_path / "b", request(source, target))
         assert [lane.number for lane in job.left] == [0]
-        job.carry_out(FakeSpark(monkeypatch), 2, lambda lane, done: None)
+        job.execute(FakeSpark(monkeypatch), 2, lambda lane, done: None)
         assert values(target, 0) == wanted(0, 35)
 
 
@@ -102,9 +102,9 @@ def test_a_chunk_without_a_mark_is_compared_and_not_repeated(monkeypatch, tmp_pa
 
     with filled(35) as source, FakeCluster({"t": 1}) as target:
         with pytest.raises(KeyboardInterrupt):
-            opened(tmp_path / "b", request(source, target)).carry_out(FakeSpark(monkeypatch, dies), 1, lambda *_: None)
+            opened(tmp_path / "b", request(source, target)).execute(FakeSpark(monkeypatch, dies), 1, lambda *_: None)
         job = opened(tmp_path / "b", None)
-        job.carry_out(FakeSpark(monkeypatch), 1, lambda *_: None)
+        job.execute(FakeSpark(monkeypatch), 1, lambda *_: None)
         assert values(target, 0) == wanted(0, 35)
         assert job.done[0].total_kept == (10 if done_before else 0)
 
@@ -112,14 +112,14 @@ def test_a_chunk_without_a_mark_is_compared_and_not_repeated(monkeypatch, tmp_pa
 def test_a_second_run_waits_until_nothing_of_the_first_arrives_any_more(monkeypatch, tmp_path):
     with filled(25) as source, FakeCluster({"t": 1}) as target:
         with pytest.raises(KeyboardInterrupt):
-            opened(tmp_path / "b", request(source, target)).carry_out(
+            opened(tmp_path / "b", request(source, target)).execute(
                 FakeSpark(monkeypatch, _interrupted), 1, lambda *_: None
             )
         late = b"".join(entry(b"0-%d" % n, key=b"k%d" % n, offset=n) for n in range(4))
         timer = threading.Timer(0.2, lambda: target.append("t", 0, late))  # a request of the first, still on its way
         timer.start()
         job = opened(tmp_path / "b", None)
-        job.carry_out(FakeSpark(monkeypatch), 1, lambda *_: None)
+        job.execute(FakeSpark(monkeypatch), 1, lambda *_: None)
         timer.join()
         assert values(target, 0) == wanted(0, 25)
         assert job.done[0].total_kept == 4
@@ -139,10 +139,10 @@ def test_by_key_the_bound_of_a_broken_run_is_known(monkeypatch, tmp_path):
         job = opened(tmp_path / "b", asked)
         assert job.may_repeat() == 0
         with pytest.raises(KeyboardInterrupt):
-            job.carry_out(FakeSpark(monkeypatch, dies), 1, lambda *_: None)
+            job.execute(FakeSpark(monkeypatch, dies), 1, lambda *_: None)
         again = opened(tmp_path / "b", asked)
         assert again.may_repeat() == 10 + 10 + 4
-        again.carry_out(FakeSpark(monkeypatch), 1, lambda *_: None)
+        again.execute(FakeSpark(monkeypatch), 1, lambda *_: None)
         found = values(target, 0) + values(target, 1)
         assert set(found) == {*wanted(0, 15), *wanted(1, 25), *wanted(2, 4)}
         assert len(found) - 44 <= 24
@@ -162,7 +162,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_written(tmp_path):
 def test_another_request_for_the_same_folder_is_refused(monkeypatch, tmp_path):
     with filled(5) as source, FakeCluster({"t": 1}) as target:
         job = opened(tmp_path / "b", request(source, target))
-        job.carry_out(FakeSpark(monkeypatch), 1, lambda *_: None)
+        job.execute(FakeSpark(monkeypatch), 1, lambda *_: None)
         with pytest.raises(Refused, match=r"its plan is another: chunk 11 is asked for, 10 was planned"):
             opened(tmp_path / "b", request(source, target, chunk=11))
 
@@ -172,5 +172,5 @@ def test_speculation_is_refused(monkeypatch, tmp_path):
         spark = FakeSpark(monkeypatch)
         spark.sparkContext.getConf = lambda: SimpleNamespace(get=lambda name, default: "true")
         with pytest.raises(OptionRefused, match="twice at the same time"):
-            opened(tmp_path / "b", request(source, target)).carry_out(spark, 1, lambda *_: None)
+            opened(tmp_path / "b", request(source, target)).execute(spark, 1, lambda *_: None)
         assert not (tmp_path / "b").exists()
