@@ -19,7 +19,7 @@ from localkafka.client import started_client
 from mirrormaker.options import TargetOptions
 from mirrormaker.probe import probe_target_zookeeper
 from zkconsumer.commands.options import AUTH_VARIABLE
-from zkconsumer.commands.temporarygroup import removed_after, throwaway_name
+from zkconsumer.commands.temporarygroup import removed_after, temporary_name
 from zkconsumer.errors import ConsumerError
 
 pytestmark = pytest.mark.real
@@ -100,7 +100,7 @@ def test_a_throwaway_group_is_closed_to_others_and_still_removed(source, unique,
 def test_the_folder_of_groups_goes_when_we_made_it_and_nobody_uses_it(
     home: str, ann: KazooClient, keep_folder: bool, neighbour: str | None, left: list[str] | None
 ):
-    group = throwaway_name()
+    group = temporary_name()
     with removed_after(ZooKeeper(home, ZkSecurity(Secret(ANN))), group, keep_folder):
         ann.create(f"/consumers/{group}/ids", makepath=True)
         ann.create(f"/consumers/{group}/owners/t/0", b"x", acl=[CLOSED], makepath=True)
