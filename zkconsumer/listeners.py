@@ -112,7 +112,7 @@ class ListenerCalls:
 
     before_release, before_start and out_of_range wait for the listener, in the greenlet that calls; error and
     session_state return at once.  tasks and start: see for_hub; a listener that overrides nothing needs neither.
-    on_failed(failure) passes a failure on to the streams, each of which raises it once.
+    on_failed(failure) passes a failure on to the streams; each raises it once.
     """
 
     def __init__(

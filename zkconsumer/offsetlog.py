@@ -90,7 +90,7 @@ def read_offset_log(
 ) -> OffsetLog:
     """Read all of it, or only the offsets of one group, which are in one partition.
 
-    addresses: brokers, of which one must answer.  progress(records so far) is called after each fetch.  Reading ends
+    addresses: brokers; one must answer.  progress(records so far) is called after each fetch.  Reading ends
     after timeout_s, with what was not read in .missing.  Raises LinkLost when no broker answers.
     """
     until = now() + timeout_s

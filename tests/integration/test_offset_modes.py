@@ -39,7 +39,7 @@ def test_offsets_that_kafka_lacks_refuse_a_start_or_are_copied(source: ClusterCl
         wait_for_messages(20, before)
         wait_until(lambda: sum(committed(source, group, topic).values()) == 20, 10, "the commit")
         before.stop()
-    with pytest.raises(NotMigrated, match=r"ZooKeeper has offsets of 2 partitions of which Kafka has none"):
+    with pytest.raises(NotMigrated, match=r"ZooKeeper has offsets of 2 partitions and Kafka has none of them"):
         Reader(source.zookeeper, group, {topic: 1}, **KAFKA)
     load.produce(topic, 2, 10, MIXED)
     with Reader(source.zookeeper, group, {topic: 1}, **KAFKA, offsets_migrate_on_start="copy") as after:

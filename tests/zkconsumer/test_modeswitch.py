@@ -183,7 +183,7 @@ def test_a_mark_that_nobody_can_read_keeps_a_member_off_zookeeper():
 def test_offsets_that_kafka_lacks_refuse_a_start_on_kafka_alone():
     world = World("kafka")
     world.offsets({A: 5, B: 6}, {B: 2})
-    with pytest.raises(NotMigrated, match=r"of 1 partitions of which Kafka has none, the first orders/0: .*=copy"):
+    with pytest.raises(NotMigrated, match=r"of 1 partitions and Kafka has none of them, the first orders/0: .*=copy"):
         world.mode.begin()
 
 

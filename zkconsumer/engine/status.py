@@ -10,7 +10,7 @@ from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 
-END_OLD_S = 10.0  # a broker that answers tells the end of a log twice as often
+END_OLD_S = 10.0  # a broker that answers sends the end of a log twice as often
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class PartitionStatus:
     position: the next one to fetch; done: everything before it is done; committed: what the store has.  high_watermark:
     the end of what can be read, as of the last fetch, or as its leader was asked (where there was no fetch for a few
     seconds, and with 0.7); lag: from done to there.  Positions count messages, those of 0.7 bytes; the lag does as they
-    do.  None: not known (yet); so are high_watermark and lag once no broker has told the end for END_OLD_S seconds.
+    do.  None: not known (yet); so are high_watermark and lag once no broker has sent the end for END_OLD_S seconds.
     """
 
     topic: str

@@ -49,7 +49,7 @@ class Seek:
 
 
 class DeliveredSet:
-    """A fetched message set on its way through a stream, and what its reader says is done.
+    """A fetched message set in a stream, and what of it its reader reports as done.
 
     A set that is iterated message by message has one ticket (set_ticket), which is reached step by step; with on-ack
     each message has a ticket of its own.
@@ -134,7 +134,7 @@ class DeliveredSet:
 
     @property
     def idle(self) -> bool:
-        """Its user has no message of it that is not done."""
+        """All that was delivered of it is done."""
         return not self.done_first and self.done_to >= self.delivered_to
 
     def acked(self, resume_at: int) -> None:

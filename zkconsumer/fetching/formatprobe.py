@@ -3,7 +3,7 @@
     samples   of each topic now and then the batches where a fetch began: headers and transactions are reported once
               a topic
     blanks    a position where a fetch brings nothing though the log continues: there is an entry without a message
-              (the end of a transaction), or is a batch larger than the fetch, of which Kafka 3.x sends nothing at all
+              (the end of a transaction), or is a batch larger than the fetch, for which Kafka 3.x sends nothing at all
 
 A broker is asked first, once, which requests it takes; one before 0.11 is asked nothing more.  Probes have connections
 of their own beside the fetches, and only warnings depend on a sample.

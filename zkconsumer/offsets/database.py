@@ -11,7 +11,7 @@ The user makes the table (DDL).
 
 A write names the position that this store last read or wrote: a row that another writer changed meanwhile is a
 ForeignWrite, and the transaction is rolled back with its results.  So two processes that read the same partition cannot
-both store their results, whoever owns it in ZooKeeper.
+both store their results, whichever process owns it in ZooKeeper.
 """
 
 from __future__ import annotations

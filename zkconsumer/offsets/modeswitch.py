@@ -155,7 +155,7 @@ class OffsetMode:
         left = sorted(tp for tp, at in zookeeper.items() if at is not NONE and not isinstance(at, FormerOffset))
         if left:
             raise NotMigrated(
-                f"group {self._group}: ZooKeeper has offsets of {len(left)} partitions of which Kafka has none, the"
+                f"group {self._group}: ZooKeeper has offsets of {len(left)} partitions and Kafka has none of them, the"
                 f" first {left[0]}: {NOT_COPIED}"
             )
 

@@ -16,7 +16,7 @@ from groundwork.zksecurity import ZkSecurity, ZkSecurityOptions, security_of, se
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from zkconsumer.offsets.modes import Mode, mode_of
-from zkconsumer.options import optiontypes as kinds
+from zkconsumer.options import optiontypes
 
 JVM_ONLY: Final = {
     "num.consumer.fetchers": "there is one fetcher for each source broker",
@@ -89,41 +89,41 @@ class ConsumerConfig(ZkSecurityOptions):
     NEWER: ClassVar[Mapping[str, str]] = NEWER
 
     # the cluster: which one, as whom, from where
-    group_id: str = option("group.id", "", "consumer group", old="groupid", kind=kinds.name, required=True)
+    group_id: str = option("group.id", "", "consumer group", old="groupid", kind=optiontypes.name, required=True)
     zookeeper_connect: str = option(
         "zookeeper.connect",
         "",
         "ZooKeeper of the cluster to read: host:port,host:port/chroot",
         old="zk.connect",
-        kind=kinds.text,
+        kind=optiontypes.text,
         required=True,
         instead="partitions",
     )
-    version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=kinds.release)
+    version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=optiontypes.release)
     partitions: tuple[TopicPartition, ...] = option(
         "partitions",
         (),
         "fixed partitions, read without a group and without ZooKeeper: {orders: [0, 3], payments: [1]}, "
         "or as text orders:0,3;payments:1; in 0.7 broker-index: orders:0-0,0-1,1-0",
-        kind=kinds.partitions,
+        kind=optiontypes.partitions,
     )
     brokers: tuple[tuple[str, int], ...] = option(
         "metadata.broker.list",
         (),
         "bootstrap brokers of fixed partitions: host:port,…",
-        kind=kinds.brokers,
+        kind=optiontypes.brokers,
     )
     broker_list: tuple[Broker, ...] = option(
         "broker.list",
         (),
         "brokers of fixed partitions of 0.7, which do not know each other: id:host:port,…",
-        kind=kinds.numbered_brokers,
+        kind=optiontypes.numbered_brokers,
     )
     offsets_file: str | None = option(
         "offsets.file",
         None,
         "file that keeps the offsets of fixed partitions, by group; its folder must exist",
-        kind=kinds.text,
+        kind=optiontypes.text,
     )
     auto_offset_reset: str = option(
         "auto.offset.reset",
@@ -142,7 +142,7 @@ class ConsumerConfig(ZkSecurityOptions):
         "fixed part of the member id, in place of host, time and a random number; for tests only: a "
         "restart within the session timeout meets its own old nodes",
         old="consumerid",
-        kind=kinds.name,
+        kind=optiontypes.name,
     )
     client_id: str | None = option("client.id", None, "client name in the brokers' logs (default: the group)")
 
@@ -160,7 +160,7 @@ class ConsumerConfig(ZkSecurityOptions):
         "timeout of the first connection to ZooKeeper (default: the session timeout)",
         "ms",
         old="zk.connectiontimeout.ms",
-        kind=kinds.ms,
+        kind=optiontypes.ms,
     )
     zookeeper_set_acl: bool = option(
         "zookeeper.set.acl",
@@ -187,7 +187,7 @@ class ConsumerConfig(ZkSecurityOptions):
         "longest backoff before a rebalance is retried; ends sooner when the partition is released "
         "(default: zookeeper.sync.time.ms)",
         "ms",
-        kind=kinds.ms,
+        kind=optiontypes.ms,
     )
     rebalance_drain_ms: int = option(
         "rebalance.drain.ms",
