@@ -75,7 +75,7 @@ def groups(
 ) -> list[FileGroup]:
     """Hours of a day and partitions that have at least `min_files` files.
 
-    old: whether a file is from before its position was set back (eras.py); such files and others are never put
+    old: whether a file is from before its position was set back (rewind.py); such files and others are never put
     together: where an hour has enough of both, the others go first."""
     by_place: dict[tuple[Hour, str, bool], list[LiveFile]] = {}
     for file in live:

@@ -5,7 +5,7 @@ kind: the newest one says where the job stands.
     passed      of the same: the latest time, in ms, that the position has certainly passed (hours.py)
     averages    bytes of a message by topic, as last loaded: what limits and tasks are estimated with
     logs        of partitions: what the log that the position belongs to is known by (logmarks.py)
-    set_back    of partitions whose position was set back: the batch that did it, the last one (eras.py)
+    set_back    of partitions whose position was set back: the batch that did it, the last one (rewind.py)
     ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values), and
                 min_ms, max_ms of rows that have a time of their own
     gaps        of the batch: offsets that were gone before they could be loaded

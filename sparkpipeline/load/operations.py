@@ -93,7 +93,7 @@ class InitWork(LoadWork):
         self.planned = False
 
     def positions(self, ledger: Ledger) -> dict[TopicPartition, int]:
-        """All positions of the job afterwards.  Raises what starting.py raises."""
+        """All positions of the job afterwards.  Raises as of_group and taken_over."""
         state = JobState.of(ledger.state().newest)
         snapshot, _ = self.take_snapshot(state)
         wanted = self.wanted.positions

@@ -1,4 +1,4 @@
-"""A plan carried out: one read of exact ranges, one write into staging.  Spark does it; counting.py looks at it.
+"""A plan carried out: one read of exact ranges, one write into staging.  Spark does it; counts.py looks at it.
 
 Task i of the plan is partition i of Spark and number i of a file's name: nothing is shuffled.  Rows of a file are in
 the order of their offsets.
