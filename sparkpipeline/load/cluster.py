@@ -77,13 +77,18 @@ def _reached(config: LoadConfig, bootstrap: Addresses, zk: Any | None) -> Iterat
 
 def _access(config: LoadConfig, bootstrap: Addresses, release: str, brokers: tuple[Broker, ...] = ()) -> ClusterAccess:
     return ClusterAccess(
-        bootstrap, release, config.client_id, config.socket_timeout_ms, config.retries, config.retry_interval_ms,
-        brokers,
-    )  # fmt: skip
+        bootstrap=bootstrap,
+        release=release,
+        client_id=config.client_id,
+        socket_timeout_ms=config.socket_timeout_ms,
+        retries=config.retries,
+        retry_interval_ms=config.retry_interval_ms,
+        brokers=brokers,
+    )
 
 
 def must_answer(config: LoadConfig) -> None:
-    """Ask the cluster of a job who it is, before Spark is started for it.  Raises Unreachable, OptionRefused."""
+    """Check that the cluster of a job answers, before Spark is started for it.  Raises Unreachable, OptionRefused."""
     with connected(config) as cluster:
         cluster.brokers.view(refresh=True)
 

@@ -78,7 +78,7 @@ class LoadOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class JobContext:
     """What all works of a job share.  tell: takes sentences for the operator; watch: shows Spark's jobs as they run."""
 
     config: LoadConfig
@@ -92,7 +92,7 @@ class Job:
 class LoadWork:
     """The Work of kinds load, rewind, compact and init: each of them executes an open plan of any kind."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobContext) -> None:
         self.config = job.config
         self.spark = job.spark
         self.tell = job.tell
@@ -344,7 +344,7 @@ def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatche
     was committed by this call, or a batch is committed and the next run finishes it."""
     ledger = open_ledger(config, spark)
     with at_work(config, spark, ledger) as (cluster, alone):
-        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
+        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
         return run(LoadWork(job), alone)
 
 

@@ -31,7 +31,7 @@ from sparkpipeline.load.compaction import FileGroup
 from sparkpipeline.load.config import LoadConfig, Storage
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import (
-    Job,
+    JobContext,
     LoadOutcome,
     LoadWork,
     Tell,
@@ -86,7 +86,7 @@ class InitWanted:
 class InitWork(LoadWork):
     """Plans taking over positions, once."""
 
-    def __init__(self, job: Job, wanted: InitWanted) -> None:
+    def __init__(self, job: JobContext, wanted: InitWanted) -> None:
         super().__init__(job)
         self.wanted = wanted
         self.asked: frozenset[TopicPartition] = frozenset()  # partitions whose positions are taken over
@@ -203,7 +203,7 @@ def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, *,
 class RewindWork(LoadWork):
     """Plans a rewind, once."""
 
-    def __init__(self, job: Job, wanted: RewindWanted) -> None:
+    def __init__(self, job: JobContext, wanted: RewindWanted) -> None:
         super().__init__(job)
         self.wanted = wanted
         self.planned = False
@@ -275,7 +275,7 @@ def _partition(text: str) -> object:
 class CompactWork(LoadWork):
     """Plans a compaction, once."""
 
-    def __init__(self, job: Job, wanted: CompactWanted) -> None:
+    def __init__(self, job: JobContext, wanted: CompactWanted) -> None:
         super().__init__(job)
         self.wanted = wanted
         self.planned = False
@@ -318,10 +318,12 @@ def run_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> 
     return _run(config, spark, tell, unwatched, make=lambda job: InitWork(job, wanted))
 
 
-def _run(config: LoadConfig, spark: Any, tell: Tell, watch: Watch, *, make: Callable[[Job], LoadWork]) -> LoadOutcome:
+def _run(
+    config: LoadConfig, spark: Any, tell: Tell, watch: Watch, *, make: Callable[[JobContext], LoadWork]
+) -> LoadOutcome:
     ledger = open_ledger(config, spark)
     with at_work(config, spark, ledger) as (cluster, alone):
-        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
+        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
         return run(make(job), alone)
 
 
@@ -335,7 +337,7 @@ def preview_load(config: LoadConfig, spark: Any, tell: Tell) -> Plan | None:
     if state.open_plan is not None:
         return state.open_plan
     with connected(config) as cluster:
-        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
+        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
         return LoadWork(job).plan(ledger, state.next_batch)
 
 
@@ -343,7 +345,7 @@ def preview_rewind(config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWan
     """What run_rewind would do.  Raises as it."""
     ledger = open_ledger(config, spark)
     with connected(config) as cluster:
-        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
+        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
         return RewindWork(job, wanted).rewound(ledger)
 
 
@@ -351,7 +353,7 @@ def preview_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted)
     """All positions of the job after run_init.  Raises as it."""
     ledger = open_ledger(config, spark)
     with connected(config) as cluster:
-        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
+        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
         return InitWork(job, wanted).positions(ledger)
 
 

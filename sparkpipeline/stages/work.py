@@ -100,7 +100,7 @@ class StageWork:
             frames[name] = views.frame(one, one.head(), sorted(one.live(stage_plan.lookups[name].through)))
         return frames
 
-    def _check_partitions(self, stage_plan: StagePlan, written: Written) -> None:
+    def _check_partitions(self, stage_plan: StagePlan, written: StageOutput) -> None:
         """A row in a partition that was not computed would stand beside what is there already."""
         if self.stage.mode != PARTITION:
             return
@@ -148,7 +148,7 @@ Footers = Callable[[Sequence[str]], dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class StageOutput:
     """files: with rows, in order of their paths; rows: of all of them; schema: of the rows, as Spark's JSON."""
 
     files: tuple[BatchFile, ...]
@@ -156,7 +156,7 @@ class Written:
     schema: dict[str, Any]
 
 
-def write_parquet(frame: Any, stage: Stage, *, batch: int, staging: str, files: Files, footers: Footers) -> Written:
+def write_parquet(frame: Any, stage: Stage, *, batch: int, staging: str, files: Files, footers: Footers) -> StageOutput:
     """Write a stage's rows below `staging`, which must not exist.
 
     Raises OptionRefused for a column that is not there, Mismatch, and what Spark raises."""
@@ -174,7 +174,7 @@ def write_parquet(frame: Any, stage: Stage, *, batch: int, staging: str, files: 
     stored, seen = sum(entry.rows for entry in entries), counted()
     if stored != seen:
         raise Mismatch(f"Spark wrote {seen} rows, and the files hold {stored}", stage=stage.name, staging=staging)
-    return Written(tuple(entry for entry in entries if entry.rows), stored, frame.schema.jsonValue())
+    return StageOutput(tuple(entry for entry in entries if entry.rows), stored, frame.schema.jsonValue())
 
 
 def write_topic(frame: Any, stage: Stage) -> int:

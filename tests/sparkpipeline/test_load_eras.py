@@ -14,7 +14,7 @@ from sparkpipeline.ledger.model import BatchFile, Plan, StagedBatch
 from sparkpipeline.load.cluster import Cluster, ClusterSnapshot
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.facts import JobState
-from sparkpipeline.load.job import Job
+from sparkpipeline.load.job import JobContext
 from sparkpipeline.load.operations import CompactWanted, CompactWork, RewindWanted, RewindWork, init_plan
 from sparkpipeline.load.plan import LOAD, LogBounds
 from sparkpipeline.paths import generation
@@ -69,11 +69,11 @@ class Made:
         ((start, until),) = [(group["start"], group["until"]) for group in plan.work["groups"]]
         self.batch(plan, self.state.facts(), (hour, start, until))
 
-    def job(self) -> Job:
+    def job(self) -> JobContext:
         config = LoadConfig(base=self.ledger.base, bootstrap=(("b", 1),), topics=("t",))
         self.said: list[str] = []
         nowhere = Cluster(None, None, None)  # type: ignore[arg-type]
-        return Job(config=config, spark=None, tell=self.said.append, cluster=nowhere, ledger=self.ledger)
+        return JobContext(config=config, spark=None, tell=self.said.append, cluster=nowhere, ledger=self.ledger)
 
     def rewound(self, monkeypatch: pytest.MonkeyPatch, latest: int) -> list[tuple[str, int]]:
         """Hours of what a rewind to the beginning replaces, and where it begins."""
