@@ -10,7 +10,7 @@ What is compared is what the job says it has loaded and the cluster still holds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.clusters import BY_BROKER, refuse_by_broker, refuse_told_elsewhere
 from sparkpipeline.audit.differences import CHANGED, AuditResult, Difference, Scope, SideSums, from_sums, unequal
 from sparkpipeline.audit.figures import MASK, Figures
+from sparkpipeline.audit.job import Tell
 from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
 from sparkpipeline.audit.tasks import dealt, pieces, size_for
 from sparkpipeline.audit.windows import Windows, label
@@ -37,7 +38,6 @@ from sparkpipeline.source.options import SourceOptions, read_options
 COLUMNS = ("topic", "partition", "offset", "key", "value")
 WHERE = ("topic", "partition", "block")
 Bounds = dict[TopicPartition, tuple[int, int]]
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

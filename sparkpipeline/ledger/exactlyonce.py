@@ -23,7 +23,7 @@ from sparkpipeline.errors import OptionRefused, PipelineError
 from sparkpipeline.ledger.ledger import Ledger, tool_version
 from sparkpipeline.ledger.model import Manifest, Plan, StagedBatch
 
-Tell = Callable[[str], None]
+Tell = Callable[[str], None]  # takes sentences for the operator
 POINTS = (  # where a process may end; each name is a fail point
     "ledger before recovery",
     "ledger before sweep",

@@ -18,7 +18,7 @@ from sparkpipeline.driver.groups import group_owners, write_group
 from sparkpipeline.driver.zookeeper import lock
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
-from sparkpipeline.ledger.exactlyonce import Advance, Outcome, advance
+from sparkpipeline.ledger.exactlyonce import Advance, Outcome, Tell, advance
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
@@ -36,7 +36,6 @@ from sparkpipeline.load.staging import Observed, ToRead, read_and_write
 from sparkpipeline.paths import FinalName, Hour
 from sparkpipeline.ranges import unit_of
 
-Tell = Callable[[str], None]
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs
 SETTINGS = {  # of the session, whatever it was started with: hours and files depend on them
     "spark.sql.session.timeZone": "UTC",

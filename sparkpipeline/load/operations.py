@@ -21,6 +21,7 @@ from sparkpipeline.driver.groups import read_group
 from sparkpipeline.errors import LedgerDamaged, Mismatch, OffsetOutOfRange, OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger import verification as verifying
 from sparkpipeline.ledger.base import needs_spark
+from sparkpipeline.ledger.exactlyonce import Tell
 from sparkpipeline.ledger.footers import Footer, read_footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Plan
@@ -34,7 +35,6 @@ from sparkpipeline.load.job import (
     JobContext,
     LoadOutcome,
     LoadWork,
-    Tell,
     Watch,
     at_work,
     open_ledger,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkpipeline.errors import OptionRefused, PipelineError, Refused, sentence_in
-from sparkpipeline.ledger.exactlyonce import Outcome, advance
+from sparkpipeline.ledger.exactlyonce import Outcome, Tell, advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Manifest
 from sparkpipeline.load.job import Watch, run_load, unwatched
@@ -23,7 +23,6 @@ from sparkpipeline.stages.planner import Planner
 from sparkpipeline.stages.programs import Program, first_line, program_hash, program_of
 from sparkpipeline.stages.work import StageWork
 
-Tell = Callable[[str], None]
 DONE, IDLE, WAITS, FAILED, LOST, ELSEWHERE = "done", "nothing to do", "waits", "failed", "lost", "runs elsewhere"
 MOST_LOST = 3  # another driver is at this stage, and quicker
 

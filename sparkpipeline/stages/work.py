@@ -17,6 +17,7 @@ from groundwork.failpoints import failpoint
 from groundwork.plural import counted
 from sparkpipeline.errors import Mismatch, OptionRefused, PipelineError, StageFailed, code_in
 from sparkpipeline.ledger.base import needs_spark
+from sparkpipeline.ledger.exactlyonce import Tell
 from sparkpipeline.ledger.files import Files, walk
 from sparkpipeline.ledger.footers import row_counts
 from sparkpipeline.ledger.ledger import Ledger
@@ -29,8 +30,6 @@ from sparkpipeline.stages.inputs import NotYet, Views
 from sparkpipeline.stages.partitionmode import partition_of, shown
 from sparkpipeline.stages.planner import Planner, StagePlan
 from sparkpipeline.stages.programs import Program, first_line
-
-Tell = Callable[[str], None]
 
 
 @dataclass(slots=True, kw_only=True)
