@@ -9,7 +9,7 @@ import pytest
 
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import ListedLeaders, MetadataLeaders, NoLeader
-from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset, ask_offsets, read_offsets
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset, ask_offsets, problems, read_offsets
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.retry import LEADERS_AGAIN, ONCE, Backoff, RetryPolicy
 from kafkawire.cluster.view import ClusterView, PartitionView
@@ -254,3 +254,23 @@ def test_a_broker_of_07_that_is_gone_is_not_asked_for_each_partition(links: Link
     said = ask_offsets(links, dialect("0.7.2"), {broker: tps}, dict.fromkeys(tps, LATEST), purpose="p")
     assert all(isinstance(one.error, LinkLost) for one in said.values())
     assert len({str(one.error) for one in said.values()}) == 1
+
+
+def test_problems_are_a_sentence_a_lost_broker_and_one_for_each_other_partition() -> None:
+    one, two = Broker(1, "h", 9092), Broker(2, "h", 9093)
+    lost = LogOffset(two, error=LinkLost("h:9093: reset"))
+    found = {
+        T0: LogOffset(one, (5,)),
+        T1: lost,
+        TopicPartition("u", 0): lost,
+        TopicPartition("u", 1): LogOffset(one, error=BrokerError(6, "u/1 on broker 1 (h:9092)")),
+        NO_SUCH: LogOffset(None, error=NoLeader("there is no topic nosuch", lasting=True)),
+        TopicPartition("u", 2): LogOffset(None, error=Unreachable("no broker of the cluster answers")),
+        TopicPartition("u", 3): LogOffset(None, error=Unreachable("no broker of the cluster answers")),
+    }
+    assert problems(found) == [
+        "2 partitions led by broker 2 (h:9093): h:9093: reset",
+        "where its log begins and ends is refused: u/1 on broker 1 (h:9092): NotLeaderForPartition (6)",
+        "nosuch/0: there is no topic nosuch",
+        "no broker of the cluster answers",
+    ]
