@@ -92,11 +92,11 @@ class HandOver:
 
     def write(self, until: Mapping[TopicPartition, int]) -> None:
         """Write the ends as the group's positions, and read them back.  Raises as check, and Mismatch."""
-        from sparkpipeline.driver.groups import write_group
+        from sparkpipeline.driver.groups import write_offsets
 
         self.check(until)
         with self._zookeeper() as zk:
-            answers = write_group(self.group, until, self._storage, self._sides.source, zk)
+            answers = write_offsets(self.group, until, self._storage, access=self._sides.source, zk=zk)
             wrong = [f"{tp}: {why}" for tp, why in answers.items() if why is not None]
             found = self._read(zk)
         wrong += [
@@ -120,10 +120,10 @@ class HandOver:
             )  # fmt: skip
 
     def _read(self, zk: Any) -> dict[TopicPartition, int | None]:
-        from sparkpipeline.driver.groups import read_group
+        from sparkpipeline.driver.groups import read_offsets
         from zkconsumer.offsets.store import NONE
 
-        found = read_group(self.group, self._tps, self._storage, self._sides.source, zk)
+        found = read_offsets(self.group, self._tps, self._storage, access=self._sides.source, zk=zk)
         known: dict[TopicPartition, int | None] = {}
         for tp, at in found.items():
             if not isinstance(at, int) and at is not NONE:

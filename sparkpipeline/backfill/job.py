@@ -23,7 +23,7 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.ledger import tool_version
-from sparkpipeline.source.cluster import group_positions
+from sparkpipeline.source.cluster import group_offsets
 from sparkpipeline.source.resolver import Resolved, resolve_batch
 
 REPLICATED_S = 30.0  # how long the replicas of a target may be behind when it is planned
@@ -175,7 +175,7 @@ def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> B
     """
     with Brokers(sides.source) as source, Brokers(sides.target) as target:
         _two_clusters(source.view(), target.view())
-        found = resolve_batch(sides.source_options, source, group_positions(sides.source_options, sides.source))
+        found = resolve_batch(sides.source_options, source, group_offsets(sides.source_options, sides.source))
         if not found:
             raise UnknownPartition(f"the source has no {sides.source_options.subscription}")
         _there(found, source.view(), target.view(), request.partitioning)

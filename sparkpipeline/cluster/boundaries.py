@@ -24,15 +24,15 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CodecMissing, CorruptData, DataLoss
 from sparkpipeline.ranges import OffsetRange
 
-LARGEST = 1 << 20  # bytes of an entry: brokers of 0.7.2 take 1,000,000, unless max.message.size says otherwise
-NEAR = 4 << 20
+MAX_ENTRY_BYTES = 1 << 20  # bytes of an entry: brokers of 0.7.2 take 1,000,000, unless max.message.size says otherwise
+NEAR_BYTES = 4 << 20
 LOOK_BYTES = 64 << 10
-MOST_BYTES = 64 << 20  # of a fetch
+MAX_FETCH_BYTES = 64 << 20  # of a fetch
 
-Border = Callable[[TopicPartition, int, int, int], int]
+Boundary = Callable[[TopicPartition, int, int, int], int]
 
 
-class Borders:
+class EntryBoundaries:
     """Call it: the first offset that is found at or behind `at` where an entry begins; `until`, where there is none
     before it.  known <= at and until: such places themselves.
 
@@ -40,11 +40,11 @@ class Borders:
     """
 
     @staticmethod
-    def of(brokers: Brokers, fetch_bytes: int) -> Borders:
+    def of(brokers: Brokers, fetch_bytes: int) -> EntryBoundaries:
         """For a reader with fetches of so many bytes."""
-        return Borders(brokers, max(LARGEST, fetch_bytes))
+        return EntryBoundaries(brokers, max(MAX_ENTRY_BYTES, fetch_bytes))
 
-    def __init__(self, brokers: Brokers, largest: int = LARGEST) -> None:
+    def __init__(self, brokers: Brokers, largest: int = MAX_ENTRY_BYTES) -> None:
         self._brokers = brokers
         self._largest = largest
 
@@ -52,7 +52,7 @@ class Borders:
         """Raises OffsetOutOfRange, DataLoss, CorruptData, CodecMissing, NoLeader, and what asking a leader raises."""
         if at >= until:
             return until
-        if at - known <= max(NEAR, self._largest):
+        if at - known <= max(NEAR_BYTES, self._largest):
             return min(self._walked(tp, known, at), until)
         return min(self._synced(tp, at, until), until)
 
@@ -62,7 +62,7 @@ class Borders:
         while True:
             buffer = self._fetched(tp, at, size).buffer
             found = self._brokers.dialect.messages.next_border(buffer)
-            if found == 0 or found is not None or len(buffer) < size or size >= MOST_BYTES:
+            if found == 0 or found is not None or len(buffer) < size or size >= MAX_FETCH_BYTES:
                 return found == 0
             size *= 4
 
@@ -82,12 +82,12 @@ class Borders:
 
     def _larger(self, tp: TopicPartition, position: int, size: int, needed: int) -> int:
         """What to fetch where not even one entry came."""
-        if size >= MOST_BYTES or needed <= size:
+        if size >= MAX_FETCH_BYTES or needed <= size:
             raise CorruptData(
                 "no entry begins here, or one that is larger than any fetch: where to cut the range cannot be told",
                 topic=tp.topic, partition=tp.partition, offset=position,
             )  # fmt: skip
-        return min(MOST_BYTES, needed)
+        return min(MAX_FETCH_BYTES, needed)
 
     # ---- far -----------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Borders:
                 return found
             if len(row.buffer) < wanted:
                 return at + len(row.buffer)  # the end of a segment
-            if wanted == until - at or size >= MOST_BYTES:
+            if wanted == until - at or size >= MAX_FETCH_BYTES:
                 return until
             size *= 2
 
@@ -160,16 +160,16 @@ def _first_at(found: MessageSet, position: int, at: int) -> int:
     return position
 
 
-def needs_borders(brokers: Brokers) -> bool:
+def offsets_are_bytes(brokers: Brokers) -> bool:
     """Whether offsets are bytes, so that not every one of them is a message's."""
     return brokers.dialect.offsets.entries_only
 
 
-def ends_at_borders(
+def ends_at_boundaries(
     begin: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     log_end: Mapping[TopicPartition, int],
-    border: Border,
+    border: Boundary,
 ) -> dict[TopicPartition, int]:
     """Ends of ranges, moved on to where an entry begins; those that are a log's end already, or a begin, stay."""
     return {
@@ -177,7 +177,7 @@ def ends_at_borders(
     }
 
 
-def cut_at_borders(pieces: Iterable[OffsetRange], border: Border) -> list[OffsetRange]:
+def cut_at_boundaries(pieces: Iterable[OffsetRange], border: Boundary) -> list[OffsetRange]:
     """Ranges of which some follow each other, cut from one, in order: each cut moved on to where an entry begins.  What
     has nothing left is left out."""
     found: list[OffsetRange] = []

@@ -38,7 +38,15 @@ def find_access(
     """
     bootstrap = options.bootstrap or tuple((one.host, one.port) for one in brokers) or _registered(options)
     release = resolve_release(options.protocol, bootstrap, options.client_id, timeout_ms)
-    return ClusterAccess(bootstrap, release, options.client_id, timeout_ms, retries, retry_interval_ms, brokers)
+    return ClusterAccess(
+        bootstrap,
+        release,
+        client_id=options.client_id,
+        socket_timeout_ms=timeout_ms,
+        retries=retries,
+        retry_interval_ms=retry_interval_ms,
+        brokers=brokers,
+    )
 
 
 def _registered(options: ZooKeeperFields) -> tuple[tuple[str, int], ...]:

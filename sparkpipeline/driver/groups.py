@@ -42,10 +42,11 @@ ALWAYS = Lease()  # a job owns what it was told to write; nobody takes it away f
 ALWAYS.valid_until = float("inf")
 
 
-def read_group(
+def read_offsets(
     group: str,
     tps: Iterable[TopicPartition],
     storage: str,
+    *,
     access: ClusterAccess | None = None,
     zk: KazooClient | None = None,
 ) -> dict[TopicPartition, Committed]:
@@ -60,10 +61,11 @@ def read_group(
             raise Unreachable(str(exc), group=group) from exc
 
 
-def write_group(
+def write_offsets(
     group: str,
     positions: Mapping[TopicPartition, int],
     storage: str,
+    *,
     access: ClusterAccess | None = None,
     zk: KazooClient | None = None,
     retention_ms: int | None = None,
@@ -137,13 +139,13 @@ class _Nodes:
         self._zk = zk
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        return read_positions(self._zk, group, tps)
+        return read_offset_nodes(self._zk, group, tps)
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
         try:
-            results = write_positions(self._zk, group, positions)
+            results = write_offset_nodes(self._zk, group, positions)
         except KazooException as exc:
             lost = ConsumerError(f"ZooKeeper does not answer any more: {type(exc).__name__} {exc}".strip())
             return dict.fromkeys(positions, lost)
@@ -153,7 +155,7 @@ class _Nodes:
 # ---- in ZooKeeper ----------------------------------------------------------------------------------------------------
 
 
-def read_positions(zk: KazooClient, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+def read_offset_nodes(zk: KazooClient, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
     """The next offset of each partition; NONE where there is no node, Unknown where what it holds is no offset, and
     FormerOffset where it is of an earlier topic of that name."""
     paths = {tp: znodes.offset(group, tp) for tp in tps}
@@ -181,20 +183,23 @@ def topic_creations(zk: KazooClient, topics: Iterable[str]) -> dict[str, TopicCr
     }
 
 
-def write_positions(
+def write_offset_nodes(
     zk: KazooClient, group: str, positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, str | None]:
     """Write what differs and read all of it back.  Per partition None, or why it does not hold this position.
 
     Whoever reads these partitions in this group now writes them too: see group_owners.
     """
-    held = read_positions(zk, group, positions)
+    held = read_offset_nodes(zk, group, positions)
     moved = {tp: at for tp, at in positions.items() if held[tp] != at}
     if moved and zk.exists(znodes.CONSUMERS) is None:
         _make(zk, znodes.CONSUMERS, b"", OPEN_ACL_UNSAFE)  # every group's, whoever is the first
     closed = _write(zk, {znodes.offset(group, tp): b"%d" % at for tp, at in moved.items()})
-    now = read_positions(zk, group, positions)
-    return {tp: _difference(group, tp, at, now[tp], znodes.offset(group, tp) in closed) for tp, at in positions.items()}
+    now = read_offset_nodes(zk, group, positions)
+    return {
+        tp: _difference(group, tp, wanted=at, held=now[tp], closed=znodes.offset(group, tp) in closed)
+        for tp, at in positions.items()
+    }
 
 
 def group_owners(zk: KazooClient, group: str) -> dict[TopicPartition, str]:
@@ -274,7 +279,7 @@ def _make(zk: KazooClient, path: str, data: bytes, acl: Any = None) -> bool:
     return True
 
 
-def _difference(group: str, tp: TopicPartition, wanted: int, held: Committed, closed: bool) -> str | None:
+def _difference(group: str, tp: TopicPartition, *, wanted: int, held: Committed, closed: bool) -> str | None:
     if held == wanted:
         return None
     why = "its node may not be written: another identity made it" if closed else "somebody else writes it too"

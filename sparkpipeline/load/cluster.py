@@ -11,7 +11,7 @@ from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess, resolve_release
-from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, ends_at_borders, needs_borders
+from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, ends_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.zookeeper import Registry, bootstrap_of, zookeeper_of
 from sparkpipeline.errors import NoLeader, UnknownPartition
@@ -160,12 +160,12 @@ class TaskPlanner:
     @property
     def of_bytes(self) -> bool:
         """Whether offsets are bytes."""
-        return needs_borders(self.brokers)
+        return offsets_are_bytes(self.brokers)
 
     @property
-    def borders(self) -> Borders:
+    def borders(self) -> EntryBoundaries:
         """Where ranges of bytes may be cut."""
-        return Borders.of(self.brokers, self.config.fetch_bytes)
+        return EntryBoundaries.of(self.brokers, self.config.fetch_bytes)
 
     def size(self, ranges: Iterable[OffsetRange]) -> int:
         """Bytes, about."""
@@ -174,20 +174,20 @@ class TaskPlanner:
         return sum(int(rng.count * weights.get(rng.topic, AVERAGE_BYTES)) for rng in listed)
 
     def limited(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """No more than limit.rows and limit.bytes say.  Raises as Borders."""
+        """No more than limit.rows and limit.bytes say.  Raises as EntryBoundaries."""
         found = limited(ranges, self.config.limit_rows, self.config.limit_bytes, self._weights(ranges))
         if not self.of_bytes:
             return found
         begins, ends = {rng.tp: rng.start for rng in found}, {rng.tp: rng.until for rng in found}
-        moved = ends_at_borders(begins, ends, {rng.tp: rng.until for rng in ranges}, self.borders)
+        moved = ends_at_boundaries(begins, ends, {rng.tp: rng.until for rng in ranges}, self.borders)
         return [replace(rng, until=moved[rng.tp]) for rng in found]
 
     def cut_and_packed(self, ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[int]]:
-        """The ranges in the order of their tasks, and how many each task has.  Raises as Borders."""
+        """The ranges in the order of their tasks, and how many each task has.  Raises as EntryBoundaries."""
         weights = self._weights(ranges)
         pieces = cut(ranges, self.config.split_bytes, weights)
         if self.of_bytes:
-            pieces = cut_at_borders(pieces, self.borders)
+            pieces = cut_at_boundaries(pieces, self.borders)
         return tasks_of(pieces, self.config.pack_bytes, weights, self.cores)
 
     def _weights(self, ranges: Iterable[OffsetRange]) -> Mapping[str, float]:

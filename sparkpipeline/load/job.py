@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from sparkpipeline.driver.groups import group_owners, write_group
+from sparkpipeline.driver.groups import group_owners, write_offsets
 from sparkpipeline.driver.zookeeper import lock
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
@@ -292,7 +292,7 @@ def copy_outward(config: LoadConfig, cluster: Cluster, positions: Positions, tel
             " give the job a group of its own"
         )
         return 0
-    results = write_group(config.group_id, positions, config.storage, cluster.access, cluster.zk)
+    results = write_offsets(config.group_id, positions, config.storage, access=cluster.access, zk=cluster.zk)
     failed = {tp: why for tp in tps if (why := results.get(tp)) is not None}
     for tp, why in list(failed.items())[:SHOWN]:
         tell(f"group {config.group_id}: the position of {tp} is not known to be copied: {why}")

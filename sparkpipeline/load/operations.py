@@ -16,8 +16,8 @@ from typing import Any
 
 from groundwork.plural import counted
 from kafkawire.model import TopicPartition
-from sparkpipeline.cluster.boundaries import Borders
-from sparkpipeline.driver.groups import read_group
+from sparkpipeline.cluster.boundaries import EntryBoundaries
+from sparkpipeline.driver.groups import read_offsets
 from sparkpipeline.errors import LedgerDamaged, Mismatch, OffsetOutOfRange, OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger import verification as verifying
 from sparkpipeline.ledger.base import needs_spark
@@ -101,7 +101,9 @@ class InitWork(LoadWork):
             group = str(self.wanted.group)
             here: Storage = "zookeeper" if self.cluster.zk is not None else "kafka"
             storage = self.wanted.storage or here
-            wanted = of_group(group, read_group(group, snapshot.logs, storage, self.cluster.access, self.cluster.zk))
+            wanted = of_group(
+                group, read_offsets(group, snapshot.logs, storage, access=self.cluster.access, zk=self.cluster.zk)
+            )
         found = taken_over(state, wanted, snapshot.logs, self.wanted.replace)
         self.asked = frozenset(wanted)
         planner = self.task_planner(state)
@@ -109,7 +111,9 @@ class InitWork(LoadWork):
             self._check_borders(planner.borders, {tp: found[tp] for tp in wanted}, snapshot.logs)
         return found
 
-    def _check_borders(self, borders: Borders, positions: Positions, logs: Mapping[TopicPartition, LogBounds]) -> None:
+    def _check_borders(
+        self, borders: EntryBoundaries, positions: Positions, logs: Mapping[TopicPartition, LogBounds]
+    ) -> None:
         """Positions that are bytes: a load from one inside an entry could never be carried out.  Raises
         OffsetOutOfRange."""
         for tp in in_order(positions):

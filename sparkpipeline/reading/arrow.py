@@ -51,7 +51,7 @@ _FARTHEST_MS = (1 << 63) // 1000  # what fits into microseconds
 Pieces = Sequence[Piece]
 # Of this process, not of a task: Spark's workers run one after the other in it, and memory that is new costs a page
 # fault every 4 KB.
-_ROOM = Buffers(32 << 20)
+_BUFFERS = Buffers(32 << 20)
 
 
 def read_ranges(
@@ -88,7 +88,7 @@ def record_batch(pieces: Pieces, options: ReadOptions) -> Any:
 
 
 def _blobs(pieces: Pieces, field: Field) -> Any:
-    found = gather([piece.part for piece in pieces], field, _ROOM.take)
+    found = gather([piece.part for piece in pieces], field, _BUFFERS.take)
     buffers = [_buffer(found.validity), pa.py_buffer(found.ends), pa.py_buffer(found.data)]
     return pa.Array.from_buffers(pa.binary(), _count(pieces), buffers, null_count=found.nulls)
 

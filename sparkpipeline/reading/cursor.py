@@ -50,7 +50,7 @@ class Sizes:
 class Cursor:
     """One range on its way.  lost counts offsets skipped because they were gone, by options.fail_on_data_loss."""
 
-    def __init__(self, rng: OffsetRange, options: ReadOptions, spoken: Dialect, sizes: Sizes, now: float) -> None:
+    def __init__(self, rng: OffsetRange, options: ReadOptions, *, spoken: Dialect, sizes: Sizes, now: float) -> None:
         self.range = rng
         self.position = rng.start
         self.lost = 0

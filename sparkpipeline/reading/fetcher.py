@@ -32,12 +32,12 @@ from sparkpipeline.reading.options import ReadOptions
 log = logging.getLogger(__name__)
 
 PURPOSE = "fetch"
-MOST_TOGETHER = 100  # ranges in one request
-MOST_PAUSE_S = 5.0
+MAX_TOGETHER = 100  # ranges in one request
+MAX_BACKOFF_S = 5.0
 OUT_OF_RANGE = 1
 BEHIND = -1  # what 0.8 answers for an offset that a new leader has and may not show yet, and for its own accidents
 # Of this process: a worker runs one task after the other, and memory that is new costs a page fault every 4 KB.
-_ROOM = Buffers(32 << 20)
+_BUFFERS = Buffers(32 << 20)
 
 
 def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> Generator[MessageSet, None, None]:
@@ -59,8 +59,8 @@ def read_many(
     All links are closed when it ends, or is closed or dropped.
     """
     known = {rng.tp: rng.leader for rng in ranges if rng.leader is not None}
-    with Brokers(access, known, buffers=_ROOM) as brokers:
-        yield from Fetching(ranges, brokers, options).sets()
+    with Brokers(access, known, buffers=_BUFFERS) as brokers:
+        yield from RangeFetcher(ranges, brokers, options).sets()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class _Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _InFlight:
     """A request on its way."""
 
     broker: Broker
@@ -81,13 +81,13 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     row: FetchedPartition
     to: _Wanted
     broker: Broker
 
 
-class Fetching:
+class RangeFetcher:
     """Use it once."""
 
     def __init__(
@@ -95,6 +95,7 @@ class Fetching:
         ranges: Sequence[OffsetRange],
         brokers: Brokers,
         options: ReadOptions,
+        *,
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -103,9 +104,9 @@ class Fetching:
         self._sleep = sleep
         self._now = now
         sizes, began = Sizes(), now()
-        self._cursors = [Cursor(rng, options, brokers.dialect, sizes, began) for rng in ranges]
-        self._asked: _Asked | None = None
-        self._answers: dict[Cursor, _Answer] = {}  # of ranges whose turn has not come
+        self._cursors = [Cursor(rng, options, spoken=brokers.dialect, sizes=sizes, now=began) for rng in ranges]
+        self._asked: _InFlight | None = None
+        self._answers: dict[Cursor, _Response] = {}  # of ranges whose turn has not come
         self._failures = 0  # one after the other
 
     def sets(self) -> Generator[tuple[int, MessageSet], None, None]:
@@ -139,7 +140,7 @@ class Fetching:
 
     # ---- asking ------------------------------------------------------------------------------------------------
 
-    def _answer(self, cursor: Cursor) -> _Answer:
+    def _answer(self, cursor: Cursor) -> _Response:
         """Raises LinkLost, and what Brokers.leader raises."""
         while True:
             held = self._answers.pop(cursor, None)
@@ -155,13 +156,13 @@ class Fetching:
         d, options = self._brokers.dialect, self._options
         wanted = [(cursor.range.tp, part.position, part.bytes) for cursor, part in together.items()]
         link = self._brokers.link(broker, PURPOSE)
-        self._asked = _Asked(broker, link, together)
+        self._asked = _InFlight(broker, link, together)
         link.send(d.requests.fetch(d, options.max_wait_ms, options.min_bytes, wanted))
 
     def _together(self, cursors: Sequence[Cursor], broker: Broker) -> dict[Cursor, _Wanted]:
         together: dict[Cursor, _Wanted] = {}
         total, tps = 0, set()
-        for cursor in cursors[:MOST_TOGETHER]:
+        for cursor in cursors[:MAX_TOGETHER]:
             part = _Wanted(cursor.position, cursor.bytes)
             total += part.bytes
             fits = total <= self._options.fetch_bytes and cursor.range.leader == broker
@@ -181,13 +182,13 @@ class Fetching:
             row = found.get(cursor.range.tp)
             if row is None:
                 raise PipelineError("the answer leaves this partition out", **cursor.where(asked.broker))
-            self._answers[cursor] = _Answer(row, part, asked.broker)
+            self._answers[cursor] = _Response(row, part, asked.broker)
 
     def _ask_ahead(self, number: int) -> None:
         """Send what will be asked next, if that is known.  What goes wrong will go wrong again in its turn."""
         if self._asked is not None:
             return
-        ahead = [c for c in self._cursors[number : number + MOST_TOGETHER] if not c.done and c not in self._answers]
+        ahead = [c for c in self._cursors[number : number + MAX_TOGETHER] if not c.done and c not in self._answers]
         if not ahead or (ahead[0] is not self._cursors[number] and ahead[0].range.leader is None):
             return
         try:
@@ -197,11 +198,11 @@ class Fetching:
 
     def _later(self, cursor: Cursor) -> list[Cursor]:
         at = self._cursors.index(cursor) + 1
-        return [other for other in self._cursors[at : at + MOST_TOGETHER] if other not in self._answers]
+        return [other for other in self._cursors[at : at + MAX_TOGETHER] if other not in self._answers]
 
     # ---- what goes wrong ---------------------------------------------------------------------------------------
 
-    def _refused(self, cursor: Cursor, answer: _Answer) -> None:
+    def _refused(self, cursor: Cursor, answer: _Response) -> None:
         code, info = answer.row.error, error_info(answer.row.error)
         sentence = f"the broker refuses a fetch: {info.name} ({code})"
         where = cursor.where(answer.broker, offset=cursor.position)
@@ -246,4 +247,4 @@ class Fetching:
         log.warning("%s at %d: %s; its leader is looked for", cursor.range, cursor.position, why)
         if self._failures > 1:
             pause = self._brokers.access.retry_interval_ms / 1000 * 2.0 ** (self._failures - 2)
-            self._sleep(min(pause, MOST_PAUSE_S))
+            self._sleep(min(pause, MAX_BACKOFF_S))

@@ -91,13 +91,13 @@ def pieces_of(
     for number, message_set in sets:
         rows = rows if number == current else 0
         current = number
-        for piece in _within(spoken, ranges[number], message_set, rows, options):
+        for piece in _within(spoken, ranges[number], message_set, options, rows=rows):
             rows += len(piece)
             yield piece
 
 
 def _within(
-    spoken: Dialect, rng: OffsetRange, message_set: MessageSet, rows: int, options: ReadOptions
+    spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options: ReadOptions, *, rows: int
 ) -> Iterator[Piece]:
     """The rows of a set before the range's end, about a batch at a time: what is copied is then still in a cache.
 

@@ -115,6 +115,7 @@ class RowSender:
         self,
         target: Target,
         columns: Columns,
+        *,
         topic: str | None,
         partitioner: str,
         dialect: Dialect,

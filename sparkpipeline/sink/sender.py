@@ -76,6 +76,7 @@ class TaskSender:
         self,
         access: ClusterAccess,
         config: ProducerConfig,
+        *,
         tell: Callable[[str], object] = log.warning,
         watch: Watch | None = None,
         called: str = "row",
@@ -150,7 +151,7 @@ class TaskSender:
 
     def _add(self, part: Part, numbers: Sequence[int] | None) -> None:
         self._check()
-        self._batches.add(part, Sent(self, part, numbers), self._now())
+        self._batches.add(part, SentPart(self, part, numbers), self._now())
         if self._batches.bytes_pending - self._batches.bytes_in_flight >= ROUND_BYTES:
             self._turn(wait=False)
         while self._batches.bytes_pending >= self._config.queue_bytes:
@@ -266,7 +267,7 @@ class TaskSender:
         now, limit_s = self._now(), self._config.delivery_timeout_ms / 1000
         for part in self._batches.submitted():
             ticket = part.ticket
-            if isinstance(ticket, Sent) and not ticket.begun:
+            if isinstance(ticket, SentPart) and not ticket.begun:
                 ticket.begun, part.added = True, now
             if now - part.added < limit_s:
                 continue
@@ -307,7 +308,7 @@ def _leads(view: ClusterView, broker_id: int) -> Callable[[TopicPartition], bool
 # ---- tickets ---------------------------------------------------------------------------------------------------------
 
 
-class Sent:
+class SentPart:
     """The ticket of a part.  numbers: of its rows; None: its entries carry source offsets."""
 
     __slots__ = ("_numbers", "_part", "_sender", "begun")

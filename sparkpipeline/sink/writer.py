@@ -85,7 +85,15 @@ def write_rows(job: Job, batches: Iterator[Any]) -> Written:
     task = _task_number()
     sender = TaskSender(job.access, job.config)
     spoken = dialect(job.access.release)
-    rows = RowSender(sender, job.columns, job.topic, job.partitioner, spoken, job.config.message_max_bytes, task)
+    rows = RowSender(
+        sender,
+        job.columns,
+        topic=job.topic,
+        partitioner=job.partitioner,
+        dialect=spoken,
+        max_bytes=job.config.message_max_bytes,
+        task=task,
+    )
     try:
         for batch in batches:
             rows.take(batch)
@@ -121,10 +129,10 @@ class Kafka08Writer(DataSourceArrowWriter):
         return write_rows(self.job, iterator)
 
     def commit(self, messages: list[Any]) -> None:
-        log.info("%s", told(messages))
+        log.info("%s", summary(messages))
 
     def abort(self, messages: list[Any]) -> None:
-        log.warning("a task failed; what others wrote stays in the topics: %s", told(messages))
+        log.warning("a task failed; what others wrote stays in the topics: %s", summary(messages))
 
 
 class Kafka08StreamWriter(DataSourceStreamArrowWriter):
@@ -137,13 +145,13 @@ class Kafka08StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self.job, iterator)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        log.info("batch %d: %s", batchId, told(messages))
+        log.info("batch %d: %s", batchId, summary(messages))
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        log.warning("batch %d: a task failed; what others wrote stays in the topics: %s", batchId, told(messages))
+        log.warning("batch %d: a task failed; what others wrote stays in the topics: %s", batchId, summary(messages))
 
 
-def told(messages: list[Any]) -> str:
+def summary(messages: list[Any]) -> str:
     """The rows of all tasks in one sentence."""
     rows: dict[tuple[str, int], int] = {}
     for message in messages:

@@ -21,7 +21,7 @@ from sparkpipeline.source.options import AUTO, BROKERS, SourceOptions
 if TYPE_CHECKING:
     from sparkpipeline.driver.zookeeper import Registry
 
-Positions = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | None]]  # None: it has none
+GroupOffsets = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | None]]  # None: it has none
 
 
 def access_of(options: SourceOptions) -> ClusterAccess:
@@ -58,7 +58,7 @@ def _registry(options: SourceOptions) -> Registry | None:
     return Registry(options, dialect(options.protocol))
 
 
-def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:
+def group_offsets(options: SourceOptions, access: ClusterAccess) -> GroupOffsets:
     """What tells where the group of the options stands; it asks when it is called.
 
     Raises then Unreachable, and Refused where a store does not say for sure.
@@ -66,15 +66,15 @@ def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:
     group = options.group_id or ""
 
     def positions(tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        from sparkpipeline.driver.groups import read_group
+        from sparkpipeline.driver.groups import read_offsets
         from sparkpipeline.driver.zookeeper import zookeeper_of
 
         storage = options.storage
         if storage == "kafka":
-            found = read_group(group, tps, storage, access)
+            found = read_offsets(group, tps, storage, access=access)
         else:
             with zookeeper_of(options) as zk:
-                found = read_group(group, tps, storage, access, zk)
+                found = read_offsets(group, tps, storage, access=access, zk=zk)
         return {tp: _known(group, tp, at) for tp, at in found.items()}
 
     return positions

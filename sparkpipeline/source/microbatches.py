@@ -11,8 +11,8 @@ error, unless failOnDataLoss=false: then it is logged, a partition that is gone 
 comes back, and where a log ends earlier the stream goes on from that end.  What only looks so for a moment (a broker
 that has just started, a new leader that is behind) is asked again first.
 
-Spark asks for the end every 10 ms while there is nothing new: the brokers are asked at most each LOOK_S, and for their
-topics each VIEW_S, which is how soon a new partition is seen.
+Spark asks for the end every 10 ms while there is nothing new: the brokers are asked at most each ENDS_EVERY_S, and for
+their topics each VIEW_EVERY_S, which is how soon a new partition is seen.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from dataclasses import replace
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
-from sparkpipeline.cluster.boundaries import Borders, ends_at_borders, needs_borders
+from sparkpipeline.cluster.boundaries import EntryBoundaries, ends_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, UnknownPartition
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.source.cluster import Positions
+from sparkpipeline.source.cluster import GroupOffsets
 from sparkpipeline.source.offsets import Bound, Fixed, Offsets, Time, in_order, offsets_text
 from sparkpipeline.source.options import SourceOptions
 from sparkpipeline.source.resolver import resolve_start
 from sparkpipeline.source.statedir import first_start
 from sparkpipeline.source.subscription import Subscription
-from sparkpipeline.source.tasks import sampled
+from sparkpipeline.source.tasks import sample_sizes
 
 log = logging.getLogger(__name__)
 
 At = Mapping[TopicPartition, int]
-LOOK_S = 0.1
-VIEW_S = 5.0
+ENDS_EVERY_S = 0.1
+VIEW_EVERY_S = 5.0
 SIZES_S = 60.0  # how long a sample of messages' sizes is good for
 
 
@@ -52,7 +52,8 @@ class MicroBatches:
         self,
         options: SourceOptions,
         brokers: Brokers,
-        positions: Positions,
+        positions: GroupOffsets,
+        *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -66,8 +67,8 @@ class MicroBatches:
         self._start: dict[TopicPartition, int] | None = None
         self._frozen: dict[TopicPartition, int] | None = None
         self._gone: set[TopicPartition] = set()  # told already
-        self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
-        self._border = Borders.of(brokers, options.fetch_bytes)
+        self._patience = MinOffsets(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
+        self._border = EntryBoundaries.of(brokers, options.fetch_bytes)
         self._sizes: dict[TopicPartition, float] = {}
         self._sized_s = -math.inf
 
@@ -89,7 +90,7 @@ class MicroBatches:
         if options.state_dir is None:
             return resolve()
         bound = options.bound_of_start(Fixed.LATEST)
-        return first_start(options.state_dir, str(options.subscription), spoken(bound), resolve)
+        return first_start(options.state_dir, str(options.subscription), in_words(bound), resolve)
 
     def _thaw(self, start: At) -> None:
         """Logs went on between freeze() and the first answer: no end is before its beginning, and none is missing."""
@@ -128,19 +129,19 @@ class MicroBatches:
             return end
         full, whole = self._with_new(begin, end), end
         if options.max_offsets_per_trigger is not None:
-            end = shared(full, end, options.max_offsets_per_trigger)
+            end = limit_offsets(full, end, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
-            end = shared_bytes(full, end, self._measured(full, end), options.max_bytes_per_trigger)
-        return ends_at_borders(full, end, whole, self._border) if needs_borders(self.brokers) else end
+            end = limit_bytes(full, end, self._measured(full, end), options.max_bytes_per_trigger)
+        return ends_at_boundaries(full, end, whole, self._border) if offsets_are_bytes(self.brokers) else end
 
     def _measured(self, begin: At, end: At) -> dict[TopicPartition, float]:
-        """Average bytes of an offset, of those that have any; sampled now and then."""
+        """Average bytes of an offset, of those that have any; sample_sizes now and then."""
         lagging = [OffsetRange(tp.topic, tp.partition, begin[tp], at) for tp, at in end.items() if at > begin[tp]]
         now = self._now()
         if now - self._sized_s > SIZES_S:
             self._sizes, self._sized_s = {}, now
         unknown = [rng for rng in lagging if rng.tp not in self._sizes]
-        self._sizes |= sampled(unknown, self.brokers.access) if unknown else {}
+        self._sizes |= sample_sizes(unknown, self.brokers.access) if unknown else {}
         return {rng.tp: max(self._sizes[rng.tp], 1.0) for rng in lagging}
 
     def _kept(self, begin: At, frozen: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -173,7 +174,7 @@ class MicroBatches:
         return tp not in self._gone and self.options.subscription.covers(tp)
 
     def _latest(self, refresh: bool) -> dict[TopicPartition, int]:
-        soon = self._looked_s + LOOK_S - self._now()
+        soon = self._looked_s + ENDS_EVERY_S - self._now()
         if soon > 0:
             self._sleep(soon)
         self._looked_s = self._now()
@@ -184,7 +185,7 @@ class MicroBatches:
 
     def _present(self, refresh: bool) -> list[TopicPartition]:
         """What there is now of the subscription; what is named and not there is left out."""
-        if refresh or self._now() - self._viewed_s >= VIEW_S:
+        if refresh or self._now() - self._viewed_s >= VIEW_EVERY_S:
             self.brokers.view(refresh=True)
             self._viewed_s = self._now()
         return _present(self.options.subscription, self.brokers.view())
@@ -272,7 +273,7 @@ class MicroBatches:
         self.brokers.close()
 
 
-def spoken(bound: Bound) -> str:
+def in_words(bound: Bound) -> str:
     """A beginning in words, for people."""
     match bound:
         case Fixed():
@@ -303,7 +304,7 @@ def _names(tps: list[TopicPartition]) -> str:
 # ---- limits ----------------------------------------------------------------------------------------------------------
 
 
-def shared(begin: At, end: At, most: int) -> dict[TopicPartition, int]:
+def limit_offsets(begin: At, end: At, most: int) -> dict[TopicPartition, int]:
     """Ends that are together at most `most` offsets behind their begins, shared out by lag.
 
     As Spark's kafka source: rounded down, but at least one of each partition that has any, so that the small are not
@@ -312,7 +313,7 @@ def shared(begin: At, end: At, most: int) -> dict[TopicPartition, int]:
     return _shared(begin, end, dict.fromkeys(end, 1.0), most)
 
 
-def shared_bytes(begin: At, end: At, sizes: Mapping[TopicPartition, float], most: int) -> dict[TopicPartition, int]:
+def limit_bytes(begin: At, end: At, sizes: Mapping[TopicPartition, float], most: int) -> dict[TopicPartition, int]:
     """The same for at most about `most` bytes; sizes: average bytes of an offset, above 0."""
     return _shared(begin, end, sizes, most)
 
@@ -331,7 +332,7 @@ def _part(lag: int, size: float, most: float, total: float) -> int:
     return min(lag, math.ceil(share) if share < 1 else math.floor(share))
 
 
-class Patience:
+class MinOffsets:
     """minOffsetsPerTrigger: a batch waits for so many offsets, but not longer than delay_s since the last one began.
 
     The first batch of a run does not wait, as in Spark.

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
+from sparkpipeline.source.cluster import access_of, brokers_of, group_offsets
 from sparkpipeline.source.offsets import offsets_text, parse_offsets
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions
@@ -75,7 +75,7 @@ class Kafka08Reader(DataSourceReader):
             return self.options.offset_ranges
         from sparkpipeline.source.resolver import resolve_batch
 
-        found = resolve_batch(self.options, brokers, group_positions(self.options, brokers.access))
+        found = resolve_batch(self.options, brokers, group_offsets(self.options, brokers.access))
         return [OffsetRange(tp.topic, tp.partition, start, until) for tp, start, until in found]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -176,7 +176,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             access = access_of(self.options)
             self._batches = MicroBatches(
-                self.options, brokers_of(self.options, access), group_positions(self.options, access)
+                self.options, brokers_of(self.options, access), group_offsets(self.options, access)
             )
         return self._batches
 

@@ -18,7 +18,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.protocol import apis
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, NoTimestamp, OffsetOutOfRange, OptionRefused, Refused
-from sparkpipeline.source.cluster import Positions
+from sparkpipeline.source.cluster import GroupOffsets
 from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Time, Times, in_order
 from sparkpipeline.source.options import SourceOptions
 
@@ -33,7 +33,7 @@ def subscribed(options: SourceOptions, brokers: Brokers) -> list[TopicPartition]
     return options.subscription.partitions(brokers.view(refresh=True))
 
 
-def resolve_batch(options: SourceOptions, brokers: Brokers, positions: Positions) -> Resolved:
+def resolve_batch(options: SourceOptions, brokers: Brokers, positions: GroupOffsets) -> Resolved:
     """The ranges of a batch, by topic and partition; empty ones too.
 
     Raises OptionRefused, UnknownPartition, NoLeader, Unreachable, NoTimestamp, OffsetOutOfRange, DataLoss.
@@ -46,11 +46,12 @@ def resolve_batch(options: SourceOptions, brokers: Brokers, positions: Positions
     # Asked last: an offset that a broker has just named for a time is never behind the end.
     first, last = brokers.earliest(tps), brokers.latest(tps)
     begin, finish = _numbers(begin, first, last), _numbers(finish, first, last)
-    return [_checked(tp, begin[tp], finish[tp], first[tp], last[tp], options.fail_on_data_loss) for tp in tps]
+    strict = options.fail_on_data_loss
+    return [_checked(tp, begin[tp], finish[tp], first=first[tp], last=last[tp], strict=strict) for tp in tps]
 
 
 def resolve_start(
-    options: SourceOptions, brokers: Brokers, positions: Positions, default: Bound = Fixed.LATEST
+    options: SourceOptions, brokers: Brokers, positions: GroupOffsets, default: Bound = Fixed.LATEST
 ) -> dict[TopicPartition, int]:
     """Where a stream begins: a number for each partition that is there now.  Raises as resolve_batch."""
     tps = subscribed(options, brokers)
@@ -66,7 +67,7 @@ def resolve_start(
 
 
 def _begin(
-    options: SourceOptions, bound: Bound, brokers: Brokers, tps: Sequence[TopicPartition], positions: Positions
+    options: SourceOptions, bound: Bound, brokers: Brokers, tps: Sequence[TopicPartition], positions: GroupOffsets
 ) -> dict[TopicPartition, int]:
     """An offset, EARLIEST or LATEST for each."""
     match bound:
@@ -138,7 +139,7 @@ def _numbers(at: At, first: At, last: At) -> dict[TopicPartition, int]:
 
 
 def _checked(
-    tp: TopicPartition, begin: int, finish: int, first: int, last: int, strict: bool
+    tp: TopicPartition, begin: int, finish: int, *, first: int, last: int, strict: bool
 ) -> tuple[TopicPartition, int, int]:
     """The range as it can be read now.  A range that cannot is refused before any task begins."""
     if first <= begin <= finish <= last:

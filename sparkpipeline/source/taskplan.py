@@ -51,7 +51,14 @@ def plan(
     pieces = aligned(divided(_within(ranges, max_bytes, sizes), min_partitions, max_records))
     if not pack_bytes:
         return [(piece,) for piece in pieces]
-    return _shared(pieces, sizes, min(pack_bytes, max_bytes or pack_bytes), max_records, min_partitions or 1, cores)
+    return _shared(
+        pieces,
+        sizes,
+        max_bytes=min(pack_bytes, max_bytes or pack_bytes),
+        max_records=max_records,
+        min_tasks=min_partitions or 1,
+        cores=cores,
+    )
 
 
 def divided(
@@ -93,22 +100,22 @@ def _bytes(rng: OffsetRange, sizes: Sizes) -> int:
 
 
 def _shared(
-    pieces: Sequence[OffsetRange], sizes: Sizes, most: int, max_records: int | None, least_tasks: int, cores: int
+    pieces: Sequence[OffsetRange], sizes: Sizes, *, max_bytes: int, max_records: int | None, min_tasks: int, cores: int
 ) -> list[Task]:
-    """Small pieces share tasks of up to `most` bytes; the others have one each.
+    """Small pieces share tasks of up to `max_bytes` bytes; the others have one each.
 
     Worst fit decreasing: the largest piece left goes where least is.  The largest task comes first, so that no task
     begins late and lasts long; the pieces of a task are in order.
     """
     by_size = sorted(((_bytes(piece, sizes), piece) for piece in pieces), key=lambda pair: -pair[0])
-    large = [(size, (piece,)) for size, piece in by_size if size >= most]
+    large = [(size, (piece,)) for size, piece in by_size if size >= max_bytes]
     small = by_size[len(large) :]
-    wanted = _tasks(sum(size for size, _ in small), most, least_tasks - len(large), cores - len(large))
+    wanted = _tasks(sum(size for size, _ in small), max_bytes, min_tasks - len(large), cores - len(large))
     tasks = packed(
         (piece for _, piece in small),
         min(wanted, len(small)),
         size=lambda piece: _bytes(piece, sizes),
-        max_size=most,
+        max_size=max_bytes,
         max_count=max_records,
     )
     tasks.sort(key=lambda task: -sum(_bytes(piece, sizes) for piece in task))

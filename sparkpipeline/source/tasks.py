@@ -20,7 +20,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, needs_borders
+from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import PipelineError
 from sparkpipeline.ranges import OffsetRange
@@ -28,7 +28,7 @@ from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.source.options import Limits, SourceOptions, read_options
 from sparkpipeline.source.taskplan import AVERAGE_BYTES, LEAST_BYTES, plan
 
-MOST_TOPICS = 20  # asked; the others are taken for their average
+MAX_SAMPLED_TOPICS = 20  # asked; the others are taken for their average
 SAMPLE = ReadOptions(fetch_bytes=64 << 10, check_crcs=False, fail_on_data_loss=False, patience_ms=2000)
 OVERHEAD = 26  # of an entry in format v0
 
@@ -66,9 +66,9 @@ def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers
         max_bytes=limits.max_bytes,
         pack_bytes=limits.pack_bytes,
         cores=os.cpu_count() or 1,
-        sizes=sampled(led, brokers.access) if _sizes_matter(led, limits) else {},
-        aligned=partial(cut_at_borders, border=Borders.of(brokers, options.fetch_bytes))
-        if needs_borders(brokers)
+        sizes=sample_sizes(led, brokers.access) if _sizes_matter(led, limits) else {},
+        aligned=partial(cut_at_boundaries, border=EntryBoundaries.of(brokers, options.fetch_bytes))
+        if offsets_are_bytes(brokers)
         else list,
     )
     now_ms = time.time_ns() // 1_000_000
@@ -105,7 +105,7 @@ def read_partition(partition: InputPartition, options: SourceOptions, columns: t
 # ---- sizes of messages -----------------------------------------------------------------------------------------------
 
 
-def sampled(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicPartition, float]:
+def sample_sizes(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicPartition, float]:
     """Average bytes of an offset by partition: the first messages of each topic's largest range, opened.
 
     Where offsets are bytes there is nothing to measure.  Never raises: what is wrong with a partition is told by
@@ -118,7 +118,7 @@ def sampled(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicP
     for rng in ranges:
         if rng.count > 0 and (rng.topic not in largest or rng.count > largest[rng.topic].count):
             largest[rng.topic] = rng
-    asked = sorted(largest.values(), key=lambda rng: -rng.count)[:MOST_TOPICS]
+    asked = sorted(largest.values(), key=lambda rng: -rng.count)[:MAX_SAMPLED_TOPICS]
     known = {rng.topic: size for rng in asked if (size := _size(rng, access)) is not None}
     others = sum(known.values()) / len(known) if known else AVERAGE_BYTES
     return {rng.tp: known.get(rng.topic, others) for rng in ranges}

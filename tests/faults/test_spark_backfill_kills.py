@@ -23,7 +23,7 @@ import pytest
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.logends import log_end_offsets
-from sparkpipeline.driver.groups import read_positions
+from sparkpipeline.driver.groups import read_offset_nodes
 from tests.conftest import Unique
 from tests.integration.sparktopics import everything, produce
 
@@ -153,7 +153,7 @@ def test_partitions_that_are_kept_hold_every_message_exactly_once(
     for partition, messages in found.items():
         assert [(key, value) for _, key, value in messages] == list(wanted(partition))
     tps = [TopicPartition(filled, p) for p in range(PARTITIONS)]
-    assert read_positions(source.zk(), group, tps) == dict.fromkeys(tps, COUNT)
+    assert read_offset_nodes(source.zk(), group, tps) == dict.fromkeys(tps, COUNT)
     assert kills >= KILLS - 2  # or the machine is too fast for this many messages
 
 

@@ -20,7 +20,7 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.load import GZIP, Mixture
 from localkafka.waiting import wait_until
-from sparkpipeline.driver.groups import read_group, write_group
+from sparkpipeline.driver.groups import read_offsets, write_offsets
 from sparkpipeline.driver.zookeeper import zookeeper
 from sparkpipeline.errors import OffsetOutOfRange
 from sparkpipeline.load.operations import InitWanted, run_init
@@ -303,8 +303,10 @@ def test_spark_does_not_start_at_a_group_of_the_old_log(deleting: Cluster, uniqu
     topic, group = read_and_recreated(deleting, unique)
     tp = TopicPartition(topic, 0)
     with zookeeper(deleting.zookeeper) as zk:
-        found = read_group(group, [tp], "zookeeper", zk=zk)[tp]
+        found = read_offsets(group, [tp], "zookeeper", zk=zk)[tp]
         assert isinstance(found, FormerOffset)
         assert found.position == 20
-        assert write_group(group, {tp: 20}, "zookeeper", zk=zk) == {tp: None}  # said by somebody: it counts from now on
-        assert read_group(group, [tp], "zookeeper", zk=zk) == {tp: 20}
+        assert write_offsets(group, {tp: 20}, "zookeeper", zk=zk) == {
+            tp: None
+        }  # said by somebody: it counts from now on
+        assert read_offsets(group, [tp], "zookeeper", zk=zk) == {tp: 20}

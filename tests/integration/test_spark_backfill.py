@@ -17,7 +17,7 @@ from localkafka.cluster import Cluster
 from producer.partitioners import murmur2_partitioner
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.commands.cli import outcome
-from sparkpipeline.driver.groups import read_group, read_positions
+from sparkpipeline.driver.groups import read_offset_nodes, read_offsets
 from tests.conftest import Unique
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import everything, produce, simple, stored
@@ -71,7 +71,7 @@ def test_ranges_are_copied_exactly_and_the_mirror_goes_on_at_their_ends(
     wanted = {0: rows(0, 100) + rows(0, 4000), 1: rows(777, 3333 - 777), 2: rows(3210, 790) + rows(4000, 3654)}
     assert {p: pairs(found) for p, found in everything(target, topic).items()} == wanted
     tps = [TopicPartition(topic, p) for p in range(3)]
-    assert read_positions(source.zk(), group, tps) == dict(zip(tps, (4000, 3333, 7654), strict=True))
+    assert read_offset_nodes(source.zk(), group, tps) == dict(zip(tps, (4000, 3333, 7654), strict=True))
     told = json.loads(report.read_text())
     assert told["messages"] == 4000 + 2556 + 4444
     assert (told["may_repeat"], told["failures"]) == (0, [])
@@ -129,9 +129,9 @@ def test_a_run_that_breaks_is_gone_on_with_and_repeats_nothing(
     }  # fmt: skip
     tps = [TopicPartition(topic, p) for p in range(3)]
     ends = dict(zip(tps, (4000, 4000, 8000), strict=True))
-    assert read_positions(source.zk(), group, tps) == ends
+    assert read_offset_nodes(source.zk(), group, tps) == ends
     access = ClusterAccess(tuple(parse_addresses(source.brokers, "brokers")), "0.8.2")
-    assert read_group(group, tps, "kafka", access) == ends
+    assert read_offsets(group, tps, "kafka", access=access) == ends
 
 
 def test_a_daemon_at_work_is_named_and_nothing_is_done(

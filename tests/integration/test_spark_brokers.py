@@ -22,7 +22,7 @@ from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.cluster.access import ClusterAccess, resolve_release
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.groups import group_owners, read_group, write_group
+from sparkpipeline.driver.groups import group_owners, read_offsets, write_offsets
 from sparkpipeline.driver.zookeeper import bootstrap_of, lock, zookeeper
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition, Unreachable
 from tests.integration.sparktopics import produce
@@ -128,13 +128,17 @@ def test_positions_are_written_to_the_store_named_and_read_back(
     source.create_topic(topic, partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with zookeeper(source.zookeeper) as zk:
-        assert read_group(group, [first], storage, access, zk) == {first: NONE}
-        assert write_group(group, {first: 42}, storage, access, zk) == {first: None}
-        assert read_group(group, [first, second], storage, access, zk) == {first: 42, second: NONE}
-        assert read_group(group, [first], "zookeeper", access, zk) == {first: NONE if storage == "kafka" else 42}
-        assert read_group(group, [first], "kafka", access, zk) == {first: NONE if storage == "zookeeper" else 42}
-        assert write_group(group, {first: 7}, storage, access, zk) == {first: None}  # also back
-        assert read_group(group, [first], storage, access, zk) == {first: 7}
+        assert read_offsets(group, [first], storage, access=access, zk=zk) == {first: NONE}
+        assert write_offsets(group, {first: 42}, storage, access=access, zk=zk) == {first: None}
+        assert read_offsets(group, [first, second], storage, access=access, zk=zk) == {first: 42, second: NONE}
+        assert read_offsets(group, [first], "zookeeper", access=access, zk=zk) == {
+            first: NONE if storage == "kafka" else 42
+        }
+        assert read_offsets(group, [first], "kafka", access=access, zk=zk) == {
+            first: NONE if storage == "zookeeper" else 42
+        }
+        assert write_offsets(group, {first: 7}, storage, access=access, zk=zk) == {first: None}  # also back
+        assert read_offsets(group, [first], storage, access=access, zk=zk) == {first: 7}
         zk.create(f"/consumers/{group}/owners/{topic}/0", b"me-0", ephemeral=True, makepath=True)
         assert group_owners(zk, group) == {first: "me-0"}
 
@@ -163,10 +167,10 @@ def test_a_node_of_somebody_else_is_refused(zk_server: ZooKeeperAt, unique: Any)
         zk.create(unique.chroot)
     inside = zk_server.connect + unique.chroot
     with zookeeper(inside, ZkSecurity(Secret("digest:loader:secret"), set_acl=True)) as ours:
-        assert write_group(group, {tp: 5}, "zookeeper", zk=ours) == {tp: None}
+        assert write_offsets(group, {tp: 5}, "zookeeper", zk=ours) == {tp: None}
         assert ours.get_acls("/consumers")[0][0].id.scheme == "world"
     with zookeeper(inside, ZkSecurity(Secret("digest:another:secret"))) as other:
-        (why,) = write_group(group, {tp: 6}, "zookeeper", zk=other).values()
+        (why,) = write_offsets(group, {tp: 6}, "zookeeper", zk=other).values()
         assert why is not None
         assert "another identity made it" in why
     with pytest.raises(Refused, match=r"does not allow that: give zookeeper\.auth"), zookeeper(inside) as anybody:

@@ -24,7 +24,7 @@ from localkafka.client import ClusterClient
 from localkafka.seven.cluster import Cluster07
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.commands.cli import outcome
-from sparkpipeline.driver.groups import read_positions, write_positions
+from sparkpipeline.driver.groups import read_offset_nodes, write_offset_nodes
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load.config import read_config
 from sparkpipeline.load.job import open_ledger
@@ -282,7 +282,7 @@ def test_the_jobs_as_the_page_says(story: Callable[[str], Story]) -> None:
     told.target.create_topic(told.name("loud"), 2)
     zk = told.source.zk()
     stood = {TopicPartition(payments, 0): 3, TopicPartition(payments, 1): 7}
-    assert set(write_positions(zk, told.name("camus"), stood).values()) == {None}
+    assert set(write_offset_nodes(zk, told.name("camus"), stood).values()) == {None}
     told.tell()
     assert told.names["outcome"].steps
     loaded = [row.rows for row in told.names["files_of"](told.names["ledger"])]
@@ -296,7 +296,7 @@ def test_the_jobs_as_the_page_says(story: Callable[[str], Story]) -> None:
     assert told.spark.read.parquet(told.here("/warehouse/shop/stages/cheap/data")).count() == 2 * 10
     assert [count > 0 for count in counts(told.target, told.name("loud"))].count(True) > 0
     assert (counts(told.target, orders), counts(told.target, payments)) == ([82, 80], [30, 30])
-    group = read_positions(zk, told.name("mirror"), [TopicPartition(orders, 0), TopicPartition(payments, 1)])
+    group = read_offset_nodes(zk, told.name("mirror"), [TopicPartition(orders, 0), TopicPartition(payments, 1)])
     assert list(group.values()) == [80, 30]
     ledger = open_ledger(read_config(told.folder / f"{payments}.yaml"), None)
     assert ledger.state().newest is not None

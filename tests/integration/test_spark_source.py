@@ -10,7 +10,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
-from sparkpipeline.driver.groups import write_group
+from sparkpipeline.driver.groups import write_offsets
 from sparkpipeline.errors import code_in, sentence_in
 from sparkpipeline.ranges import OffsetRange, ranges_text
 from sparkpipeline.source.cluster import access_of
@@ -131,11 +131,11 @@ def test_a_zookeeper_is_enough_to_find_brokers_and_a_group(
     assert access.release == "0.8.2"
     zk = source.zk()
     positions = {TopicPartition(topic, 0): 30, TopicPartition(topic, 1): 39}
-    assert set(write_group(group, positions, "zookeeper", zk=zk).values()) == {None}
+    assert set(write_offsets(group, positions, "zookeeper", zk=zk).values()) == {None}
     from_group = {"subscribe": topic, "startingOffsets": "group", "kafka.group.id": group}
     frame = spark.read.format("kafka08").options(**zookeeper, **from_group).load()
     assert frame.count() == (COUNT - 30) + (COUNT - 39)
-    assert set(write_group(group, {TopicPartition(topic, 0): 39}, "kafka", access=access).values()) == {None}
+    assert set(write_offsets(group, {TopicPartition(topic, 0): 39}, "kafka", access=access).values()) == {None}
     in_kafka = loaded(spark, source, {**from_group, "subscribe": topic})
     assert in_kafka.count() == 1 + COUNT  # nothing of partition 1 is known there: it is read from its beginning
 

@@ -16,10 +16,10 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.driver.groups import (
     group_owners,
     left_zookeeper,
-    read_group,
-    read_positions,
-    write_group,
-    write_positions,
+    read_offset_nodes,
+    read_offsets,
+    write_offset_nodes,
+    write_offsets,
 )
 from sparkpipeline.driver.zookeeper import zookeeper
 from sparkpipeline.errors import OptionRefused, Unreachable
@@ -103,7 +103,7 @@ def group(**nodes: str) -> Nodes:
 
 def test_positions_are_three_valued() -> None:
     zk = group(**{"offsets/t/0": "17", "offsets/t/1": "x"})
-    found = read_positions(zk, "g", [T0, T1, T2])
+    found = read_offset_nodes(zk, "g", [T0, T1, T2])
     assert (found[T0], found[T2]) == (17, NONE)
     assert isinstance(found[T1], Unknown)
     assert "/consumers/g/offsets/t/1" in found[T1].reason
@@ -112,15 +112,15 @@ def test_positions_are_three_valued() -> None:
 def test_only_what_differs_is_written_and_all_of_it_is_read_back() -> None:
     zk = group(**{"offsets/t/0": "17", "offsets/t/1": "5"})
     before = zk.nodes["/consumers/g/offsets/t/0"].version
-    assert write_positions(zk, "g", {T0: 17, T1: 3, T2: 9}) == {T0: None, T1: None, T2: None}
-    assert read_positions(zk, "g", [T0, T1, T2]) == {T0: 17, T1: 3, T2: 9}
+    assert write_offset_nodes(zk, "g", {T0: 17, T1: 3, T2: 9}) == {T0: None, T1: None, T2: None}
+    assert read_offset_nodes(zk, "g", [T0, T1, T2]) == {T0: 17, T1: 3, T2: 9}
     assert zk.nodes["/consumers/g/offsets/t/0"].version == before
 
 
 def test_a_node_that_is_closed_to_us_is_told_and_the_others_are_written() -> None:
     zk = group(**{"offsets/t/0": "17", "offsets/t/1": "5"})
     zk.closed = frozenset({"/consumers/g/offsets/t/0"})
-    found = write_positions(zk, "g", {T0: 18, T1: 6})
+    found = write_offset_nodes(zk, "g", {T0: 18, T1: 6})
     assert found == {
         T0: "group g, t/0: 18 was to be written and 17 is there: its node may not be written: another identity made it",
         T1: None,
@@ -130,10 +130,10 @@ def test_a_node_that_is_closed_to_us_is_told_and_the_others_are_written() -> Non
 def test_a_session_that_ends_between_the_two_stores_is_told_with_what_is_written(cluster: FakeCluster) -> None:
     zk = group(**{"offsets/t/0": "20"})
     zk.get_async = lambda path: Answer(error=SessionExpiredError())  # type: ignore[method-assign]
-    (why,) = write_group("g", {T0: 30}, "dual", access_of(cluster), zk).values()
+    (why,) = write_offsets("g", {T0: 30}, "dual", access=access_of(cluster), zk=zk).values()
     assert why is not None
     assert "30 was written to Kafka and not to ZooKeeper" in why
-    assert read_group("g", [T0], "kafka", access_of(cluster)) == {T0: 30}
+    assert read_offsets("g", [T0], "kafka", access=access_of(cluster)) == {T0: 30}
 
 
 def test_who_owns_what_is_told() -> None:
@@ -160,40 +160,40 @@ def test_a_group_that_was_migrated_has_left_zookeeper(mark: str, left: bool) -> 
 
 def test_dual_reads_the_larger_and_writes_both_kafka_first(cluster: FakeCluster) -> None:
     access, zk = access_of(cluster), group(**{"offsets/t/0": "20", "offsets/t/1": "5"})
-    assert write_group("g", {T0: 10, T1: 30}, "kafka", access) == {T0: None, T1: None}
-    assert read_group("g", [T0, T1, T2], "dual", access, zk) == {T0: 20, T1: 30, T2: NONE}
-    assert write_group("g", {T0: 4, T2: 1}, "dual", access, zk) == {T0: None, T2: None}
-    assert read_group("g", [T0, T2], "kafka", access) == {T0: 4, T2: 1}
-    assert read_group("g", [T0, T2], "zookeeper", None, zk) == {T0: 4, T2: 1}
+    assert write_offsets("g", {T0: 10, T1: 30}, "kafka", access=access) == {T0: None, T1: None}
+    assert read_offsets("g", [T0, T1, T2], "dual", access=access, zk=zk) == {T0: 20, T1: 30, T2: NONE}
+    assert write_offsets("g", {T0: 4, T2: 1}, "dual", access=access, zk=zk) == {T0: None, T2: None}
+    assert read_offsets("g", [T0, T2], "kafka", access=access) == {T0: 4, T2: 1}
+    assert read_offsets("g", [T0, T2], "zookeeper", access=None, zk=zk) == {T0: 4, T2: 1}
 
 
 def test_dual_believes_kafka_once_the_group_was_migrated(cluster: FakeCluster) -> None:
     access = access_of(cluster)
-    write_group("g", {T0: 10}, "kafka", access)
+    write_offsets("g", {T0: 10}, "kafka", access=access)
     zk = group(**{"offsets/t/0": "20", "migration": '{"version":"1","plan":"p","phase":"done","at_ms":"1"}'})
-    assert read_group("g", [T0], "dual", access, zk) == {T0: 10}
+    assert read_offsets("g", [T0], "dual", access=access, zk=zk) == {T0: 10}
 
 
 def test_what_kafka_did_not_take_is_not_written_to_zookeeper(cluster: FakeCluster) -> None:
     access, zk = access_of(cluster), group(**{"offsets/t/0": "20"})
     cluster.script("offset_commit", Fail(22))
-    (why,) = write_group("g", {T0: 30}, "dual", access, zk).values()
+    (why,) = write_offsets("g", {T0: 30}, "dual", access=access, zk=zk).values()
     assert why is not None
     assert "the group is active" in why
-    assert read_positions(zk, "g", [T0]) == {T0: 20}
+    assert read_offset_nodes(zk, "g", [T0]) == {T0: 20}
 
 
 def test_a_store_that_nobody_named_is_asked_for() -> None:
     with pytest.raises(OptionRefused, match=r"zookeeper needs zookeeper.connect"):
-        read_group("g", [T0], "zookeeper")
+        read_offsets("g", [T0], "zookeeper")
     with pytest.raises(OptionRefused, match=r"kafka needs brokers"):
-        read_group("g", [T0], "kafka")
+        read_offsets("g", [T0], "kafka")
     with pytest.raises(OptionRefused, match=r"'redis' is none of zookeeper, kafka, dual"):
-        read_group("g", [T0], "redis")
+        read_offsets("g", [T0], "redis")
 
 
 def test_a_cluster_that_is_away_is_an_error_of_ours(cluster: FakeCluster) -> None:
     access = access_of(cluster)
     cluster.stop(1)
     with pytest.raises(Unreachable, match="no broker of the cluster answers"):
-        read_group("g", [T0], "kafka", access)
+        read_offsets("g", [T0], "kafka", access=access)

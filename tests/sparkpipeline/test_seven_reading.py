@@ -16,7 +16,7 @@ from localkafka.seven import entries
 from localkafka.seven.node import Node07
 from localkafka.waiting import wait_until
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, ends_at_borders
+from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, ends_at_boundaries
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, NoLeader, OffsetOutOfRange
 from sparkpipeline.ranges import OffsetRange
@@ -166,11 +166,11 @@ def test_a_log_that_ends_early_is_waited_for_and_then_lost(broker07: Node07) -> 
         if len(asleep) == 3:
             topic.add([more])
 
-    from sparkpipeline.reading.fetcher import Fetching
+    from sparkpipeline.reading.fetcher import RangeFetcher
 
     with Brokers(topic.access) as brokers:
         ranges = [topic.range(0, topic.end + len(more))]
-        last = [found for _, found in Fetching(ranges, brokers, OPTIONS, sleep=sleep).sets()][-1]
+        last = [found for _, found in RangeFetcher(ranges, brokers, OPTIONS, sleep=sleep).sets()][-1]
     assert [message.value for message in last.messages()] == [b"later"]
     assert asleep == [0.02] * 3, "a broker of 0.7 does not wait for data: we do"
     with pytest.raises(DataLoss, match="the log ends before the range does"):
@@ -251,9 +251,9 @@ def test_what_is_skipped_is_not_covered(own_broker07: Callable[..., Node07]) -> 
 def test_what_no_entry_begins_at_is_known(broker07: Node07) -> None:
     topic = Topic(broker07, [entries.plain([b"\x7f" * 70_000, b"b", b"c"], 1)])
     with Brokers(topic.access) as brokers:
-        begins = [at for at in range(0, topic.end, 1009) if Borders(brokers).begins(topic.tp, at)]
+        begins = [at for at in range(0, topic.end, 1009) if EntryBoundaries(brokers).begins(topic.tp, at)]
         assert begins == [0]
-        assert all(Borders(brokers).begins(topic.tp, at) for at in topic.starts[:-1])
+        assert all(EntryBoundaries(brokers).begins(topic.tp, at) for at in topic.starts[:-1])
 
 
 # ---- cutting ---------------------------------------------------------------------------------------------------------
@@ -262,12 +262,12 @@ def test_what_no_entry_begins_at_is_known(broker07: Node07) -> None:
 @pytest.mark.parametrize("near", [1 << 20, 0], ids=["hopped", "found"])
 def test_cuts_move_on_to_where_an_entry_begins(broker07: Node07, monkeypatch: pytest.MonkeyPatch, near: int) -> None:
     """Random bytes in snappy stay as they are: entries in such wrappers look like entries of the log."""
-    monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR", near)
+    monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR_BYTES", near)
     topic = Topic(broker07, [*mixed(10), *mixed(11)])
     starts = topic.starts
     largest = max(b - a for a, b in itertools.pairwise(starts))
     with Brokers(topic.access) as brokers:
-        border = Borders(brokers, 1 << 20 if near else largest)
+        border = EntryBoundaries(brokers, 1 << 20 if near else largest)
         for at in range(0, topic.end + 1, 37 if near else 371):
             found = border(topic.tp, 0, at, topic.end)
             assert found in starts
@@ -275,7 +275,7 @@ def test_cuts_move_on_to_where_an_entry_begins(broker07: Node07, monkeypatch: py
             assert not near or found == min(start for start in starts if start >= at)
         step = topic.end // (40 if near else 4)
         pieces = [topic.range(at, min(at + step, topic.end)) for at in range(0, topic.end, step)]
-        cut = cut_at_borders(pieces, border)
+        cut = cut_at_boundaries(pieces, border)
     assert len(cut) > 2
     assert [rng.start for rng in cut] == [0, *(rng.until for rng in cut[:-1])]
     assert cut[-1].until == topic.end
@@ -288,18 +288,18 @@ def test_an_end_that_is_one_already_is_not_moved(broker07: Node07) -> None:
     tp, starts = topic.tp, topic.starts
     with Brokers(topic.access) as brokers:
         for asked, found in ((0, 0), (topic.end, topic.end), (starts[2], starts[2]), (starts[2] + 1, starts[3])):
-            assert ends_at_borders({tp: 0}, {tp: asked}, {tp: topic.end}, Borders(brokers)) == {tp: found}
+            assert ends_at_boundaries({tp: 0}, {tp: asked}, {tp: topic.end}, EntryBoundaries(brokers)) == {tp: found}
 
 
 def test_messages_that_hold_entries_are_not_cut(broker07: Node07, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR", 0)
+    monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR_BYTES", 0)
     inside = entries.plain([b"one", b"two"] * 30, 1)
     topic = Topic(broker07, [entries.plain([b"x" * 40 + inside + b"y" * 40, b"next " * 300], 1) for _ in range(9)])
     starts = topic.starts
     with Brokers(topic.access) as brokers:
         for at in range(0, topic.end, 101):
-            assert Borders(brokers, 1600)(topic.tp, 0, at, topic.end) in starts
-        hidden = Borders(brokers, 50)(topic.tp, 0, 60, topic.end)
+            assert EntryBoundaries(brokers, 1600)(topic.tp, 0, at, topic.end) in starts
+        hidden = EntryBoundaries(brokers, 50)(topic.tp, 0, 60, topic.end)
     assert hidden not in starts, "an entry that is larger than the largest hides what is in it"
     with pytest.raises(CorruptData, match="inside an entry"):
         topic.read(topic.range(0, hidden))
@@ -308,7 +308,7 @@ def test_messages_that_hold_entries_are_not_cut(broker07: Node07, monkeypatch: p
 def test_an_entry_larger_than_what_is_looked_at_is_passed_as_a_whole(broker07: Node07) -> None:
     topic = Topic(broker07, [entries.plain([b"\x7f" * 5000, b"b"], 1)])
     with Brokers(topic.access) as brokers:
-        assert Borders(brokers, 100)(topic.tp, 0, 10, topic.end) == topic.starts[1]
+        assert EntryBoundaries(brokers, 100)(topic.tp, 0, 10, topic.end) == topic.starts[1]
 
 
 # ---- ends and times --------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_segments_are_what_times_and_borders_know(
         assert brokers.latest([topic.tp]) == {topic.tp: topic.end}
         assert brokers.at_time({topic.tp: 0}) == {topic.tp: 0}, "no segment is so old: from the beginning"
         assert brokers.at_time({topic.tp: 1 << 50}) == {topic.tp: None}
-        monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR", 0)
+        monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR_BYTES", 0)
         for at in range(starts[1] - 90, starts[1] + 1, 9):  # no entry is as large: a segment's end is one all the same
-            assert Borders(brokers)(topic.tp, 0, at, topic.end) == starts[1]
+            assert EntryBoundaries(brokers)(topic.tp, 0, at, topic.end) == starts[1]
     assert got(topic.read()) == expected(topic)

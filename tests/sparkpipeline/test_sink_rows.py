@@ -48,7 +48,16 @@ def batch(**columns: Any) -> pa.RecordBatch:
 def taken(rule: str, *batches: pa.RecordBatch, columns: Columns = EVERYTHING, topic: str | None = None,
           release: str = "0.8.2", max_bytes: int = 1000) -> dict[TopicPartition, list[tuple[int, Row]]]:  # fmt: skip
     target = Taken()
-    sender = RowSender(target, columns, topic, rule, dialect(release), max_bytes, 7, random.Random(3))
+    sender = RowSender(
+        target,
+        columns,
+        topic=topic,
+        partitioner=rule,
+        dialect=dialect(release),
+        max_bytes=max_bytes,
+        task=7,
+        rng=random.Random(3),
+    )
     for each in batches:
         sender.take(each)
     sender.finish()
@@ -59,7 +68,7 @@ def test_rows_wait_for_company_and_not_for_ever(monkeypatch):
     monkeypatch.setattr(module, "BUCKET_BYTES", 100)
     monkeypatch.setattr(module, "WAITING_BYTES", 200)
     target = Taken()
-    sender = RowSender(target, EVERYTHING, None, "default", dialect("0.8.2"), 1000)
+    sender = RowSender(target, EVERYTHING, topic=None, partitioner="default", dialect=dialect("0.8.2"), max_bytes=1000)
     sender.take(rows_of(1, partition=pa.array([0], pa.int32())))
     assert target.rows == {}  # 29 bytes
     sender.take(rows_of(3, partition=pa.array([0] * 3, pa.int32())))

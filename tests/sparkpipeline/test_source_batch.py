@@ -15,7 +15,7 @@ from sparkpipeline.datasource import Kafka08DataSource
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.source.readers import Kafka08Reader
 from sparkpipeline.source.taskplan import AVERAGE_BYTES
-from sparkpipeline.source.tasks import RangesPartition, sampled
+from sparkpipeline.source.tasks import RangesPartition, sample_sizes
 from tests.fakes.broker import FakeCluster, entry
 
 
@@ -70,7 +70,7 @@ def test_tasks_are_told_where_each_partition_is_led(cluster):
 
 def test_sizes_come_from_a_small_fetch(cluster):
     (task,) = reader(cluster).partitions()
-    measured = sampled(task.ranges, task.access)
+    measured = sample_sizes(task.ranges, task.access)
     assert measured == dict.fromkeys((TopicPartition("t", n) for n in range(4)), 180 + 26)
     made = reader(cluster, maxBytesPerPartition=str(206 * 25))  # half a partition
     assert sorted(len(one.ranges) for one in made.partitions()) == [1] * 8
@@ -81,7 +81,7 @@ def test_sizes_of_what_cannot_be_read_are_a_guess(cluster):
     cluster.stop(1)
     cluster.stop(2)
     access = replace(task.access, retries=0)
-    assert set(sampled(task.ranges, access).values()) == {AVERAGE_BYTES}
+    assert set(sample_sizes(task.ranges, access).values()) == {AVERAGE_BYTES}
 
 
 def test_an_exact_plan_is_a_task_for_each_range_in_its_order(cluster):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.source.microbatches import Patience, shared, shared_bytes
+from sparkpipeline.source.microbatches import MinOffsets, limit_bytes, limit_offsets
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 
@@ -27,14 +27,14 @@ A, B, C = (TopicPartition("t", n) for n in range(3))
     ],
 )
 def test_a_limit_is_shared_out_by_lag(begin, end, most, goes_to):
-    assert shared(begin, end, most) == goes_to
+    assert limit_offsets(begin, end, most) == goes_to
 
 
 def test_small_partitions_are_done_before_large_ones_are_starved():
     at, batches = {A: 0, B: 0}, 0
     end = {A: 1000, B: 3}
     while at != end:
-        after = shared(at, end, 100)
+        after = limit_offsets(at, end, 100)
         assert sum(after.values()) - sum(at.values()) <= 101
         at, batches = after, batches + 1
     assert batches == 11
@@ -42,19 +42,19 @@ def test_small_partitions_are_done_before_large_ones_are_starved():
 
 def test_bytes_are_shared_out_by_what_messages_weigh():
     begin, end = {A: 0, B: 0}, {A: 1000, B: 1000}
-    assert shared_bytes(begin, end, {A: 100.0, B: 900.0}, 100_000) == {A: 100, B: 100}
-    assert shared_bytes(begin, end, {A: 100.0, B: 900.0}, 10**9) == end
-    assert shared_bytes(begin, end, {A: 100.0, B: 900.0}, 1) == {A: 1, B: 1}
+    assert limit_bytes(begin, end, {A: 100.0, B: 900.0}, 100_000) == {A: 100, B: 100}
+    assert limit_bytes(begin, end, {A: 100.0, B: 900.0}, 10**9) == end
+    assert limit_bytes(begin, end, {A: 100.0, B: 900.0}, 1) == {A: 1, B: 1}
 
 
 def test_a_batch_waits_for_enough_but_not_for_ever():
-    patience = Patience(100, delay_s=60)
+    patience = MinOffsets(100, delay_s=60)
     assert not patience.waits({A: 0}, {A: 1}, now_s=1000)  # the first of a run
     assert patience.waits({A: 1}, {A: 100}, now_s=1059)
     assert not patience.waits({A: 1}, {A: 101}, now_s=1059.5)
     assert patience.waits({A: 101}, {A: 102}, now_s=1119)
     assert not patience.waits({A: 101}, {A: 102}, now_s=1119.5)
-    assert not Patience(None, 60).waits({A: 0}, {A: 0}, now_s=0)
+    assert not MinOffsets(None, 60).waits({A: 0}, {A: 0}, now_s=0)
 
 
 def test_before_spark_4_2_the_names_are_there_and_it_is_known(monkeypatch):
