@@ -40,7 +40,7 @@ class Kafka08DataSource(DataSource):
         return "kafka08"
 
     def schema(self) -> str:
-        """The columns of a query that names none.  Raises OptionRefused: so a wrong option is told at load()."""
+        """The columns of a query that names none.  Raises OptionRefused: so a wrong option fails at load()."""
         known = checked_options(self.options, streaming=None)
         return schema_text(known.include_headers, known.by_broker)
 

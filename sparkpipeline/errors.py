@@ -47,7 +47,7 @@ class UnknownPartition(PipelineError):
 
 
 class NoLeader(PipelineError):
-    """A partition that nobody leads, longer than the retries last."""
+    """A partition without a leader, longer than the retries last."""
 
     code = "KAFKA08_NO_LEADER"
 

@@ -68,7 +68,7 @@ def _settings(master: str | None, conf: Mapping[str, str] | None) -> dict[str, s
 
 
 def session_beside(spark: Any) -> Any:
-    """A session of its own in the same application: its views and settings meet nobody else's."""
+    """A session of its own in the same application: its views and settings are its own."""
     session = spark.newSession()
     session.createDataFrame([], "a int")  # makes it the active one: there Spark looks whether a format is known
     register(session)
@@ -95,7 +95,7 @@ def _in_a_zip() -> bool:
 
 
 def _logs_as_we_say(conf: Mapping[str, str]) -> bool:
-    """Whether a JVM is started now, and nobody else has settings for its log."""
+    """Whether a JVM is started now, and its log has no settings of the user's."""
     from pyspark import SparkContext
     from pyspark.find_spark_home import _find_spark_home
 

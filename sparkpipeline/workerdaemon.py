@@ -2,7 +2,7 @@
 
 At its end Spark closes the connections of idle workers.  A worker that notices tries to tell the JVM about it, on that
 very connection, and PySpark's daemon prints the traceback of the broken pipe: after every other run that succeeded.  A
-worker that its JVM has left has nobody to tell; it ends.
+worker that its JVM has left just ends.
 """
 
 from __future__ import annotations

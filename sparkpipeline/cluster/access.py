@@ -54,7 +54,7 @@ def resolve_release(
     client_id: str = "sparkpipeline",
     timeout_ms: int = 30000,
 ) -> str:
-    """A name of kafkawire.dialects for the option's value.  Anything but "auto" asks nobody.
+    """A name of kafkawire.dialects for the option's value.  Only "auto" asks brokers.
 
     auto: the first broker that answers decides (kafkawire.cluster.release).  In the middle of an upgrade name the older
     release.

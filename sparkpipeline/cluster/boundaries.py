@@ -1,14 +1,16 @@
-"""Where ranges may be cut whose offsets are bytes (0.7): only where an entry begins, which no broker tells.
+"""Entry boundaries in a log whose offsets are bytes (0.7): the only places where a range may be cut.
 
-    near    a few megabytes behind a place that is known: entries are hopped over from there
+No broker tells them.  How they are found:
+
+    near    a few megabytes behind a known boundary: entries are hopped over from there
     far     bytes are fetched, and what looks like an entry by its checksum is followed from entry to entry.  It may be
-            one inside another (a payload that holds entries as they are, a wrapper that could not be compressed): but
-            whoever leaves the entry around it is where entries begin, and after as many bytes as the largest entry
-            has one has left it
+            one inside another (a payload that holds entries as they are, a wrapper that could not be compressed).  But
+            behind the outer entry the chain is at a real boundary, and after as many bytes as the largest entry has it
+            is behind the outer entry
     ends    of segments: none goes on in the next one
 
-An entry that is larger than that could hide a whole chain of others.  Then a range is cut inside of it; whoever reads
-the range says so, and nothing of it is used.
+An entry that is larger than that could hide a whole chain of others.  Then a range is cut inside of it: the task that
+reads the range fails, and nothing of it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from sparkpipeline.ranges import OffsetRange
 
 MAX_ENTRY_BYTES = 1 << 20  # bytes of an entry: brokers of 0.7.2 take 1,000,000, unless max.message.size says otherwise
 NEAR_BYTES = 4 << 20
-LOOK_BYTES = 64 << 10
+PROBE_BYTES = 64 << 10
 MAX_FETCH_BYTES = 64 << 20  # of a fetch
 
 Boundary = Callable[[TopicPartition, int, int, int], int]
@@ -36,7 +38,7 @@ class EntryBoundaries:
     """Call it: the first offset that is found at or behind `at` where an entry begins; `until`, where there is none
     before it.  known <= at and until: such places themselves.
 
-    largest: what no entry is larger than; whoever reads with larger fetches than usual has a reason.
+    largest: bytes that no entry exceeds; a reader with larger fetches than usual expects larger entries.
     """
 
     @staticmethod
@@ -58,7 +60,7 @@ class EntryBoundaries:
 
     def begins(self, tp: TopicPartition, at: int) -> bool:
         """Whether an entry begins there, as far as its checksum and what follows it tell.  Raises as __call__."""
-        size = LOOK_BYTES
+        size = PROBE_BYTES
         while True:
             buffer = self._fetched(tp, at, size).buffer
             found = self._brokers.dialect.messages.next_border(buffer)

@@ -261,19 +261,19 @@ class Brokers:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except NobodyResponds as nobody:
-            raise self._unreachable(nobody) from nobody
+        except NobodyResponds as failed:
+            raise self._unreachable(failed) from failed
 
-    def _unreachable(self, nobody: NobodyResponds) -> PipelineError:
-        if isinstance(nobody.__cause__, PipelineError):  # ZooKeeper, which has told it in full
-            return nobody.__cause__
-        return errors.Unreachable(f"{nobody}; is the list of brokers right, and protocol={self.access.release}?")
+    def _unreachable(self, failed: NobodyResponds) -> PipelineError:
+        if isinstance(failed.__cause__, PipelineError):  # ZooKeeper, which has told it in full
+            return failed.__cause__
+        return errors.Unreachable(f"{failed}; is the list of brokers right, and protocol={self.access.release}?")
 
     def _leaderless(self, missing: Mapping[TopicPartition, NoLeader]) -> PipelineError:
         return leaderless(self.view(), list(missing), max(leader.tries for leader in missing.values()))
 
     def close(self) -> None:
-        """Close every link.  Brokers can be used on: links are opened anew."""
+        """Close every link.  Brokers can be used on: links are opened again."""
         self.links.close()
 
     def __enter__(self) -> Brokers:
@@ -284,14 +284,14 @@ class Brokers:
 
 
 def is_unknown(view: ClusterView, tp: TopicPartition) -> bool:
-    """Whether there is none, as opposed to one without a leader.  Of a broker that is away nobody knows its own."""
+    """Whether there is none, as opposed to one without a leader.  What a broker that is away has is not known."""
     if isinstance(tp.partition, BrokerPartition) and tp.partition.broker not in view.brokers:
         return False
     return tp.partition not in view.topics.get(tp.topic, {}) and view.errors.get(tp.topic) in (None, _UNKNOWN)
 
 
 def leaderless(view: ClusterView, missing: list[TopicPartition], tries: int) -> PipelineError:
-    """Why the first of them has no leader; one that does not exist is told before one that waits."""
+    """Why the first of them has no leader; a partition that does not exist goes before one that waits."""
     tp = next((tp for tp in missing if is_unknown(view, tp)), missing[0])
     where = _where(tp)
     more = f" (and {len(missing) - 1} more partitions)" if len(missing) > 1 else ""

@@ -1,6 +1,6 @@
 """How tasks reach a cluster that options name: by addresses of brokers, from the options or from ZooKeeper.
 
-The driver looks them up.  kazoo is imported where ZooKeeper is asked: who gives kafka.bootstrap.servers needs none.
+The driver looks them up.  kazoo is imported where ZooKeeper is asked: a query with kafka.bootstrap.servers needs none.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     kafka       the topic __consumer_offsets, through the group's coordinator (0.8.2 and later)
     dual        both: the larger counts (zkconsumer.offsets.dual says what else), Kafka is written first
 
-Four-valued: an offset, NONE (nobody ever committed one), FormerOffset (of an earlier topic of that name, as far as
+Four-valued: an offset, NONE (none was ever committed), FormerOffset (of an earlier topic of that name, as far as
 ZooKeeper is there to tell), or Unknown with the reason; none of the last three is 0.  zk is any started kazoo client,
 inside the cluster's chroot; its exceptions go through (sparkpipeline.driver.zookeeper makes them ours).
 """
@@ -38,7 +38,7 @@ from zkconsumer.session.lease import Lease
 log = logging.getLogger(__name__)
 
 STORAGES = ("zookeeper", "kafka", "dual")
-ALWAYS = Lease()  # a job owns what it was told to write; nobody takes it away from it
+ALWAYS = Lease()  # a job owns what it writes, and never loses it
 ALWAYS.valid_until = float("inf")
 
 
@@ -193,7 +193,7 @@ def write_offset_nodes(
     held = read_offset_nodes(zk, group, positions)
     moved = {tp: at for tp, at in positions.items() if held[tp] != at}
     if moved and zk.exists(znodes.CONSUMERS) is None:
-        _make(zk, znodes.CONSUMERS, b"", OPEN_ACL_UNSAFE)  # every group's, whoever is the first
+        _make(zk, znodes.CONSUMERS, b"", OPEN_ACL_UNSAFE)  # every group's: open to all
     closed = _write(zk, {znodes.offset(group, tp): b"%d" % at for tp, at in moved.items()})
     now = read_offset_nodes(zk, group, positions)
     return {
@@ -275,7 +275,7 @@ def _make(zk: KazooClient, path: str, data: bytes, acl: Any = None) -> bool:
     try:
         zk.create(path, data, acl=acl, makepath=True)
     except NodeExistsError:
-        return False  # somebody was quicker
+        return False  # another client was quicker
     return True
 
 

@@ -46,7 +46,7 @@ RECONNECT_MAX_S = 1.0
 
 
 class ZooKeeperFields(Protocol):
-    """What an option class says of its ZooKeeper: which, and who we are there."""
+    """What an option class says of its ZooKeeper: its address, credentials and timeout."""
 
     @property
     def security(self) -> ZkSecurity: ...
@@ -68,7 +68,7 @@ def zookeeper_of(options: ZooKeeperFields) -> Iterator[KazooClient]:
 def zookeeper(connect: str, access: ZkSecurity = OPEN, timeout_s: float = 10) -> Iterator[KazooClient]:
     """A started client inside the chroot of connect, `host:port,host:port/chroot`.
 
-    access     who we are, and TLS
+    access     credentials and TLS
     timeout_s  of the session, and for connecting, at first and again
 
     Raises OptionRefused for what cannot be meant, Unreachable, Refused where ZooKeeper's access lists forbid it; so
@@ -221,7 +221,7 @@ def _close(client: KazooClient) -> None:
 
 
 class _Handler(SequentialThreadingHandler):
-    """Remembers why a connection was not made, and makes TLS as the other commands do: kazoo's own neither looks at the
+    """Remembers why a connection was not made, and makes TLS as the other commands do: kazoo itself neither checks the
     host's name nor takes one file for certificate and key."""
 
     def __init__(self, tls: Tls | None) -> None:
@@ -250,7 +250,7 @@ def _where(zk: KazooClient) -> str:
 
 
 def _taken(zk: KazooClient, path: str, who: str) -> str | None:
-    """Take it; who has it, when that is somebody else."""
+    """Take it; its holder, when that is another session."""
     try:
         zk.create(path, who.encode(), ephemeral=True, makepath=True)
     except NodeExistsError:

@@ -1,4 +1,4 @@
-"""How far one range is read, and what an answer means for it.  Decides; asks nobody, and has no clock of its own.
+"""How far one range is read, and what a response means for it.  Pure: no socket, and no clock of its own.
 
 a set                                   the position moves behind it; the range is done once that is until
 nothing, and the log goes on past it    twice, then it is a gap (compaction).  0.8 tells the log's end as it is

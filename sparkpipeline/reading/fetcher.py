@@ -2,7 +2,7 @@
 
     the next request is on its way before a set is handed out: while that is used, the broker reads and sends
     small ranges of one leader are asked for together, and handed out in their turn
-    another leads, a link broke         looked for; reading goes on behind the last set
+    another leads, a link broke         looked up; reading goes on behind the last set
     the log does not hold the offset    data is lost: an error, or skipped where options.fail_on_data_loss is False
 
 Blocking; no thread: what comes early waits in the socket, which is all the read-ahead that is needed. Needs no
@@ -44,7 +44,7 @@ def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> 
     """The sets of one range, in order.  Their messages may begin before start and go on past until: cut by offset.
 
     Offsets that no set covers are gaps.  Raises OffsetOutOfRange, DataLoss, CorruptData, MessageTooLarge, NoLeader,
-    UnknownPartition, Unreachable.  Checksums are checked by whoever reads the messages.
+    UnknownPartition, Unreachable.  Checksums are checked where messages are read.
     """
     with closing(read_many([rng], access, options)) as sets:
         for _, message_set in sets:

@@ -1,4 +1,4 @@
-"""What a task is told about reading.  Pure, and pickled with every reader."""
+"""How a task reads: fetches, columns, record batches, lost data.  A value, pickled with every reader."""
 
 from __future__ import annotations
 

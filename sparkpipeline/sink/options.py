@@ -73,7 +73,7 @@ NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, ONLY, whose=" of the sink")
 
 
 def acks(raw: object) -> int:
-    """-1 and 1.  0 asks for no answer: nobody would know what was stored, and at least once would be a lie."""
+    """-1 and 1.  0 asks for no response: what was stored would be unknown, and at least once not true."""
     text = str(raw).strip().lower()
     if text in ("-1", "all", "1"):
         return 1 if text == "1" else -1

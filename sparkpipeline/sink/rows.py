@@ -3,7 +3,7 @@
 key        string or binary, optional          value  string or binary, required
 topic      string; needed without the option topic, and of no effect with it
 partition  int, optional; null: the partitioner chooses
-timestamp  timestamp, only looked at with includeTimestamps
+timestamp  timestamp, only used with includeTimestamps
 headers    ignored, as in Spark without includeHeaders.  Other columns are ignored too.
 
 Columns and refusals are those of Spark's own kafka format.  Rows keep their order within a partition.  A row is called
@@ -78,7 +78,7 @@ WAITING_BYTES = 8 << 20  # of all partitions, then all are sent
 
 
 def by_key(rule: str, dialect: Dialect) -> Callable[[Any, int], int] | None:
-    """What says, of a key and the number of partitions, which one it goes to; None: the rule looks at no key."""
+    """The partition of a key among so many, by a rule; None: the rule uses no key."""
     if rule == "default":
         return default_of(dialect)
     if rule == "byte-array":

@@ -4,7 +4,7 @@
     send_part   entries as they are (a backfill's)
     flush       until everything is acknowledged
 
-At least once: a batch whose outcome nobody knows is sent again.  In order: per partition, across retries.  What to do
+At least once: a batch of unknown outcome is sent again.  In order: per partition, across retries.  What to do
 about each answer is decided by producer.outcomes, as in the mirror; this is only its thread: none.  Requests go out
 when enough has gathered, one to a broker at a time, and their answers are taken in before the next ones go: so the
 caller's own work and the brokers' overlap, and at most queue.buffering.max.bytes and one part more are in memory.
@@ -69,7 +69,7 @@ class TaskSender:
 
     tell gets one sentence each time the state of a partition or connection changes; called: what errors call the
     numbers of rows.  One thread uses it; it is not pickled: make it where the task runs.  After an exception of `watch`
-    only close() is left.  Raises OptionRefused for acks 0, which nobody answers.
+    only close() is left.  Raises OptionRefused for acks 0, which brokers do not answer.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class TaskSender:
     def send(self, tp: TopicPartition, rows: Sequence[Row], numbers: Sequence[int]) -> None:
         """Have rows sent behind all others of their partition; numbers: how errors call each of them.
 
-        Waits while too much is under way.  Raises NotDelivered.
+        Waits while too much is in flight.  Raises NotDelivered.
         """
         codec = self._config.codec_of(tp.topic)
         limit = limit_of(self._dialect, codec, self._config.batch_bytes, self._config.message_max_bytes)
@@ -194,7 +194,7 @@ class TaskSender:
                 self._leaders.request_refresh()
 
     def _send_due(self) -> bool:
-        """One request to each broker that has something due and none under way."""
+        """One request to each broker that has something due and no request in flight."""
         view = self._leaders.view
         if view is None:
             return False
@@ -262,7 +262,7 @@ class TaskSender:
     def _too_old(self) -> None:
         """What was not delivered within delivery.timeout.ms fails, whatever the reason.
 
-        The time counts from a part's first turn: before it nobody tried, however long our caller took.
+        The time counts from a part's first turn: before it nothing was tried, however long our caller took.
         """
         now, limit_s = self._now(), self._config.delivery_timeout_ms / 1000
         for part in self._batches.submitted():
@@ -293,7 +293,7 @@ class TaskSender:
 
 
 def unknown(error: int, base_offset: int) -> bool:
-    """Whether after this answer nobody knows if the batch is stored, or will be: a leader may have it all the same."""
+    """Whether the outcome is unknown after this response: a leader may have the batch all the same, or get it."""
     return judge(error, base_offset) in (Verdict.AGAIN, Verdict.BOUNDED, Verdict.WAIT)
 
 

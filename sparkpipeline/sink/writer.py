@@ -56,7 +56,7 @@ class Written(WriterCommitMessage):
 
 
 def prepare(options: Mapping[str, str], schema: Any) -> Job:
-    """On the driver: options and columns checked, brokers found, the topic looked for.
+    """On the driver: options and columns checked, brokers found, the topic checked.
 
     Raises OptionRefused, Unreachable, UnknownPartition.
     """

@@ -37,7 +37,7 @@ def access_of(options: SourceOptions) -> ClusterAccess:
 
 
 def brokers_of(options: SourceOptions, access: ClusterAccess) -> Brokers:
-    """The driver's links to the cluster; whoever asks for them closes them."""
+    """The driver's links to the cluster; the caller closes them."""
     if options.brokers:
         return Brokers(access, leaders=ListedLeaders(options.brokers, BROKERS, _named(options)))
     return Brokers(access, leaders=_registry(options))
@@ -59,7 +59,7 @@ def _registry(options: SourceOptions) -> Registry | None:
 
 
 def group_offsets(options: SourceOptions, access: ClusterAccess) -> GroupOffsets:
-    """What tells where the group of the options stands; it asks when it is called.
+    """Reads the committed offsets of the options' group; a store is asked when it is called.
 
     Raises then Unreachable, and Refused where a store does not say for sure.
     """
@@ -81,7 +81,7 @@ def group_offsets(options: SourceOptions, access: ClusterAccess) -> GroupOffsets
 
 
 def _known(group: str, tp: TopicPartition, at: object) -> int | None:
-    """The offset; None where nobody ever committed one.  What is not known is neither."""
+    """The offset; None where none was ever committed.  An unknown one is neither."""
     from zkconsumer.offsets.store import NONE, FormerOffset
 
     if isinstance(at, FormerOffset):

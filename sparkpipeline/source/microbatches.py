@@ -8,7 +8,7 @@
 The rules are those of Spark's kafka source, also for maxOffsetsPerTrigger and minOffsetsPerTrigger; that for bytes is
 ours.  Data loss (a partition is gone, its log ends before the offset, a new one does not begin at 0) is a DataLoss
 error, unless failOnDataLoss=false: then it is logged, a partition that is gone keeps its offset for the case that it
-comes back, and where a log ends earlier the stream goes on from that end.  What only looks so for a moment (a broker
+comes back, and where a log ends earlier the stream goes on from that end.  What may be so for a moment only (a broker
 that has just started, a new leader that is behind) is asked again first.
 
 Spark asks for the end every 10 ms while there is nothing new: the brokers are asked at most each ENDS_EVERY_S, and for
@@ -135,7 +135,7 @@ class MicroBatches:
         return ends_at_boundaries(full, end, whole, self._border) if offsets_are_bytes(self.brokers) else end
 
     def _measured(self, begin: At, end: At) -> dict[TopicPartition, float]:
-        """Average bytes of an offset, of those that have any; sample_sizes now and then."""
+        """Average bytes of an offset, of those that have any; sampled every SIZES_S."""
         lagging = [OffsetRange(tp.topic, tp.partition, begin[tp], at) for tp, at in end.items() if at > begin[tp]]
         now = self._now()
         if now - self._sized_s > SIZES_S:

@@ -29,7 +29,7 @@ class Fixed(enum.Enum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
-    GROUP = "group"  # where a group stands
+    GROUP = "group"  # the offsets that a group has committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ Bound = Fixed | Offsets | Times | Time
 
 
 def bound_of(which: str, time: str | None, times: str | None, offsets: str | None) -> Bound | None:
-    """The bound that options say: a time goes before times, times before offsets; what is behind is not looked at.
+    """The bound that options say: a time goes before times, times before offsets; the others are ignored.
 
     which  "starting" or "ending": how the options' names begin.  Raises OptionRefused.
     """

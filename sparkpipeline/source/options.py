@@ -127,7 +127,7 @@ def delay_type(raw: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What planning.plan is told."""
+    """How ranges are cut and packed into tasks: arguments of taskplan.plan."""
 
     min_partitions: int | None
     max_records: int | None
@@ -359,7 +359,7 @@ class SourceOptions(ZkSecurityOptions):
     )
 
     def problems(self) -> Iterable[str]:
-        """Of ZooKeeper's options; the rest is told by optionrules, with the option that it is about."""
+        """Of ZooKeeper's options; optionrules refuses the rest, naming the option."""
         yield from security_problems(self, self.zookeeper_connect)
 
     @property
@@ -408,7 +408,7 @@ def without_passwords(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_options(options: SourceOptions, columns: tuple[str, ...], plan_time_ms: int) -> ReadOptions:
-    """What a task is told."""
+    """How tasks read."""
     return ReadOptions(
         fetch_bytes=options.fetch_bytes,
         fetch_bytes_cap=options.fetch_bytes_cap,

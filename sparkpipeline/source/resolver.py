@@ -100,7 +100,7 @@ def _times(bound: Times | Time, tps: Sequence[TopicPartition], option: str) -> d
 
 
 def _same(named: At, tps: Sequence[TopicPartition], option: str) -> None:
-    """Spark's rule: one partition named, all named.  A forgotten one would be read from nobody knows where."""
+    """Spark's rule: one partition named, all named.  A forgotten one would be read from an arbitrary offset."""
     missing, extra = in_order(set(tps) - named.keys()), in_order(named.keys() - set(tps))
     if missing:
         raise OptionRefused(
@@ -120,7 +120,7 @@ def _list(tps: Sequence[TopicPartition]) -> str:
 def _of_group(
     options: SourceOptions, at: Mapping[TopicPartition, int | None], tps: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where the group stands; the earliest where it has no position, so that nothing is passed over."""
+    """The offsets that the group has committed; the earliest where it has none, so that nothing is skipped."""
     without = [tp for tp in tps if at.get(tp) is None]
     if len(without) == len(tps):
         raise Refused(

@@ -15,7 +15,7 @@ from sparkpipeline.errors import NoLeader, OptionRefused, UnknownPartition
 from sparkpipeline.source.offsets import in_order, parse_partitions
 
 UNKNOWN_TOPIC = 3  # a broker's code
-INTERNAL = "__consumer_offsets"  # no pattern chooses it: Kafka lists internal topics to nobody who does not ask
+INTERNAL = "__consumer_offsets"  # no pattern chooses it: Kafka lists internal topics only on request
 
 
 @dataclass(frozen=True, slots=True)

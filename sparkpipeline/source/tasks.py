@@ -1,6 +1,6 @@
 """The tasks of a query: ranges cut and packed as options say, each with what the driver found out for it.
 
-taskplan.py decides; what it is told is found out here: leaders, places where ranges of bytes can be cut, and how large
+taskplan.py decides.  What it needs is found out here: leaders, places where ranges of bytes can be cut, and how large
 messages are on average, by a small fetch for each topic.
 """
 
@@ -87,7 +87,7 @@ def _as_told(
     leaders: Mapping[TopicPartition, Broker],
     access: ClusterAccess,
 ) -> list[RangesPartition]:
-    """Task by task as rangesPerTask says, empty ranges too: whoever says it goes by the numbers of tasks."""
+    """Task by task as rangesPerTask says, empty ranges too: its user counts by task numbers."""
     led = iter(replace(rng, leader=leaders.get(rng.tp)) for rng in ranges)
     now_ms = time.time_ns() // 1_000_000
     return [RangesPartition(list(islice(led, count)), access, now_ms) for count in counts]
@@ -108,8 +108,8 @@ def read_partition(partition: InputPartition, options: SourceOptions, columns: t
 def sample_sizes(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicPartition, float]:
     """Average bytes of an offset by partition: the first messages of each topic's largest range, opened.
 
-    Where offsets are bytes there is nothing to measure.  Never raises: what is wrong with a partition is told by
-    whoever reads it.
+    Where offsets are bytes there is nothing to measure.  Never raises: the task that reads a partition reports what is
+    wrong with it.
     """
     offsets = dialect(access.release).offsets
     if not offsets.count_messages:
