@@ -45,7 +45,7 @@ def test_a_chunk_is_handed_back_and_not_tried_again(monkeypatch: pytest.MonkeyPa
             config=config,
             read=ReadOptions(),
             target_start=None,
-            is_settled=True,
+            is_stable=True,
             partitioner=None,
             partitions=1,
             codec=SNAPPY,
