@@ -16,8 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from groundwork.hublag import HubLag
 from groundwork.logs import set_up_logging
+from groundwork.loopdelay import HubLag
 from groundwork.named import load_named
 from groundwork.openfiles import too_many
 from groundwork.plural import counted
@@ -29,7 +29,7 @@ from kafkawire.model import Broker
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules
 from mirrormaker.flow import Flow, ParkedRetries
-from mirrormaker.formats import timestamps_lost
+from mirrormaker.formatlosses import timestamps_lost
 from mirrormaker.handler import MessageHandler
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.options import SourceOptions

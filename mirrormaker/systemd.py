@@ -12,7 +12,7 @@ import logging
 import socket
 from collections.abc import Mapping, Sequence
 
-from groundwork.hublag import HubLag
+from groundwork.loopdelay import HubLag
 from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from mirrormaker.flow import Flow

@@ -18,7 +18,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules
-from mirrormaker.formats import sample_topics, timestamps_lost
+from mirrormaker.formatlosses import sample_topics, timestamps_lost
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.probe import (
     NoBrokers,

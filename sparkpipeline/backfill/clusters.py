@@ -11,7 +11,7 @@ from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
 from sparkpipeline.backfill.plan import Request
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.driver.access import find_access
+from sparkpipeline.driver.addresses import find_access
 from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.options import SinkOptions

@@ -23,7 +23,7 @@ from kafkawire.errors import LibraryMissing
 from producer.config import ProducerConfig
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.access import find_access
+from sparkpipeline.driver.addresses import find_access
 from sparkpipeline.errors import CodecMissing, OptionRefused, PipelineError, UnknownPartition
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.sink.rows import Columns, RowSender, columns_of

@@ -14,7 +14,7 @@ from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.access import find_access
+from sparkpipeline.driver.addresses import find_access
 from sparkpipeline.errors import Refused
 from sparkpipeline.source.options import AUTO, BROKERS, SourceOptions
 

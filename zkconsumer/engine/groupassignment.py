@@ -7,7 +7,7 @@ from typing import Any
 
 from groundwork.executor import ThreadExecutor
 from groundwork.hub import OwnThread
-from groundwork.hublag import HubLag, busy_lines
+from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.options import specs
 from groundwork.tasks import Event, connect, now, sleep
 from kafkawire.cluster.release import ASKED_FROM, why_never

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from groundwork.hublag import HubLag, busy_lines
+from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.tasks import TaskGroup, sleep
 
 
