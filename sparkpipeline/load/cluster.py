@@ -1,4 +1,6 @@
-"""The cluster of a job as its driver sees it: how it is reached, what there is to load, where logs begin and end."""
+"""The cluster of a job as its driver sees it: how to reach it, what there is to load, where logs begin and end, and how
+ranges of it are cut into tasks.
+"""
 
 from __future__ import annotations
 
