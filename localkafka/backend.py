@@ -34,7 +34,9 @@ def ready(release: Release) -> None:
 def command(release: Release, main: str, arguments: Sequence[str], flags: Sequence[str], level: str) -> list[str]:
     """The command line of a server: see java.command; inside a container it names what the image has."""
     if in_containers():
-        return java.command_line("java", containers.cache(), release, main, arguments, flags, level)
+        return java.command_line(
+            "java", containers.cache(), release, main=main, arguments=arguments, flags=flags, level=level
+        )
     return java.command(release, main, arguments, flags=flags, level=level)
 
 

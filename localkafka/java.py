@@ -87,11 +87,11 @@ def command(
     Raises LocalKafkaError when java is missing or too old, or the jars cannot be fetched."""
     java, _ = ready(release)
     _log_config(release, level)
-    return command_line(java, str(jars.cache()), release, main, arguments, flags, level)
+    return command_line(java, str(jars.cache()), release, main=main, arguments=arguments, flags=flags, level=level)
 
 
 def command_line(
-    java: str, cache: str, release: Release, main: str, arguments: Sequence[str], flags: Sequence[str], level: str
+    java: str, cache: str, release: Release, *, main: str, arguments: Sequence[str], flags: Sequence[str], level: str
 ) -> list[str]:
     """The command line of a class, given a java and the cache folder that has the jars and log configurations."""
     fixed = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Djava.net.preferIPv4Stack=true")
