@@ -121,14 +121,16 @@ def folders(path: str) -> dict[str, str]:
 
 # ---- of a load -------------------------------------------------------------------------------------------------------
 
+ENDING = ".parquet"  # of files with rows; how they are written and read: ledger/parquet.py
 STAGED_BY = ("topic", "p", "date", "hour")  # folders of a staged file; p: the partition, of 0.7 broker-index
 _STAGED = re.compile(
     r"topic=(?P<topic>[^/]+)/p=(?P<partition>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d\d)/"
-    r"part-(?P<task>\d+)-[^/]*?(?P<piece>\.c\d+)(?P<suffix>(?:\.[a-z0-9]+)?\.parquet)"
+    rf"part-(?P<task>\d+)-[^/]*?(?P<piece>\.c\d+)(?P<suffix>(?:\.[a-z0-9]+)?{re.escape(ENDING)})"
 )
 _FINAL = re.compile(
     rf"{DATA}/topic=(?P<topic>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d\d)/"
-    r"(?P=topic)\+(?P<partition>[0-9-]+)\+(?P<start>\d{20})\+(?P<until>\d{20})\.g(?P<batch>\d+)\.[^/]*parquet"
+    r"(?P=topic)\+(?P<partition>[0-9-]+)\+(?P<start>\d{20})\+(?P<until>\d{20})\.g(?P<batch>\d+)"
+    rf"\.[^/]*{re.escape(ENDING.lstrip('.'))}"
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -229,7 +231,7 @@ def tail(path: str) -> str:
 # ---- of a stage ------------------------------------------------------------------------------------------------------
 
 # part-00003-<uuid>-c000.snappy.parquet, or .c000 where rows go to folders
-_STAGE_STAGED = re.compile(r"part-(?P<task>\d+)-[0-9a-f-]{36}[-.](?P<rest>c\d+[^/]*\.parquet)")
+_STAGE_STAGED = re.compile(rf"part-(?P<task>\d+)-[0-9a-f-]{{36}}[-.](?P<rest>c\d+[^/]*{re.escape(ENDING)})")
 
 
 def stage_final(stage: str, batch: int, staged: str) -> str:

@@ -26,6 +26,7 @@ from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
+from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.base import normal_base, open_files
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.paths import FinalName
@@ -149,7 +150,7 @@ def _of_files(spark: Any, paths: Sequence[str], bounds: Bounds) -> Any:
     """The rows of these files within the bounds.  The topic is in the path alone."""
     from pyspark.sql import functions as F
 
-    frame = spark.read.parquet(*paths)
+    frame = parquet.read(spark.read, paths)
     topic = F.regexp_extract(F.col("_metadata.file_path"), "/topic=([^/]+)/", 1)
     rows = frame.withColumn("topic", topic).select(*COLUMNS)
     return rows.join(F.broadcast(_limits(spark, bounds)), ["topic", "partition"]).where(

@@ -13,17 +13,18 @@ from typing import Any
 
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Mismatch
+from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.files import walk
-from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, LiveFile, Plan, StagedBatch
+from sparkpipeline.ledger.parquet import footers
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import CountedFile, ReadBack, read_back, staged_files
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.plan import COMPACT, HourRule
 from sparkpipeline.load.staging import write
-from sparkpipeline.paths import FinalName, Hour
+from sparkpipeline.paths import ENDING, FinalName, Hour
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
 
@@ -125,7 +126,7 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, *, stagi
     failpoint("load after audit")
     before = read_back(spark, paths, HourRule("plan"))
     after = read_back(spark, [staging], HourRule("plan"))
-    listed = [info for info in walk(ledger.files, staging) if info.name.endswith(".parquet")]
+    listed = [info for info in walk(ledger.files, staging) if info.name.endswith(ENDING)]
     ends = footers([info.path for info in listed], spark, not needs_spark(ledger.base))
     staged = staged_files(listed, staging, after, ends)
     files = _counted(found, staged, before, plan.batch)
@@ -137,7 +138,7 @@ def _write(spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], *, 
     from pyspark.sql import functions as F
 
     path, folders = F.col("_metadata.file_path"), "/topic=([^/]+)/date=([^/]+)/hour=([^/]+)/[^/]+$"
-    rows = spark.read.option("mergeSchema", True).parquet(*paths)
+    rows = parquet.read(spark.read.option("mergeSchema", True), paths)
     placed = rows.withColumns(
         {name: F.regexp_extract(path, folders, n) for n, name in enumerate(("topic", "date", "hour"), 1)}
     )

@@ -21,8 +21,9 @@ from urllib.parse import unquote
 
 from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
+from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.files import FileInfo
-from sparkpipeline.ledger.footers import Footer
+from sparkpipeline.ledger.parquet import Footer
 from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.plan import HourRule, LoadPlan
 from sparkpipeline.load.staging import Observed
@@ -133,8 +134,7 @@ def read_back(spark: Any, paths: Sequence[str], rule: HourRule) -> dict[str, Rea
 
     size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
     rows = (
-        spark.read.schema(COLUMNS)
-        .parquet(*paths)
+        parquet.read(spark.read.schema(COLUMNS), paths)
         .withColumns({"path": F.col("_metadata.file_path"), "own": own_time(rule)})
         .groupBy("path")
         .agg(

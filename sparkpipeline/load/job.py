@@ -20,9 +20,9 @@ from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome, Tell, advance
 from sparkpipeline.ledger.files import walk
-from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.parquet import footers
 from sparkpipeline.load import compaction, hours
 from sparkpipeline.load.cluster import Cluster, ClusterSnapshot, TaskPlanner, connected, take_snapshot
 from sparkpipeline.load.config import LoadConfig
@@ -33,7 +33,7 @@ from sparkpipeline.load.logmarks import check_logs, marks_of
 from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Marks, Positions, in_order
 from sparkpipeline.load.planner import due
 from sparkpipeline.load.staging import Observed, ToRead, read_and_write
-from sparkpipeline.paths import FinalName, Hour
+from sparkpipeline.paths import ENDING, FinalName, Hour
 from sparkpipeline.ranges import unit_of
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs
@@ -217,7 +217,7 @@ class LoadWork:
             seen = read_and_write(self.spark, self.config, self.cluster.access, wanted, staging=staging, files=files)
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
             backs = read_back(self.spark, [staging], work.rule) if seen.rows else {}
-        listed = [info for info in walk(files, staging) if info.name.endswith(".parquet")]
+        listed = [info for info in walk(files, staging) if info.name.endswith(ENDING)]
         found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
         staged = staged_files(listed, staging, backs, found)
         return seen, counted(plan=work, files=staged, seen=seen, compacted=self.config.compacted, may_lose=may_lose)

@@ -22,9 +22,9 @@ from sparkpipeline.errors import LedgerDamaged, Mismatch, OffsetOutOfRange, Opti
 from sparkpipeline.ledger import verification as verifying
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.exactlyonce import Tell
-from sparkpipeline.ledger.footers import Footer, read_footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Plan
+from sparkpipeline.ledger.parquet import Footer, read_footers
 from sparkpipeline.ledger.verification import Finding, Verdict
 from sparkpipeline.load import compaction
 from sparkpipeline.load.cluster import connected

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkpipeline.errors import Missing, Refused
+from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Manifest
@@ -146,7 +147,7 @@ class Views:
         base = stage_input.ledger.path(DATA)
         reader = self.spark.read.schema(schema).option("basePath", base).option("ignoreMissingFiles", "false")
         return self._with_batch(
-            stage_input, reader.parquet(*(stage_input.ledger.path(path) for path in paths)), empty=False
+            stage_input, parquet.read(reader, [stage_input.ledger.path(path) for path in paths]), empty=False
         )
 
     def _schema(self, stage_input: StageInput, head: InputHead) -> Any:
@@ -156,7 +157,7 @@ class Views:
             return T.StructType.fromJson(head.schema)
         path = _newest_file(stage_input, head)
         # A file by itself: Spark takes its own folder for the base, and adds no column.
-        schema = self.spark.read.parquet(stage_input.ledger.path(path)).schema
+        schema = parquet.read(self.spark.read, [stage_input.ledger.path(path)]).schema
         stored = {name.lower() for name in schema.names}
         return T.StructType(
             [*schema, *(T.StructField(n, T.StringType()) for n in folders(path) if n.lower() not in stored)]

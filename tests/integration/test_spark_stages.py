@@ -11,7 +11,7 @@ import pytest
 from groundwork import failpoints
 from sparkpipeline.errors import Mismatch, OptionRefused
 from sparkpipeline.ledger.exactlyonce import POINTS
-from sparkpipeline.ledger.footers import row_counts
+from sparkpipeline.ledger.parquet import row_counts
 from sparkpipeline.stages.preview import Preview
 from sparkpipeline.stages.run import exit_of
 from tests.integration.stagepipelines import CHAIN, Orders, Place

@@ -12,7 +12,7 @@ import pytest
 from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
-from sparkpipeline.ledger.footers import Footer, footers, read_footers
+from sparkpipeline.ledger.parquet import Footer, footers, read_footers
 from sparkpipeline.load.counts import CountedFile, RangeCount, ReadBack, counted, staged_files
 from sparkpipeline.load.plan import LoadPlan
 from sparkpipeline.load.staging import Observed

@@ -1,6 +1,11 @@
-"""Footers of Parquet files: how many rows they have, and between which offsets those lie.
+"""Parquet, the format of files with rows: written and read by Spark, and what their footers say.
 
-pyarrow reads them where files are local; elsewhere the JVM that Spark runs in does, by the same Hadoop that wrote them.
+    write, read     as Spark does
+    footers         rows of each file, and between which offsets they lie
+    row_counts      the same for files that need not have offsets
+
+pyarrow reads footers where files are local; elsewhere the JVM that Spark runs in does, by the same Hadoop that wrote
+them.  Another format would be another module with these functions; the ending of its files is in paths.py.
 """
 
 from __future__ import annotations
@@ -15,6 +20,16 @@ from sparkpipeline.ledger.local import local_path
 
 AT_ONCE = 8
 T = TypeVar("T")
+
+
+def write(writer: Any, path: str) -> None:
+    """Write a frame (its DataFrameWriter) below a path.  Raises what Spark raises."""
+    writer.parquet(path)
+
+
+def read(reader: Any, paths: Iterable[str]) -> Any:
+    """A frame of the files at or below these paths.  reader: spark.read, with its options."""
+    return reader.parquet(*paths)
 
 
 @dataclass(frozen=True, slots=True)
