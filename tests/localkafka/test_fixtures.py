@@ -28,7 +28,7 @@ def gone(pid: int) -> bool:
 @pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 error")])
 def test_without_java_and_maven_real_tests_skip_by_name_but_fail_in_ci(tmp_path: Path, ci: str, outcome: str) -> None:
     test = Path(__file__).with_name("test_cluster.py")
-    name = "test_an_attached_client_sees_the_cluster_that_was_described"
+    name = "test_an_attached_client_sees_the_cluster_that_was_described[process]"
     environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": "", "CI": ci}
     for worker in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_TESTRUNUID", "PYTEST_CURRENT_TEST"):
         environment.pop(worker, None)
