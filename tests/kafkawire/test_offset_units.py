@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkawire.dialects import DIALECTS
+from kafkawire.dialects import DIALECTS, Dialect
 from kafkawire.offsets import BYTE_OFFSETS, MESSAGE_OFFSETS
 
 
@@ -21,6 +21,6 @@ def test_bytes_that_make_no_sense_may_mean_an_offset_inside_an_entry_where_offse
     assert (MESSAGE_OFFSETS.hint("inside?"), BYTE_OFFSETS.hint("inside?")) == ("", "inside?")
 
 
-@pytest.mark.parametrize("row", DIALECTS.values(), ids=str)
-def test_offsets_are_bytes_in_07_alone(row) -> None:
+@pytest.mark.parametrize("row", DIALECTS.values(), ids=[*DIALECTS])
+def test_offsets_are_bytes_in_07_alone(row: Dialect) -> None:
     assert row.offsets is (BYTE_OFFSETS if row.number < (0, 8) else MESSAGE_OFFSETS)
