@@ -35,6 +35,7 @@ from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore,
 
 METADATA_MS = 10_000  # a broker that is silent for longer would keep the request from the others
 SLOW_S = 10.0  # a call of the store that takes longer is reported, each time as long
+CLOSED_AT_START = "the connector was shut down while it started"
 
 
 class FixedAssignment:
@@ -75,6 +76,8 @@ class FixedAssignment:
         try:
             self.leaders.read(())
         except NoBroker as e:
+            if self._leaving:  # our own end closed the connection: no broker is asked anything more
+                raise Closed(CLOSED_AT_START) from e
             why = self._why_never()
             if why is not None:
                 raise ConsumerError(why) from e
@@ -90,7 +93,7 @@ class FixedAssignment:
         found = self._store.read(self._group, self._threads)
         chosen = self._context.listener.before_start(dict(self._threads)) or {}
         if self._leaving:
-            raise Closed("the connector was shut down while it started")
+            raise Closed(CLOSED_AT_START)
         for tp, thread in self._threads.items():
             cursor = self._cursors[tp] = self._context.make_cursor(tp, thread, self._context.config.auto_offset_reset)
             self._begin(cursor, found[tp], chosen.get(tp))
