@@ -153,7 +153,7 @@ def test_positions_are_written_only_where_messages_begin(cluster: Cluster07, on:
     on("offsets", "reset", "--all-topics", "--to-latest", "--group", GROUP, *undo)
     assert offsets(zk, GROUP, TOPIC)["0-0"] == end
     assert (
-        "positions of 0.7 are bytes"
+        "offsets of 0.7 are bytes"
         in on("offsets", "reset", "--all-topics", "--shift-by", "-1", "--group", GROUP, code=2).stderr
     )
     undone = shlex.split(first.stderr.split("undo: zkconsumer ", 1)[1].splitlines()[0])

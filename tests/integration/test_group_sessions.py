@@ -47,7 +47,7 @@ def watches_and_connections(cluster: Cluster) -> tuple[int, int]:
 
 
 def greenlets(tasks: TaskGroup) -> list[str]:
-    return sorted(worker.name for worker in tasks._workers)
+    return sorted(worker.name for worker in tasks._tasks)
 
 
 def descriptors() -> int:

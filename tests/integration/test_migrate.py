@@ -167,7 +167,7 @@ def test_copies_are_kept_until_ctrl_c_and_the_journal_is_free_meanwhile(source: 
     with children.started(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             assert child.stderr is not None
-            while "kept until" not in child.stderr.readline():
+            while "kept alive until" not in child.stderr.readline():
                 assert child.poll() is None
             migrate("verify", *reach, *at, *QUICK)
             child.send_signal(signal.SIGINT)
