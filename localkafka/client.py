@@ -151,6 +151,22 @@ class ClusterClient(Described):
         leader = self.wait_leader(tp.topic, int(str(tp.partition)))
         return segments.files(self.folder / f"broker-{leader}" / "data" / f"{tp.topic}-{tp.partition}")
 
+    def wait_cleaned(self, tp: TopicPartition, at_most: int, timeout_s: float = 30.0) -> None:
+        """Wait until the closed segments of a compacted partition hold at most this many bytes. What one message for
+        each of its keys takes, and less than two, is the state that another round of the cleaner does not change."""
+
+        def sizes() -> list[int] | None:
+            try:
+                return [segment.stat().st_size for segment in self.segments(tp)]
+            except FileNotFoundError:  # the cleaner has just put another file in its place
+                return None
+
+        def cleaned() -> bool:
+            seen = sizes()
+            return seen is not None and sum(seen[:-1]) <= at_most
+
+        wait_until(cleaned, timeout_s, lambda: f"the cleaner; the segments of {tp} have {sizes()} bytes")
+
     def _now(self, topic: str) -> str:
         view = self.registry().view(topic)
         seen = sorted(view.topics.get(topic, {}).items(), key=str)

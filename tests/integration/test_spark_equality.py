@@ -72,11 +72,7 @@ def compacted(cluster: ClusterClient, topic: str) -> None:
     keyed: Rows = [(b"key-%d" % (n % 13), None if n % 7 == 3 else b"value %d " % n + b"." * 90) for n in range(1200)]
     for at in range(0, len(keyed), 200):
         produce(cluster, tp, keyed[at : at + 200], SNAPPY if at == 400 else 0, a_set=100)
-
-    def size() -> int:
-        return sum(segment.stat().st_size for segment in cluster.segments(tp))
-
-    wait_until(lambda: size() < 60_000, 30, lambda: f"the cleaner; {tp} has {size()} bytes")
+    cluster.wait_cleaned(tp, at_most=13 * 200)
 
 
 def spark_rows(frame: Any) -> dict[int, Read]:

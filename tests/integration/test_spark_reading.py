@@ -102,7 +102,7 @@ def gaps_of_a_compacted_log_are_passed_over(cluster: Cluster, topic: str) -> Non
     tp = TopicPartition(topic, 0)
     written: Rows = [(b"key %d" % (n % 7), b"value %d " % n + b"." * 90) for n in range(1000)]
     produce(cluster, tp, written, a_set=50)
-    wait_until(lambda: sum(f.stat().st_size for f in cluster.segments(tp)) < 40_000, 30, "the cleaner")
+    cluster.wait_cleaned(tp, at_most=7 * 200)
     kept = list(read(cluster, OffsetRange(topic, 0, 0, 1000)))
     assert len(kept) < 400
     assert all((key, value) == written[offset] for offset, key, value in kept)
