@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, option
@@ -15,6 +16,8 @@ from mirrormaker.partitioning import Numbering, numbering
 from producer.config import ProducerConfig, brokers
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.options.config import NEWER_RESETS, ConsumerConfig
+
+PARTITIONINGS = ("auto", "identity", "key")
 
 
 def replication(raw: object) -> int:
@@ -123,6 +126,26 @@ class TargetOptions(ProducerConfig):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicOverride(Options):
+    """What is different for some topics: an entry of `mirror.topic.overrides`."""
+
+    topics: str = option("topics", "", "the source topics it is for: a Java regex, commas mean 'or'", required=True)
+    codec: str | None = option(
+        "compression.codec", None, "codec at the target; default: as the target's options say",
+        choices=("none", "gzip", "snappy", "lz4"),
+    )  # fmt: skip
+    partitioning: str | None = option(
+        "partitioning", None, "as mirror.partitioning; default: what that says", choices=PARTITIONINGS
+    )
+
+    def problems(self) -> Iterable[str]:
+        try:
+            Whitelist(self.topics)
+        except ValueError as exc:
+            yield f"option 'topics' is {self.topics!r}: {exc}"
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorOptions(Options):
     """What is mirrored from sources to target, and how."""
 
@@ -155,7 +178,10 @@ class MirrorOptions(Options):
         "partitioning",
         "auto",
         "identity keeps the number, key hashes the key as 0.8.2's producer does; auto: identity where there are enough",
-        choices=("auto", "identity", "key"),
+        choices=PARTITIONINGS,
+    )
+    overrides: tuple[TopicOverride, ...] = option(
+        "topic.overrides", (), "other settings for some topics; of each the first entry that matches and gives it holds"
     )
     start_timeout_ms: int = option(
         "start.timeout.ms", 30000, "time clusters may be out of reach at start before exit 69", "ms", least=0
@@ -211,6 +237,15 @@ class MirrorOptions(Options):
                 load_named("message.handler", self.handler)
             except NotLoaded as exc:
                 yield str(exc)
+
+    def for_topic(self, topic: str) -> TopicOverride:
+        """What is different for a source topic; None where nothing is."""
+        found: dict[str, Any] = {}
+        for override in self.overrides:
+            if Whitelist(override.topics).matches(topic):
+                mine = {f.name: getattr(override, f.name) for f in dataclasses.fields(override) if f.name != "topics"}
+                found |= {name: value for name, value in mine.items() if value is not None and name not in found}
+        return TopicOverride(topics=topic, **found)
 
     @property
     def topics(self) -> TopicFilter:

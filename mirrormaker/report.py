@@ -1,0 +1,117 @@
+"""Report: a mirror at one moment, as every view of it shows it: status line, `mirrormaker status`, /status, the status
+page and /metrics.  Pure: made elsewhere, changed by nobody.
+
+    MirrorReport      the whole: sources, partitions, topics that wait, what happened lately
+    SourceReport      one source cluster
+    PartitionReport   one partition that this mirror owns
+    Happening         one event: what an operator would have seen in the log
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """One partition that this mirror owns.
+
+    Offsets and lag count messages, those of 0.7 bytes (lag_unit).  None: not known (yet), or not any more.
+    state: reading, paused, throttled, parked, waiting, starting, looking for leader or leaving; reason: why it makes no
+    progress, "" while it does.  lag_s: how long ago the end of the log stood where this partition is now.
+    messages_per_s and bytes_per_s: what the target acknowledged lately.
+    """
+
+    source: str
+    topic: str
+    partition: str
+    target_topic: str
+    owner: str
+    state: str
+    reason: str
+    route: str
+    committed: int | None
+    done: int | None
+    end: int | None
+    lag: int | None
+    lag_unit: str  # messages or bytes
+    lag_s: float | None
+    messages_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """One source.  state: joining, running or out of reach, with the reason; merged: target topics that another source
+    writes to as well."""
+
+    name: str
+    version: str
+    state: str
+    reason: str
+    owned: int
+    lag: int | None
+    lag_unit: str
+    merged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingTopic:
+    """A topic or partition of a source that is held back, and the sentence why."""
+
+    source: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """An event.  name: what alerts and searches use, such as parked; at_ms: Unix time."""
+
+    at_ms: int
+    level: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorReport:
+    """The mirror.  messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the
+    target for a reason that the configuration or message.handler gave, by (source, topic, reason).
+
+    not_ready: sentences; empty: it is ready.  A mirror is alive as long as a report can be made.
+    """
+
+    at_ms: int
+    started_ms: int
+    release: str  # of this program
+    target: str
+    target_state: str  # "" or why it is out of reach
+    sources: tuple[SourceReport, ...]
+    partitions: tuple[PartitionReport, ...]
+    waiting: tuple[WaitingTopic, ...]
+    happenings: tuple[Happening, ...]
+    messages: int
+    bytes: int
+    messages_per_s: float
+    bytes_per_s: float
+    in_flight_bytes: int
+    left_out: dict[tuple[str, str, str], int]
+    not_ready: tuple[str, ...]
+    log_level: str
+
+    @property
+    def ready(self) -> bool:
+        return not self.not_ready
+
+
+def as_json(report: MirrorReport) -> dict[str, Any]:
+    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}."""
+    found = dataclasses.asdict(report)
+    found["left_out"] = [
+        {"source": source, "topic": topic, "reason": reason, "messages": count}
+        for (source, topic, reason), count in sorted(report.left_out.items())
+    ]
+    return found | {"ready": report.ready}
