@@ -22,7 +22,7 @@ from kafkawire.cluster import recordbatches
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.recordbatches import Held
+from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.cluster.release import BrokerRelease, asked_ranges, release_of
 from kafkawire.dialects import dialect, release_number
 from kafkawire.errors import LinkLost, error_info
@@ -162,7 +162,9 @@ class _Sampling:
                 refused = refusal(row.error, self._view.leader(tp), tp, positions[tp])
                 self._found.setdefault((tp.topic, row.error), f"source {self._source}: {refused}")
 
-    def _batches(self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, Held]:
+    def _batches(
+        self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
+    ) -> dict[TopicPartition, LogBatches]:
         request = recordbatches.ask(wanted, PARTITIONS_PER_REQUEST * FETCH_BYTES)
         return self._client.links.link(leader, PURPOSE).call(request)
 

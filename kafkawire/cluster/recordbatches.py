@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.errors import RemoteError, WireError
-from kafkawire.formats.v2.layout import CODEC, LOG_OVERHEAD, MAGIC_AT, Batch, batch_at, varint
-from kafkawire.formats.v2.read import opened
+from kafkawire.formats.v2.layout import CODEC, LOG_OVERHEAD, MAGIC_AT, Batch, batch_at
+from kafkawire.formats.v2.read import records
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import Bytes
 from kafkawire.protocol import requests08 as requests
@@ -57,7 +57,6 @@ FETCH = Api(
         ),
     ),
 )
-ZSTD = 4
 _SIZE = struct.Struct(">qi")
 _OPEN_LIMIT = 16 << 20  # bytes of records that are opened to look for headers
 
@@ -83,7 +82,7 @@ class RecordBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LogBatches:
     """What a broker said of one partition.  batches: the complete ones from the position asked for on."""
 
     error: int
@@ -108,11 +107,11 @@ class Held:
 
 def ask(
     wanted: Sequence[tuple[TopicPartition, int, int]], max_bytes: int, committed: bool = False
-) -> Request[dict[TopicPartition, Held]]:
+) -> Request[dict[TopicPartition, LogBatches]]:
     """Ask for (partition, position, max_bytes) each, max_bytes together; waits for nothing.
 
     The first batch of the first partition comes whole however large it is, another one that does not fit not at all.
-    committed: say which transactions were aborted (isolation level read_committed).  Reply: {partition: Held}.
+    committed: say which transactions were aborted (isolation level read_committed).  Reply: {partition: LogBatches}.
     Only for brokers that take this version (kafkawire.cluster.release): to older ones it is nonsense.
     """
     topics: dict[str, list[dict[str, Any]]] = {}
@@ -130,9 +129,9 @@ def ask(
     return requests.Request(FETCH, VERSION, [FETCH.encode_request(VERSION, fields)], finish=_held)
 
 
-def _held(fields: Mapping[str, Any]) -> dict[TopicPartition, Held]:
+def _held(fields: Mapping[str, Any]) -> dict[TopicPartition, LogBatches]:
     return {
-        TopicPartition(topic["topic"], row["partition"]): Held(
+        TopicPartition(topic["topic"], row["partition"]): LogBatches(
             row["error"], row["high_watermark"], len(row["aborted"] or ()), tuple(batches(row["record_batches"] or b""))
         )
         for topic in fields["topics"]
@@ -182,19 +181,6 @@ def _batch(view: memoryview) -> RecordBatch:
 def _any_headers(view: memoryview, head: Batch) -> bool | None:
     """Whether any of a batch's records has headers; None where they cannot be opened."""
     try:
-        data, at = opened(view, head, _OPEN_LIMIT), 0
-        for _ in range(head.count):
-            length, at = varint(data, at)
-            end = at + length
-            at += 1
-            for _ in range(2):  # timestamp and offset
-                _, at = varint(data, at)
-            for _ in range(2):  # key and value
-                size, at = varint(data, at)
-                at += max(0, size)
-            if varint(data, at)[0] > 0:
-                return True
-            at = end
-    except (WireError, IndexError, ValueError):  # a codec that we cannot open, or bytes that are no records
+        return any(record.headers for record in records(view, head, check_crc=False, limit=_OPEN_LIMIT))
+    except WireError:  # a codec that we cannot open, or bytes that are no records
         return None
-    return False

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from kafkawire.cluster.recordbatches import FETCH, VERSION, Held, RecordBatch, ask, batches
+from kafkawire.cluster.recordbatches import FETCH, VERSION, LogBatches, RecordBatch, ask, batches
 from kafkawire.errors import RemoteError
 from kafkawire.formats.v01.messages import encode
 from kafkawire.model import TopicPartition
@@ -73,13 +73,13 @@ def test_what_is_cut_is_left_out_and_entries_of_older_formats_are_seen() -> None
 
 
 def test_one_goes_on_behind_batches_that_hold_no_message() -> None:
-    held = Held(0, 12, 0, tuple(batches(END + CLEANED)))
+    held = LogBatches(0, 12, 0, tuple(batches(END + CLEANED)))
     assert held.behind_empty(7) == 12
     assert held.behind_empty(9) == 12
-    assert Held(0, 12, 0, tuple(batches(END + batch(8, [record(0, b"v")])))).behind_empty(7) == 8
-    assert Held(0, 12, 0, tuple(batches(WITH_HEADERS))).behind_empty(6) == 6
-    assert Held(0, 12, 0, ()).behind_empty(6) == 6
-    first = Held(0, 12, 0, tuple(batches(PLAIN + WITH_HEADERS))).batch_at(5)
+    assert LogBatches(0, 12, 0, tuple(batches(END + batch(8, [record(0, b"v")])))).behind_empty(7) == 8
+    assert LogBatches(0, 12, 0, tuple(batches(WITH_HEADERS))).behind_empty(6) == 6
+    assert LogBatches(0, 12, 0, ()).behind_empty(6) == 6
+    first = LogBatches(0, 12, 0, tuple(batches(PLAIN + WITH_HEADERS))).batch_at(5)
     assert isinstance(first, RecordBatch)
     assert first.base_offset == 5
 
@@ -101,4 +101,4 @@ def test_a_fetch_in_the_logs_own_format_and_its_reply() -> None:
     body = request.reply_body(len(reply))
     body.feed(memoryview(reply))
     found = body.result()
-    assert found == {T0: Held(0, 8, 1, tuple(batches(END))), T1: Held(76, -1, 0, ())}
+    assert found == {T0: LogBatches(0, 8, 1, tuple(batches(END))), T1: LogBatches(76, -1, 0, ())}

@@ -26,7 +26,7 @@ from typing import Protocol
 
 from groundwork.queues import Closed
 from groundwork.tasks import Event, now, sleep
-from kafkawire.cluster.recordbatches import Held
+from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
@@ -305,7 +305,7 @@ class Fetcher:
             if self._probe is not None:
                 self._probe.blank(Blank(cursor, cursor.epoch, position, size))
 
-    def _explained(self, blank: Blank, held: Held) -> None:
+    def _explained(self, blank: Blank, held: LogBatches) -> None:
         """What is there where a fetch brought nothing: no messages, or a batch that is larger than what was asked
         for."""
         cursor, tp, position = blank.cursor, blank.cursor.tp, blank.position

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from groundwork.tasks import now
 from kafkawire.cluster import recordbatches
-from kafkawire.cluster.recordbatches import Held, RecordBatch
+from kafkawire.cluster.recordbatches import LogBatches, RecordBatch
 from kafkawire.cluster.release import asked_ranges, release_of
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LinkLost
@@ -100,7 +100,7 @@ class FormatProbe:
         links: Links,
         warnings: FormatWarnings,
         spawn: Callable[..., object],
-        explained: Callable[[Blank, Held], None],
+        explained: Callable[[Blank, LogBatches], None],
     ) -> None:
         self._broker = broker
         self._links = links
@@ -181,9 +181,9 @@ class FormatProbe:
             for tp, held in self._held(wanted, SAMPLES * SAMPLE_BYTES).items():
                 self._report(tp, held)
 
-    def _held(self, wanted: list[tuple[TopicPartition, int, int]], max_bytes: int) -> dict[TopicPartition, Held]:
+    def _held(self, wanted: list[tuple[TopicPartition, int, int]], max_bytes: int) -> dict[TopicPartition, LogBatches]:
         return self._links.link(self._broker, PURPOSE).call(recordbatches.ask(wanted, max_bytes))
 
-    def _report(self, tp: TopicPartition, held: Held) -> None:
+    def _report(self, tp: TopicPartition, held: LogBatches) -> None:
         for what in sorted(features_of(held.batches)):
             self._warnings.report(tp.topic, what)

@@ -156,10 +156,7 @@ class Positions:
 
     def _ask_ends(self, cursors: Mapping[TopicPartition, Cursor]) -> None:
         self._links.link(self._broker, ENDS).open()
-        found = ask_offsets(
-            self._links, self._dialect, {self._broker: list(cursors)}, dict.fromkeys(cursors, LATEST), purpose=ENDS
-        )
-        for tp, end in found.items():
+        for tp, end in self._ask(dict.fromkeys(cursors, LATEST), purpose=ENDS).items():
             if isinstance(end.error, LinkLost) and not self._dialect.refuses_by_closing:
                 raise end.error
             if end.offset is not None:
@@ -168,7 +165,7 @@ class Positions:
     def find_segments(self) -> None:
         """Read on at the next segment where nothing before it can be read.  Raises LinkLost."""
         for tp in self._damage.without_segments():
-            starts = self._ask({tp: LATEST}, MAX_SEGMENTS)[tp]
+            starts = self._ask({tp: LATEST}, max_offsets=MAX_SEGMENTS)[tp]
             if isinstance(starts.error, LinkLost):
                 raise starts.error
             if tp in self._cursors:
@@ -202,9 +199,11 @@ class Positions:
         why = f"{name} ({one.code})" if one.code is not None else str(one.error or "no offset")
         return f"{tp}: {self._broker} does not say where its log begins: {why}"
 
-    def _ask(self, times: dict[TopicPartition, int], max_offsets: int = 1) -> dict[TopicPartition, LogOffset]:
+    def _ask(
+        self, times: Mapping[TopicPartition, int], *, purpose: str = FETCH, max_offsets: int = 1
+    ) -> dict[TopicPartition, LogOffset]:
         led = {self._broker: list(times)}
-        return ask_offsets(self._links, self._dialect, led, times, purpose=FETCH, max_offsets=max_offsets)
+        return ask_offsets(self._links, self._dialect, led, times, purpose=purpose, max_offsets=max_offsets)
 
 
 def _has_no_position(cursor: Cursor) -> bool:
