@@ -334,4 +334,6 @@ def _default(spec: Option, field: dataclasses.Field[Any]) -> str:
         return ""
     if isinstance(value, (list, tuple)):
         return ", ".join(str(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {item}" for key, item in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -26,6 +26,7 @@ from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.dialects import dialect
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.routes import RouteRules
+from mirrormaker.selection import Override, Selection
 
 # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -189,10 +190,7 @@ def _checked(loaded: Configuration, names: Names) -> Configuration:
         problems += [f"{at}: {sentence}" for sentence in _mismatched(source, target, mirror)]
         problems += [f"{at}: {metrics.missing()}"] if source.metrics_enable and metrics.missing() else []
         if loops(source.zookeeper_connect, target.zookeeper):
-            problems.append(
-                f"{at}: zookeeper.connect and target.zookeeper.connect name the same cluster "
-                f"({target.zookeeper}): a mirror into its own source never ends"
-            )
+            problems += [f"{at}: {sentence}" for sentence in _feeds_itself(source, target, mirror)]
     warnings += _without_effect(target, mirror, f"{names.target}: target")
     target = _target(target, problems, notes, names.target)
     if problems:
@@ -214,6 +212,18 @@ def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirr
         yield f"{refused}; {len(sources)} sources may write to one topic: run a mirror for each, or set committed"
     if not dialect(target.version).answers_produce:
         yield f"{refused}; target.version {target.version} never says where it stored anything: set resume: committed"
+
+
+def _feeds_itself(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
+    """Why a source in the target's own cluster cannot be mirrored, as far as no cluster has to be asked: sentences."""
+    chosen = selection(source, mirror)
+    same = f"zookeeper.connect and target.zookeeper.connect name the same cluster ({target.zookeeper})"
+    if not chosen.changes_names:
+        yield f"{same}: a mirror into its own source never ends; topic.prefix or topic.rename gives topics another name"
+    elif sentence := chosen.certainly_fed_back():
+        yield f"{same}: {sentence}"
+    elif mirror.map_topic and chosen.selects(mirror.map_topic):
+        yield f"{same}: offset.map.topic {mirror.map_topic} would be mirrored: blacklist it"
 
 
 def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
@@ -362,6 +372,20 @@ def route_rules(source: SourceOptions, target: TargetOptions, mirror: MirrorOpti
         codec="" if target.codec == "none" else target.codec,
         compressed_topics=target.compressed_topics,
         handler=mirror.handler,
+    )
+
+
+def selection(source: SourceOptions, mirror: MirrorOptions) -> Selection:
+    """Which topics of a source are mirrored, and under which names."""
+    return Selection(
+        source=source.name,
+        whitelist=mirror.whitelist,
+        blacklist=mirror.blacklist,
+        exclude_internal=source.exclude_internal_topics,
+        rename=source.topic_rename,
+        shared_rename=mirror.topic_rename,
+        prefix=source.topic_prefix,
+        overrides=tuple(Override(one.topics, one.options) for one in mirror.overrides),
     )
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from groundwork.named import NotLoaded, load_named
-from groundwork.options import Options, option
+from groundwork.options import Options, option, specs
 from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.partitioning import Numbering, numbering
+from mirrormaker.selection import prefix, renames, topic_filter
 from producer.config import ProducerConfig, brokers
-from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
+from zkconsumer.filters import TopicFilter, Whitelist
 from zkconsumer.options.config import NEWER_RESETS, ConsumerConfig
 
 PARTITIONINGS = ("auto", "identity", "key")
@@ -36,6 +37,14 @@ class SourceOptions(ConsumerConfig):
     """A source cluster: the consumer's options, and those that only a mirror has."""
 
     name: str = option("name", "", "name of the source in logs and status; when empty its place in the list")
+    topic_prefix: str = option(
+        "topic.prefix", "", "begins the names of this source's topics in the target, such as dc1.; not of renamed ones",
+        kind=prefix,
+    )  # fmt: skip
+    topic_rename: Mapping[str, str] = option(
+        "topic.rename", {}, "names in the target of this source's topics, source: target; before mirror.topic.rename",
+        kind=renames,
+    )  # fmt: skip
     auto_offset_reset: str = option(
         "auto.offset.reset",
         "smallest",
@@ -144,6 +153,12 @@ class TopicOverride(Options):
         except ValueError as exc:
             yield f"option 'topics' is {self.topics!r}: {exc}"
 
+    @property
+    def options(self) -> dict[str, object]:
+        """What it gives, by key."""
+        values = {spec.key: getattr(self, name) for name, spec in specs(type(self)).items() if name != "topics"}
+        return {key: value for key, value in values.items() if value is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions(Options):
@@ -155,9 +170,13 @@ class MirrorOptions(Options):
     blacklist: str = option(
         "blacklist",
         "",
-        "topics not to mirror: a Java regex, commas mean 'or'; all others are",
+        "topics not to mirror: a Java regex, commas mean 'or'; all others are, or all others of the whitelist",
         old="mirror.topics.blacklist",
     )
+    topic_rename: Mapping[str, str] = option(
+        "topic.rename", {}, "names in the target of topics, source: target, exactly and literally; others keep theirs",
+        kind=renames,
+    )  # fmt: skip
     num_streams: int = option(
         "num.streams",
         1,
@@ -223,15 +242,21 @@ class MirrorOptions(Options):
     )  # fmt: skip
 
     def problems(self) -> Iterable[str]:
-        if bool(self.whitelist) == bool(self.blacklist):
-            both = "both are given" if self.whitelist else "none is given"
-            yield f"exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; {both}"
+        if not self.whitelist and not self.blacklist:
+            yield "'whitelist', 'blacklist' or both must say which topics are mirrored; none is given"
+        refused = False
         for key, text in (("whitelist", self.whitelist), ("blacklist", self.blacklist)):
             if text:
                 try:
                     Whitelist(text)
                 except ValueError as exc:
+                    refused = True
                     yield f"option '{key}' is {text!r}: {exc}"
+        if self.whitelist and self.blacklist and not refused:
+            try:
+                topic_filter(self.whitelist, self.blacklist)
+            except ValueError as exc:
+                yield f"options 'whitelist' and 'blacklist' together: {exc}"
         if self.handler:
             try:
                 load_named("message.handler", self.handler)
@@ -249,7 +274,7 @@ class MirrorOptions(Options):
 
     @property
     def topics(self) -> TopicFilter:
-        return Whitelist(self.whitelist) if self.whitelist else Blacklist(self.blacklist)
+        return topic_filter(self.whitelist, self.blacklist)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,9 @@ def no_topic_matches(source: SourceOptions, mirror: MirrorOptions) -> str:
     """The warning about a source none of whose topics is mirrored."""
     option = "whitelist" if mirror.whitelist else "blacklist"
     left = f"no topic matches the whitelist {mirror.whitelist!r}"
-    if not mirror.whitelist:
+    if mirror.whitelist and mirror.blacklist:
+        left += f" and not the blacklist {mirror.blacklist!r}"
+    elif not mirror.whitelist:
         left = f"the blacklist {mirror.blacklist!r} leaves no topic"
     return f"source {source.name}: {left} now; is {option} right?"
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from groundwork.java import filter_text
 from groundwork.logs import set_up_logging
 from groundwork.openfiles import too_many
 from groundwork.options import ERROR, WARN
@@ -143,4 +144,7 @@ def check(file: Path | None, *, online: bool, **flags: Any) -> int:
 
 def topics(mirror: MirrorOptions) -> str:
     """Which topics are mirrored, in words."""
-    return f"topics {mirror.topics.regex}" if mirror.whitelist else f"all topics but {mirror.topics.regex}"
+    if not mirror.whitelist:
+        return f"all topics but {filter_text(mirror.blacklist)}"
+    but = f" but not {filter_text(mirror.blacklist)}" if mirror.blacklist else ""
+    return f"topics {filter_text(mirror.whitelist)}{but}"

@@ -96,16 +96,28 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
         ("- a\n", ["m.yaml: expected the sections sources, target and mirror"]),
         (
             SOURCE + TARGET + "mirror: {}\n",
+            ["m.yaml: mirror: 'whitelist', 'blacklist' or both must say which topics are mirrored; none is given"],
+        ),
+        (
+            SOURCE + TARGET + r"mirror: {whitelist: '(a)b\1', blacklist: '(b)'}" + "\n",
             [
-                "m.yaml: mirror: exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; "
-                "none is given"
+                r"m.yaml: mirror: options 'whitelist' and 'blacklist' together: topic filter '(a)b\\1' refers to a "
+                r"group of its own by \1 or by name, which may be another one behind the groups of '(b)': write one "
+                "pattern that says both, (?!(?:black)$)(?:white)"
             ],
         ),
         (
-            SOURCE + TARGET + "mirror: {whitelist: a, blacklist: b}\n",
+            SOURCE + TARGET + "mirror: {whitelist: a, topic.rename: {a: 'b c'}}\n",
             [
-                "m.yaml: mirror: exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; "
-                "both are given"
+                "m.yaml: mirror: option 'topic.rename' is a mapping, expected names of 1 to 255 ASCII letters, "
+                "digits, '.', '_' and '-', which 'b c' is not"
+            ],
+        ),
+        (
+            SOURCE.replace("}", ", topic.prefix: 'dc 1'}") + TARGET + MIRROR,
+            [
+                "m.yaml: sources[0]: option 'topic.prefix' is 'dc 1', expected text of ASCII letters, digits, '.', '_' "
+                "and '-' (for example dc1.)"
             ],
         ),
         (
@@ -123,7 +135,8 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             SOURCE + "target: {metadata.broker.list: 'k:9092', target.zookeeper.connect: 'ZK1/src/'}\n" + MIRROR,
             [
                 "m.yaml: source source: zookeeper.connect and target.zookeeper.connect name the same cluster "
-                "(ZK1/src/): a mirror into its own source never ends"
+                "(ZK1/src/): a mirror into its own source never ends; topic.prefix or topic.rename gives topics "
+                "another name"
             ],
         ),
         (

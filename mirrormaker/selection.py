@@ -1,0 +1,265 @@
+"""Selection: which topics of a source are mirrored, and under which name they stand in the target.  Pure.
+
+    selected     whitelist and blacklist together (the blacklist wins), internal topics aside
+    renamed      the source's topic.rename, then mirror.topic.rename: literally, with no prefix
+    prefixed     all others, where the source has a topic.prefix
+    fed back     a source that is in the target's own cluster must not select what it is sent there: such a topic would
+                 feed itself, one copy after the other; it is refused, its neighbours are mirrored
+    merged       a target topic that several source topics are sent to
+
+A group agrees on one Java pattern for each member, so both lists are one pattern in the registration (topic_filter).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkconsumer.filters import INTERNAL_TOPICS, Blacklist, TopicFilter, Whitelist
+
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")  # as brokers from 0.8 on take them
+PLAIN = re.compile(r"[a-zA-Z0-9_\-]|\\[.\-]")  # one character of a pattern that stands for itself
+SAMPLE = "topic"  # stands for what a pattern leaves open
+
+
+def topic_filter(whitelist: str, blacklist: str) -> TopicFilter:
+    """Topics of the whitelist, if there is one, without those of the blacklist.  Raises ValueError: a pattern that Java
+    and Python may read differently, or two that cannot be one."""
+    if not whitelist:
+        return Blacklist(blacklist)
+    return Whitelist(whitelist).without(Blacklist(blacklist)) if blacklist else Whitelist(whitelist)
+
+
+def renames(raw: object) -> dict[str, str]:
+    """An option `topic.rename`: a mapping, or `source:target,…`.  Raises ValueError."""
+    pairs: Sequence[Sequence[object]]
+    if isinstance(raw, Mapping):
+        pairs = list(raw.items())
+    else:
+        pairs = [[part.strip() for part in entry.split(":")] for entry in str(raw).split(",") if entry.strip()]
+    if any(len(pair) != 2 or not all(isinstance(name, str) and name for name in pair) for pair in pairs):
+        raise ValueError("source topic: target topic, both texts")
+    found: dict[str, str] = {}
+    for source, target in pairs:
+        if not NAME.fullmatch(str(target)) or target in (".", ".."):
+            raise ValueError(f"names of 1 to 255 ASCII letters, digits, '.', '_' and '-', which {target!r} is not")
+        if str(source) in found:
+            raise ValueError(f"each source topic once, and {source!r} is there twice")
+        found[str(source)] = str(target)
+    return found
+
+
+def prefix(raw: object) -> str:
+    """An option `topic.prefix`.  Raises ValueError."""
+    text = str(raw).strip()
+    if not isinstance(raw, str) or (text and not NAME.fullmatch(text)):
+        raise ValueError("text of ASCII letters, digits, '.', '_' and '-' (for example dc1.)")
+    return text
+
+
+class Override(NamedTuple):
+    """An entry of `mirror.topic.overrides`: a pattern of source topics, and the options it gives, by key."""
+
+    topics: str
+    options: Mapping[str, object]
+
+
+class Explanation(NamedTuple):
+    """What happens to a topic of a source, and by which rule.
+
+    rule      why it is mirrored, or why not
+    target    its name in the target, "" where it is not mirrored; naming: by which rule, "" where the name is kept
+    overrides options that are different for it: a sentence each
+    refused   why it is held back although it is selected, "" where it is not
+    """
+
+    topic: str
+    mirrored: bool
+    rule: str
+    target: str = ""
+    naming: str = ""
+    overrides: tuple[str, ...] = ()
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The topics of one source that are mirrored, and their names in the target.
+
+    rename: the source's own; shared_rename: that of all sources.  Raises ValueError where the lists are no pattern.
+    """
+
+    source: str
+    whitelist: str = ""
+    blacklist: str = ""
+    exclude_internal: bool = True
+    rename: Mapping[str, str] = field(default_factory=dict)
+    shared_rename: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    overrides: tuple[Override, ...] = ()
+    filter: TopicFilter = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "filter", topic_filter(self.whitelist, self.blacklist))
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.whitelist, self.blacklist, self.prefix))
+
+    # which -----------------------------------------------------------------------------------------------------------
+
+    def selects(self, topic: str) -> bool:
+        """Whether a topic of the source is mirrored."""
+        return self.filter.matches(topic, self.exclude_internal)
+
+    def rule(self, topic: str) -> str:
+        """Why a topic is mirrored, or why not."""
+        if self.exclude_internal and topic in INTERNAL_TOPICS:
+            return "internal topic: exclude.internal.topics leaves it out"
+        if self.whitelist and not Whitelist(self.whitelist).matches(topic, False):
+            return f"whitelist {self.whitelist!r} does not match"
+        if self.blacklist and not Blacklist(self.blacklist).matches(topic, False):
+            return f"blacklist {self.blacklist!r} matches"
+        if not self.whitelist:
+            return f"blacklist {self.blacklist!r} does not match"
+        return f"whitelist {self.whitelist!r} matches{', the blacklist does not' if self.blacklist else ''}"
+
+    # under which name ------------------------------------------------------------------------------------------------
+
+    def target(self, topic: str) -> str:
+        """The name of a source topic in the target."""
+        literal = self.rename.get(topic) or self.shared_rename.get(topic)
+        return literal if literal is not None else f"{self.prefix}{topic}"
+
+    def naming(self, topic: str) -> str:
+        """The rule that names a topic in the target; "": it keeps its name."""
+        if topic in self.rename:
+            return f"topic.rename of source {self.source}"
+        if topic in self.shared_rename:
+            return "mirror.topic.rename"
+        return f"topic.prefix {self.prefix} of source {self.source}" if self.prefix else ""
+
+    @property
+    def changes_names(self) -> bool:
+        """Whether any topic may have another name in the target."""
+        return bool(self.prefix or self.rename or self.shared_rename)
+
+    # fed back --------------------------------------------------------------------------------------------------------
+
+    def fed_back(self, topic: str) -> str:
+        """Why a topic would feed itself if source and target are one cluster: a sentence; "": it does not."""
+        return self.selected_again(self.target(topic), topic)
+
+    def selected_again(self, target: str, topic: str) -> str:
+        """The same for a topic whose messages go to that name."""
+        if not self.selects(target):
+            return ""
+        goes = "keeps its name" if target == topic else f"goes to {target}"
+        return (
+            f"topic {topic} {goes} in the cluster that it comes from, and {target} is mirrored as well "
+            f"({self.rule(target)}): it would feed itself; give it another name (topic.rename, topic.prefix) that "
+            "whitelist and blacklist leave out"
+        )
+
+    def certainly_fed_back(self) -> str:
+        """A topic that would feed itself, as far as it can be told without the topics of the cluster: a sentence.
+
+        Looked at are the topics that the configuration names, and samples of what its patterns leave open.
+        """
+        for topic in self._known_topics():
+            if self.selects(topic) and (sentence := self.fed_back(topic)):
+                return sentence
+        if not self.prefix and not self._only_literals():
+            return (
+                "source and target are one cluster, and a topic without an entry in topic.rename keeps its name: it "
+                "would feed itself; give the source a topic.prefix, or list the topics one by one in the whitelist"
+            )
+        return ""
+
+    def _known_topics(self) -> Iterator[str]:
+        yield from (*self.rename, *self.shared_rename)
+        yield from _literals(self.whitelist)
+        yield from _samples(self.whitelist)
+        yield from (SAMPLE, f"{self.prefix}{SAMPLE}")
+
+    def _only_literals(self) -> bool:
+        return bool(self.whitelist) and len(_literals(self.whitelist)) == len(_alternatives(self.whitelist))
+
+    # all of it -------------------------------------------------------------------------------------------------------
+
+    def explain(self, topic: str, target_is_source: bool = False) -> Explanation:
+        """What happens to a topic.  target_is_source: the target is the cluster that it is in."""
+        rule = self.rule(topic)
+        if not self.selects(topic):
+            return Explanation(topic, False, rule)
+        return Explanation(
+            topic,
+            True,
+            rule,
+            self.target(topic),
+            self.naming(topic),
+            tuple(self._overridden(topic)),
+            self.fed_back(topic) if target_is_source else "",
+        )
+
+    def _overridden(self, topic: str) -> Iterator[str]:
+        """The options that are different for a topic; of each the first entry that gives it counts."""
+        seen: set[str] = set()
+        for number, override in enumerate(self.overrides):
+            if Whitelist(override.topics).matches(topic, False):
+                for key, value in override.options.items():
+                    if key not in seen:
+                        seen.add(key)
+                        yield f"{key}: {value} (mirror.topic.overrides[{number}], {override.topics!r})"
+
+    def idle_overrides(self, topics: Iterable[str]) -> list[str]:
+        """Entries of topic.overrides that none of these topics matches: a sentence each."""
+        names = [topic for topic in topics if self.selects(topic)]
+        return [
+            f"mirror.topic.overrides[{number}]: no topic matches {override.topics!r}"
+            for number, override in enumerate(self.overrides)
+            if not any(Whitelist(override.topics).matches(topic, False) for topic in names)
+        ]
+
+
+def merged_topics(found: Iterable[tuple[Selection, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
+    """Target topics that several source topics are sent to, with these: `SOURCE/TOPIC`, sorted.
+
+    found: of each source its selection and its topics, mirrored ones or not.
+    """
+    writers: dict[str, set[str]] = {}
+    for selection, topics in found:
+        for topic in topics:
+            if selection.selects(topic):
+                writers.setdefault(selection.target(topic), set()).add(f"{selection.source}/{topic}")
+    return {target: tuple(sorted(names)) for target, names in sorted(writers.items()) if len(names) > 1}
+
+
+def merged_sentence(target: str, writers: Sequence[str]) -> str:
+    """What check and status say of a target topic that several source topics are sent to."""
+    listed = f"{', '.join(writers[:-1])} and {writers[-1]}"
+    return f"target topic {target} is fed by {listed}: their messages are merged"
+
+
+# ---- patterns, as far as they can be told -------------------------------------------------------------------------
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The parts of a list that commas or | separate, where no bracket could hold one."""
+    if not pattern or re.search(r"[()\[\]{}]|\\[QE]", pattern):
+        return [pattern]
+    return [part for part in re.split(r"[|,]", pattern.strip().strip("\"'").replace(" ", "")) if part]
+
+
+def _literals(pattern: str) -> list[str]:
+    """The alternatives that match one topic only."""
+    return [
+        re.sub(r"\\(.)", r"\1", one) for one in _alternatives(pattern) if re.fullmatch(f"(?:{PLAIN.pattern})+", one)
+    ]
+
+
+def _samples(pattern: str) -> Iterator[str]:
+    """A topic for each alternative, in which .* and .+ stand for some text."""
+    for one in _alternatives(pattern):
+        yield re.sub(r"\\(.)", r"\1", re.sub(r"\.[*+]", SAMPLE, one))
