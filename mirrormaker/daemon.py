@@ -120,13 +120,15 @@ class Daemon:
         self._handler = load_named("message.handler", mirror.handler) if mirror.handler else None
         self._flows: list[Flow] = []  # from the moment on when the offset maps are open
         self._target = Target(configuration.target, self._tasks, self._target_topic_is_gone)
-        self._sources = [Source(options, self._tasks, self._target.fence) for options in configuration.sources]
+        self._sources = [
+            Source(options, self._tasks, partial(self._target.fence, options.name)) for options in configuration.sources
+        ]
         state_folder = os.environ.get(STATE_FOLDER, "").partition(":")[0]
         self._maps = OffsetMaps(self._target, mirror, self._tasks, state_folder)
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
         self._status = StatusReporter(
             self._flows,
-            self._target.sender,
+            self._target,
             terminal=terminal,
             systemd=systemd,
             interval_s=mirror.status_interval_ms / 1000,
@@ -158,7 +160,7 @@ class Daemon:
         for flow in self._flows if retry_s else ():
             self._tasks.spawn(f"retries-{flow.name}", ParkedRetries(flow, retry_s).run)
         if self._systemd.watchdog_s is not None:
-            watchdog = Watchdog(self._systemd, self._flows, self._target.sender)
+            watchdog = Watchdog(self._systemd, self._flows)
             self._tasks.spawn("watchdog", watchdog.run, self._systemd.watchdog_s, self._lag)
 
     def _starting(self) -> None:
@@ -283,14 +285,14 @@ class Daemon:
 
     def _leave(self) -> None:
         until = now() + DRAIN_S
-        sender, flows = self._target.sender, list(self._flows)
+        flows = list(self._flows)
         leaving = [self._tasks.spawn(f"stop-{flow.name}", flow.shutdown) for flow in flows]
         while not all(task.ended for task in leaving) and now() < until:
-            sender.flush(0.05)  # no batch lingers any more
+            self._target.flush()  # no batch lingers any more
             for task in leaving:
                 task.join(0.05)
         late = [flow.name for flow, task in zip(flows, leaving, strict=True) if not task.ended]
-        left = sender.close(0.0)
+        left = self._target.close_senders()
         if left:
             log.warning("%s not acknowledged in time; sent again after the next start", counted(left, "part"))
         for name in late:
@@ -298,8 +300,8 @@ class Daemon:
                 "source %s: not stopped in time; what is not committed is sent again after the next start", name
             )
         self.drained = not left and not late
-        self._target.close()
         self._tasks.stop(1.0)
+        self._target.close()
         self._maps.close()
         self._signals.drained()
 

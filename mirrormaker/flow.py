@@ -115,6 +115,7 @@ class Flow:
         self.source = source
         self.target = target
         self.name = source.name
+        self.sender = target.sender_of(source.name)
         self.topics: dict[str, TopicRoute] = {}
         self._rules = rules
         self._tasks = tasks
@@ -190,7 +191,7 @@ class Flow:
         tickets = self._delivery.tickets.of_set(fetched, share, topic)
         decodes = topic.route.kind == "re-encode" or skipped
         outputs = topic.output if self._handler is None else partial(self._handled, self._handler, topic)
-        submit = self.target.sender.submit
+        submit = self.sender.submit
         try:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
             for step in topic.steps(fetched, outputs, aligned, skipped):

@@ -20,7 +20,7 @@ from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from mirrormaker.flow import Flow
 from mirrormaker.systemd import Systemd
-from producer.sender import Sender
+from mirrormaker.target import Target
 from zkconsumer.engine.status import PartitionStatus
 
 log = logging.getLogger(__name__)
@@ -125,13 +125,13 @@ def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -
 
 
 class StatusReporter:
-    """Reads flows and sender; changes nothing.  flows: those that run, more may be added."""
+    """Reads flows and target; changes nothing.  flows: those that run, more may be added."""
 
     def __init__(
-        self, flows: Sequence[Flow], sender: Sender, *, terminal: StatusLine, systemd: Systemd, interval_s: float
+        self, flows: Sequence[Flow], target: Target, *, terminal: StatusLine, systemd: Systemd, interval_s: float
     ) -> None:
         self._flows = flows
-        self._sender = sender
+        self._target = target
         self._terminal = terminal
         self._systemd = systemd
         self._interval_s = interval_s
@@ -153,11 +153,11 @@ class StatusReporter:
             at=now(),
             # How many messages lie between two bytes is unknown, and how many a handler sends for one: then those are
             # counted that the target acknowledged.  Elsewhere what is done was acknowledged, also inside of wrappers.
-            messages=self._sender.counters.messages if by_parts else self._messages,
-            bytes=self._sender.counters.bytes,
+            messages=self._target.messages if by_parts else self._messages,
+            bytes=self._target.bytes,
             lag=None if None in lags or blind else self._lag(in_bytes=False),
             lag_bytes=self._lag(in_bytes=True) if in_bytes else None,
-            in_flight_bytes=self._sender.bytes_pending,
+            in_flight_bytes=self._target.bytes_pending,
             owned=len(rows),
             parked=tuple(Blocked(str(row.tp), row.parked) for row in rows if row.parked is not None),
             waiting=tuple(Blocked(*row) for flow in self._flows for row in sorted(flow.waiting.items())),
@@ -169,8 +169,8 @@ class StatusReporter:
         """Sentences on every part of a cluster that does not answer, each with whose it is."""
         for flow in self._flows:
             yield from filter(None, (flow.source.trouble, flow.source.outage))
-        if self._sender.outage:
-            yield f"target: {self._sender.outage}"
+        if self._target.outage:
+            yield f"target: {self._target.outage}"
 
     def _lag(self, *, in_bytes: bool) -> int:
         """Lag of the sources that count so; what is not known counts for nothing."""

@@ -16,7 +16,6 @@ from groundwork.loopdelay import HubLag
 from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from mirrormaker.flow import Flow
-from producer.sender import Sender
 
 log = logging.getLogger(__name__)
 
@@ -75,12 +74,11 @@ def one_line(text: str) -> str:
 class Watchdog:
     """Pings systemd while the event loop is in time and partitions move, or have an outside reason not to."""
 
-    def __init__(self, systemd: Systemd, flows: Sequence[Flow], sender: Sender) -> None:
+    def __init__(self, systemd: Systemd, flows: Sequence[Flow]) -> None:
         self._systemd = systemd
         self._flows = flows
-        self._sender = sender
-        self._moved_at = now()
-        self._positions: dict[tuple[str, TopicPartition], object] = {}
+        self._moved_at: dict[str, float] = {}  # when the partitions of a flow moved last, or had a reason not to
+        self._positions: dict[str, dict[TopicPartition, object]] = {}
 
     def run(self, limit_s: float, lag: HubLag) -> None:
         """limit_s: what systemd waits for a ping.  lag: of the event loop."""
@@ -89,23 +87,35 @@ class Watchdog:
             late_ms = lag.take()
             if late_ms > limit_s * 1000 / 2:
                 log.error("the program could not run for %.0f ms; systemd gets no watchdog ping", late_ms)
-            elif self.stalled(now()):
-                log.error("partitions lag and nothing has moved for %.0f s; systemd gets no watchdog ping", STALL_S)
+            elif stalled := self.stalled(now()):
+                log.error(
+                    "source %s: partitions lag and nothing has moved for %.0f s; systemd gets no watchdog ping",
+                    ", ".join(stalled),
+                    STALL_S,
+                )
             else:
                 self._systemd.alive()
 
-    def stalled(self, at: float) -> bool:
-        """Whether something lags that could move and has not for STALL_S, and neither the target, nor ZooKeeper, nor a
-        missing leader or topic is the reason."""
-        excused = self._sender.bytes_pending > 0 or any(flow.source.trouble for flow in self._flows)
-        positions: dict[tuple[str, TopicPartition], object] = {}
+    def stalled(self, at: float) -> list[str]:
+        """Sources of which something lags that could move and has not for STALL_S, where neither the target, nor their
+        ZooKeeper, nor a missing leader or topic is the reason.
+
+        The trouble of one source is no excuse for another.
+        """
         for flow in self._flows:
-            waiting = flow.waiting
-            for row in flow.source.partitions():
-                if row.state == "reading" and row.lag and row.topic not in waiting:
-                    positions[flow.name, row.tp] = (row.position, row.done)
-        same = {name for name, position in positions.items() if self._positions.get(name) == position}
-        if excused or not same:
-            self._moved_at = at
-        self._positions = positions
-        return at - self._moved_at > STALL_S
+            same = self._unmoved(flow)
+            excused = flow.sender.bytes_pending > 0 or bool(flow.source.trouble)
+            if excused or not same:
+                self._moved_at[flow.name] = at
+        return [name for name, moved_at in self._moved_at.items() if at - moved_at > STALL_S]
+
+    def _unmoved(self, flow: Flow) -> list[TopicPartition]:
+        """Partitions of a flow that lag and stand where they were before; remembers where they are now."""
+        waiting, before = flow.waiting, self._positions.get(flow.name, {})
+        positions: dict[TopicPartition, object] = {
+            row.tp: (row.position, row.done)
+            for row in flow.source.partitions()
+            if row.state == "reading" and row.lag and row.topic not in waiting
+        }
+        self._positions[flow.name] = positions
+        return [tp for tp, position in positions.items() if before.get(tp) == position]

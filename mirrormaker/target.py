@@ -1,4 +1,7 @@
-"""The target cluster of a mirror: its topics, and the sender of parts to their partitions.
+"""The target cluster of a mirror: its topics, and the senders of parts to their partitions.
+
+Each source has a sender with connections of its own: a fence cuts what is in flight for its source alone, and a source
+with much to send takes no turn from the others.  A source partition goes through one sender, which keeps its order.
 
 brokers describe themselves     they are asked (metadata.broker.list), topics and sender by links of their own
 they do not (0.7)               their ZooKeeper is (target.zookeeper.connect), and watched
@@ -13,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from groundwork.tasks import Lock, TaskGroup, connect
+from groundwork.tasks import Lock, TaskGroup, connect, now
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.dialects import dialect
@@ -22,6 +25,7 @@ from mirrormaker.options import TargetOptions
 from mirrormaker.topics import BrokerTopics, TargetTopics, Topics
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from producer.config import BY_OFFSETS
+from producer.outages import Reports
 from producer.sender import Sender
 from producer.zookeeper import ZookeeperSource
 
@@ -40,27 +44,88 @@ class Target:
         self.dialect = dialect(options.version)
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
         self.topics: Topics
-        self.sender: Sender
+        self._senders: dict[str, Sender] = {}  # by source
         self._sessions: list[ZookeeperSource] = []
+        self._links: list[Links] = []
+        self._tasks = tasks
         self._created = created
+        self._reports = Reports()
         if self.dialect.describes_itself:
-            self._by_metadata(tasks)
+            if options.zookeeper:
+                name = "target.zookeeper.connect"
+                self.zookeeper = partial(zookeeper_session, name, options.zookeeper, CONNECT_S, options.security)
+            metadata = self.metadata(self._links_until_close())
+            self.topics = TargetTopics(metadata, self.dialect.znodes, self.zookeeper, options.replication)
         else:
-            self._by_zookeeper(tasks)
+            self.topics = BrokerTopics(self._session(), self._links_until_close())
 
-    def fence(self) -> None:
-        """A source's lease is over: its parts leave the queue, and what is in flight is cut off."""
-        self.sender.drop(lambda part, ticket: not ticket.may_send())
-        self.sender.close_links()
+    # senders ---------------------------------------------------------------------------------------------------------
+
+    def sender_of(self, source: str) -> Sender:
+        """The sender of a source, which is made at the first call."""
+        if source not in self._senders:
+            made = self._by_metadata() if self.dialect.describes_itself else self._by_zookeeper()
+            self._senders[source] = made
+        return self._senders[source]
+
+    def fence(self, source: str) -> None:
+        """A source's lease is over: its parts leave the queue, and what is in flight for it is cut off."""
+        sender = self.sender_of(source)
+        sender.drop(lambda part, ticket: not ticket.may_send())
+        sender.close_links()
+
+    def flush(self) -> None:
+        """Let no batch linger any more."""
+        for sender in self._senders.values():
+            sender.flush(0.0)
+
+    def close_senders(self) -> int:
+        """End all senders at once; the number of parts left, whose tickets are not called."""
+        left: list[int] = []
+        closing = [
+            self._tasks.spawn(f"close-{source}", lambda sender: left.append(sender.close(0.0)), sender)
+            for source, sender in self._senders.items()
+        ]
+        for task in closing:
+            task.join()
+        return sum(left)
+
+    @property
+    def messages(self) -> int:
+        """Messages that the target acknowledged since the start."""
+        return sum(sender.counters.messages for sender in self._senders.values())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the target acknowledged since the start."""
+        return sum(sender.counters.bytes for sender in self._senders.values())
+
+    @property
+    def bytes_pending(self) -> int:
+        """Bytes of parts that are not acknowledged, those in flight included."""
+        return sum(sender.bytes_pending for sender in self._senders.values())
+
+    @property
+    def outage(self) -> str:
+        """The brokers that parts of any source wait for, with reason and time; "": none."""
+        return self._reports.summary(now())
+
+    # connections -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the sessions with the target's ZooKeeper."""
+        """End the sessions with the target's ZooKeeper, and the connections for metadata."""
         for session in self._sessions:
             session.close()
+        for links in self._links:
+            links.close()
 
     def links(self) -> Links:
         """Connections of their own to the brokers."""
         return Links(self.options.client_id or "mirrormaker", connect, self.options.request_timeout_ms)
+
+    def _links_until_close(self) -> Links:
+        self._links.append(self.links())
+        return self._links[-1]
 
     def metadata(self, links: Links) -> MetadataSource:
         """Metadata of brokers that describe themselves, by these connections."""
@@ -70,22 +135,29 @@ class Target:
         """A client of brokers that describe themselves, for several tasks, by these connections."""
         return KafkaClient.of_brokers(self.options.brokers, links, self.dialect, lock=Lock())
 
-    def _by_metadata(self, tasks: TaskGroup) -> None:
-        options = self.options
-        if options.zookeeper:
-            name = "target.zookeeper.connect"
-            self.zookeeper = partial(zookeeper_session, name, options.zookeeper, CONNECT_S, options.security)
-        self.topics = TargetTopics(
-            self.metadata(self.links()), self.dialect.znodes, self.zookeeper, options.replication
+    def _by_metadata(self) -> Sender:
+        return Sender(
+            self.metadata(self._links_until_close()),
+            self.options,
+            self._tasks,
+            events=_log_event,
+            created=self._created,
+            reports=self._reports,
         )
-        self.sender = Sender(self.metadata(self.links()), options, tasks, events=_log_event, created=self._created)
 
-    def _by_zookeeper(self, tasks: TaskGroup) -> None:
-        options = replace(self.options, confirm=BY_OFFSETS)  # only what is confirmed may be committed
-        self.topics = BrokerTopics(self._session(), self.links())
+    def _by_zookeeper(self) -> Sender:
         session = self._session()
-        self.sender = Sender(session, options, tasks, events=_log_event, by_name=True, live=lambda: session.brokers)
-        session.changed = self.sender.leaders.refresh
+        made = Sender(
+            session,
+            replace(self.options, confirm=BY_OFFSETS),  # only what is confirmed may be committed
+            self._tasks,
+            events=_log_event,
+            by_name=True,
+            live=lambda: session.brokers,
+            reports=self._reports,
+        )
+        session.changed = made.leaders.refresh
+        return made
 
     def _session(self) -> ZookeeperSource:
         options = self.options
@@ -95,7 +167,7 @@ class Target:
             connect_ms=options.zookeeper_connection_ms,
             access=options.security,
             dialect=self.dialect,
-            links=self.links(),
+            links=self._links_until_close(),
         )
         self._sessions.append(made)
         return made

@@ -3,6 +3,9 @@
 An outage is a warning at its beginning and information at its end; the retries in between are not reported.  A broker
 that leads a hundred partitions is one outage.  Errors that an election or a new topic causes for a moment are
 information, and a warning only when they last for GRACE_S.
+
+Several senders to one cluster share Reports: what one of them has reported is not reported by another, and it is over
+once it is over for all of them.
 """
 
 from __future__ import annotations
@@ -39,22 +42,50 @@ class _Outage:
     since: float
 
 
-class Outages:
-    """Outages of the target's brokers, which refuse or break connections, or do not answer."""
+class Reports:
+    """What the senders to one cluster have reported, so that each trouble of the cluster is reported once."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self) -> None:
+        self.outages: list[Outages] = []  # of each sender
+        self.stalls: list[Stalls] = []
+
+    def summary(self, now: float) -> str:
+        """The current outages of all senders for a status line, each broker once; "": none."""
+        return "; ".join(f"{one.why} (for {now - one.since:.0f} s)" for one in self.current().values())
+
+    def current(self) -> dict[int, _Outage]:
+        """The current outage of each broker, as the sender that noticed it first sees it."""
+        found: dict[int, _Outage] = {}
+        for outages in self.outages:
+            for broker_id, one in outages.current.items():
+                if broker_id not in found or one.since < found[broker_id].since:
+                    found[broker_id] = one
+        return found
+
+
+class Outages:
+    """Outages of the target's brokers, which refuse or break connections, or do not answer: those that one sender
+    sees.  reports: of all senders to the cluster."""
+
+    def __init__(self, events: Events, reports: Reports | None = None) -> None:
         self._events = events
-        self._outages: dict[int, _Outage] = {}  # by broker id
+        self.current: dict[int, _Outage] = {}  # by broker id
+        self._reports = reports if reports is not None else Reports()
+        self._reports.outages.append(self)
 
     def begin(self, broker_id: int, what: str, why: str, then: str, now: float) -> None:
         """Record that a broker (or CLUSTER) could not be reached.  what: its name; then: the consequence for its
         messages."""
-        outage = self._outages.get(broker_id)
+        outage = self.current.get(broker_id)
         if outage is not None:
             outage.why = why
             return
-        covered = bool(self._outages) if broker_id == CLUSTER else CLUSTER in self._outages
-        self._outages[broker_id] = _Outage(what, why, now)
+        reported = self._reports.current()
+        covered = bool(reported) if broker_id == CLUSTER else CLUSTER in reported
+        self.current[broker_id] = _Outage(what, why, now)
+        if broker_id in reported:
+            self.current[broker_id].since = reported[broker_id].since
+            return
         self._events(logging.INFO if covered else logging.WARNING, f"{why}; {then}")
 
     def closed(self, why: str, then: str) -> None:
@@ -63,22 +94,22 @@ class Outages:
 
     def over(self, broker_id: int, how: str, now: float, also: str = "") -> None:
         """End an outage: the broker answers, or nothing waits for it any more.  how: the end of the sentence."""
-        outage = self._outages.pop(broker_id, None)
-        if outage is not None:
+        outage = self.current.pop(broker_id, None)
+        if outage is not None and broker_id not in self._reports.current():
             self._events(logging.INFO, f"{outage.what} {how} after {now - outage.since:.1f} s{also}")
 
     def __contains__(self, broker_id: int) -> bool:
-        return broker_id in self._outages
+        return broker_id in self.current
 
     def __iter__(self) -> Iterator[int]:
-        return iter(list(self._outages))
+        return iter(list(self.current))
 
     def __bool__(self) -> bool:
-        return bool(self._outages)
+        return bool(self.current)
 
     def summary(self, now: float) -> str:
         """The current outages for a status line; "": none."""
-        return "; ".join(f"{one.why} (for {now - one.since:.0f} s)" for one in self._outages.values())
+        return "; ".join(f"{one.why} (for {now - one.since:.0f} s)" for one in self.current.values())
 
 
 @dataclass(slots=True)
@@ -98,11 +129,16 @@ class _Stall:
 
 
 class Stalls:
-    """Partitions that store nothing; events is called when that begins, when the reason changes, and when it ends."""
+    """Partitions that store nothing; events is called when that begins, when the reason changes, and when it ends.
 
-    def __init__(self, events: Events) -> None:
+    reports: of all senders to the cluster, which may write to the same partitions.
+    """
+
+    def __init__(self, events: Events, reports: Reports | None = None) -> None:
         self._events = events
         self._stalls: dict[TopicPartition, _Stall] = {}
+        self._reports = reports if reports is not None else Reports()
+        self._reports.stalls.append(self)
 
     def failed_again(self, tp: TopicPartition, reason: Exception, now: float) -> None:
         """Record that a batch of tp was not stored and is retried."""
@@ -114,7 +150,10 @@ class Stalls:
             self._stalls[tp] = stall = _Stall(since, reason=said, group=group, tries=tries, reported=reported)
             if isinstance(reason, BrokerError):
                 stall.reported = True
-                self._report(stall, f"{reason}; it is sent again", at_once=not _may_pass(reason))
+                if self._reported_by_another(tp, stall):
+                    stall.warned = not _may_pass(reason)
+                else:
+                    self._report(stall, f"{reason}; it is sent again", at_once=not _may_pass(reason))
         stall.tries += 1
         if not stall.warned and not isinstance(reason, LinkLost) and now - stall.since >= GRACE_S:
             self._warn_if_it_lasts(stall, f"{reason}; it is sent again, for {now - stall.since:.0f} s now")
@@ -122,7 +161,7 @@ class Stalls:
     def recovered(self, tp: TopicPartition, now: float) -> None:
         """Record that a batch of tp was stored."""
         stall = self._stalls.pop(tp, None)
-        if stall is not None and stall.reported:
+        if stall is not None and stall.reported and not self._reported_by_another(tp, stall):
             what = f"{stall.reason}, {stall.tries} times"
             self._events(logging.INFO, f"{tp}: flows again after {now - stall.since:.1f} s ({what})")
 
@@ -141,7 +180,16 @@ class Stalls:
             self._events(logging.WARNING, sentence)
 
     def _warned(self, stall: _Stall) -> bool:
-        return any(other.warned and other.group == stall.group for other in self._stalls.values())
+        return any(
+            other.warned and other.group == stall.group
+            for stalls in self._reports.stalls
+            for other in stalls._stalls.values()
+        )
+
+    def _reported_by_another(self, tp: TopicPartition, stall: _Stall) -> bool:
+        """Whether another sender waits for the same partition, for the same reason, and has reported that."""
+        others = (stalls._stalls.get(tp) for stalls in self._reports.stalls if stalls is not self)
+        return any(other is not None and other.reported and other.group == stall.group for other in others)
 
 
 def _may_pass(reason: BrokerError) -> bool:

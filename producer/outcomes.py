@@ -26,7 +26,7 @@ from kafkawire.interfaces import MessageFormats
 from kafkawire.model import Broker, TopicPartition
 from producer.batches import Batch, Batches, Piece, before, position, split_into
 from producer.errors import TooLarge, Undeliverable, UnknownOutcome
-from producer.outages import Events, Stalls, away, waiting
+from producer.outages import Events, Reports, Stalls, away, waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 TOO_LARGE = 10  # MessageSizeTooLarge
@@ -73,6 +73,7 @@ class Outcomes:
         events: Events,
         *,
         created: Callable[[str], bool] = lambda topic: False,
+        reports: Reports | None = None,
     ) -> None:
         self.counters = Counters()
         self._batches = batches
@@ -80,7 +81,7 @@ class Outcomes:
         self._messages = messages
         self._events = events
         self._created = created
-        self._stalls = Stalls(events)
+        self._stalls = Stalls(events, reports)
         self._missing: dict[TopicPartition, float] = {}  # partitions that the cluster does not know, and since when
         self._rng = random.Random()
 

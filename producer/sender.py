@@ -22,7 +22,7 @@ from producer.batches import Batches
 from producer.config import ProducerConfig
 from producer.connection import BrokerConnection, Shared
 from producer.leaders import Leaders, Metadata
-from producer.outages import CLUSTER, Events, Outages
+from producer.outages import CLUSTER, Events, Outages, Reports
 from producer.outcomes import Counters, Outcomes
 
 CONFIRM_S = 1.0  # how long close() waits for barriers of 0.7 brokers
@@ -38,7 +38,8 @@ class Sender:
     metadata: a source of this sender alone.  by_name: read metadata by the names of the submitted topics (which may
     create them); else of all topics.  events: called with a level of `logging` and a sentence when a state changes;
     outages are warnings.  created: see Outcomes.  live: returns the ids of live brokers, when ZooKeeper is the source:
-    then each of these, and no other broker, has a connection.
+    then each of these, and no other broker, has a connection.  reports: shared by several senders to one cluster, whose
+    outages are then reported once.
 
     Tickets are called from the greenlets of `tasks`; they must neither wait nor raise.
     """
@@ -54,13 +55,14 @@ class Sender:
         by_name: bool = False,
         live: Callable[[], frozenset[int]] | None = None,
         created: Callable[[str], bool] = lambda topic: False,
+        reports: Reports | None = None,
     ) -> None:
         dialect = metadata.dialect
         self._config = config
         self._tasks = tasks
         self._batches = Batches(config.limits(dialect))
-        outcomes = Outcomes(self._batches, config.patience, dialect.messages, events, created=created)
-        outages = Outages(events)
+        outcomes = Outcomes(self._batches, config.patience, dialect.messages, events, created=created, reports=reports)
+        outages = Outages(events, reports)
         self.leaders = Leaders(
             metadata,
             by_name=by_name,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from kafkawire.model import TopicPartition
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record
 
-LogEnds = dict[TopicPartition, int]  # of target partitions: their logs hold at least so much
+LogEnds = dict[TopicPartition, int]  # of target partitions: their logs hold at least so much, as this source was told
 
 
 class Checkpoint(NamedTuple):
@@ -126,7 +126,7 @@ class OwnershipPeriod:
             if end is not None and self.holds():
                 known = pair.written.low if pair.written is not None else 0
                 if pair.written is None or end - known >= every:
-                    # A partition has one request in flight at most: what is not acknowledged comes to lie behind.
+                    # A sender has one request in flight for a partition: what is not acknowledged comes to lie behind.
                     pair.low = end if pair.low is None else max(pair.low, end)
             entry = pair.entry(self.source, target)
             if entry is not None:
@@ -142,11 +142,15 @@ class OwnershipPeriod:
 
 
 class Checkpoints:
-    """The ownership periods of one source.  write(records) gets the records, in order."""
+    """The ownership periods of one source.  write(records) gets the records, in order.
 
-    def __init__(self, every: int, ends: LogEnds, write: Callable[[Sequence[Record]], object]) -> None:
+    What other sources were told of a target partition's end says nothing here: their senders are others, and a request
+    of this source that is not answered yet may be stored before it.
+    """
+
+    def __init__(self, every: int, write: Callable[[Sequence[Record]], object]) -> None:
         self._every = every
-        self._ends = ends
+        self._ends: LogEnds = {}
         self._write = write
         self._periods: dict[TopicPartition, OwnershipPeriod] = {}
         self._silent: set[TopicPartition] = set()  # owned, and nothing was fetched yet

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from groundwork.tasks import TaskGroup
 from mirrormaker.flow import PLAIN_DELIVERY, Delivery
-from mirrormaker.offsetmap.checkpoints import LogEnds
 from mirrormaker.offsetmap.file import FileStorage, file_of
 from mirrormaker.offsetmap.recorder import MapRecorder, MapRefused, MapStorage
 from mirrormaker.offsetmap.resume import Resumer
@@ -35,7 +34,6 @@ class OffsetMaps:
         self._mirror = mirror
         self._tasks = tasks
         self._folder = "" if mirror.map_topic else mirror.map_folder or state_folder
-        self._ends: LogEnds = {}
         self._recorders: list[MapRecorder] = []
         self._deliveries: dict[str, Delivery] = {}  # by source
 
@@ -65,7 +63,7 @@ class OffsetMaps:
     def _opened(self, source: Source, several: bool) -> Delivery:
         mirror, target = self._mirror, self._target
         storage = self._storage(Header(source.name, source.options.group_id), several)
-        recorder = MapRecorder(storage, mirror.map_every_messages, self._ends)
+        recorder = MapRecorder(storage, mirror.map_every_messages)
         self._recorders.append(recorder)
         self._tasks.spawn(f"offset-map-{source.name}", recorder.run, mirror.map_every_ms / 1000)
         if mirror.resume != "target-end":

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from groundwork.tasks import sleep
 from kafkawire.model import MessageSet, TopicPartition
-from mirrormaker.offsetmap.checkpoints import Checkpoint, Checkpoints, LogEnds, OwnershipPeriod
+from mirrormaker.offsetmap.checkpoints import Checkpoint, Checkpoints, OwnershipPeriod
 from mirrormaker.source import Share
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
@@ -44,12 +44,12 @@ class MapStorage(Protocol):
 
 
 class MapRecorder:
-    """Records the map of one source.  every: offsets between two entries.  ends: shared by all sources."""
+    """Records the map of one source.  every: offsets between two entries."""
 
-    def __init__(self, storage: MapStorage, every: int, ends: LogEnds) -> None:
+    def __init__(self, storage: MapStorage, every: int) -> None:
         self.path = storage.path
         self._storage = storage
-        self._checkpoints = Checkpoints(every, ends, self._write)
+        self._checkpoints = Checkpoints(every, self._write)
         self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
         self._failing = False
         self._topics = {

@@ -142,7 +142,7 @@ def open_topic(name: str, header: Header, target: Target) -> TopicStorage:
             f"topic {name} holds the offset map of source {found.header.source}, group {found.header.group}, not "
             f"of {header.source}, {header.group}: set another offset.map.topic"
         )
-    submit = target.sender.submit
+    submit = target.sender_of(header.source).submit
     return TopicStorage(name, header, found=found, slots=slots, dialect=target.dialect, submit=submit)
 
 

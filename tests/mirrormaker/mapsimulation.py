@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from kafkawire.model import Part, TopicPartition
-from mirrormaker.offsetmap.checkpoints import Checkpoints, LogEnds, OwnershipPeriod
+from mirrormaker.offsetmap.checkpoints import Checkpoints, OwnershipPeriod
 from mirrormaker.offsetmap.tickets import PartTicket, part_tickets
 from zkconsumer.fetching.progress import Progress
 from zkconsumer.offsetmap.records import OffsetMap, Record, gathered
@@ -74,8 +74,7 @@ class MapSimulation:
         """A mirror begins where the group is committed."""
         self.alive = [True]
         alive = self.alive
-        self.ends: LogEnds = {}
-        self.checkpoints = Checkpoints(EVERY, self.ends, self.records.extend)
+        self.checkpoints = Checkpoints(EVERY, self.records.extend)
         self.queues: dict[TopicPartition, deque[Sent]] = {tp: deque() for tp in self.targets}
         self.flying: dict[TopicPartition, list[Sent]] = {}
         self.progress = [Progress(s.committed) for s in self.sources]

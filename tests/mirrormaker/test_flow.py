@@ -119,7 +119,7 @@ def flow_of(
     given = MessageHandler(handler, "a:b", "dc1", SPEAKS) if handler is not None else None
     return Flow(
         SimpleNamespace(name=name, topic=source_topic),  # type: ignore[arg-type]
-        SimpleNamespace(topics=topics, sender=sends),  # type: ignore[arg-type]
+        SimpleNamespace(topics=topics, sender_of=lambda source: sends),  # type: ignore[arg-type]
         RouteRules(handler="a:b" if handler is not None else "", **rules),
         tasks,
         handler=given,
@@ -269,7 +269,7 @@ def test_a_stop_does_not_hide_why_a_topic_waits(tasks: TaskGroup) -> None:
 
 
 def test_the_tickets_of_an_offset_map_record_where_parts_were_stored(tmp_path: Path, tasks: TaskGroup) -> None:
-    recorder = MapRecorder(FileStorage(tmp_path / "m", Header("dc1", "g"), 1 << 20), 1, {})
+    recorder = MapRecorder(FileStorage(tmp_path / "m", Header("dc1", "g"), 1 << 20), 1)
     sends, share, tp = Sends(), Share(), TopicPartition("t", 1)
     flow = flow_of(tasks, Targets(t=2), sends, delivery=Delivery(tickets=MapTickets(recorder)))
     flow.take(fetched("t", 1, 7), share)

@@ -30,7 +30,7 @@ def entries(first: int, last: int, on: int = 10) -> list[Entry]:
 
 
 def recorder(folder: Path, every: int = 100) -> MapRecorder:
-    return MapRecorder(FileStorage(folder / "m", HEADER, 1 << 20), every, {})
+    return MapRecorder(FileStorage(folder / "m", HEADER, 1 << 20), every)
 
 
 class Share:

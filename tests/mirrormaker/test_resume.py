@@ -91,7 +91,7 @@ class Flow:
     """A Resumer, and what it passed on: start of the set, and how many of its messages are not to be sent."""
 
     def __init__(self, folder: Path, tasks: TaskGroup, tails: Tails) -> None:
-        self.recorder = MapRecorder(FileStorage(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100, {})
+        self.recorder = MapRecorder(FileStorage(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100)
         self.resumer = Resumer("dc1", tasks, recorder=self.recorder, tails=tails, unpark=lambda tp: False)
         self.waiting = self.resumer.waiting
         self.passed: list[tuple[int, int]] = []

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from kafkawire.model import TopicPartition
 from mirrormaker.status import Blocked, StatusLine, StatusReporter, total_done
 from mirrormaker.systemd import STALL_S, Systemd, Watchdog
-from producer.sender import Sender
+from mirrormaker.target import Target
 from zkconsumer.engine.status import PartitionStatus
 
 ROW = PartitionStatus(
@@ -40,6 +40,11 @@ class Flow:
     counts_bytes: bool = False
     has_handler: bool = False
     dropped: int = 0
+    pending: int = 0
+
+    @property
+    def sender(self) -> SimpleNamespace:
+        return SimpleNamespace(bytes_pending=self.pending)
 
     @property
     def source(self) -> Flow:
@@ -49,26 +54,25 @@ class Flow:
         return self.rows
 
 
-def sender(pending: int = 0, outage: str = "") -> Sender:
-    counters = SimpleNamespace(bytes=0, messages=7)
-    return SimpleNamespace(bytes_pending=pending, counters=counters, outage=outage)  # type: ignore[return-value]
+def target(pending: int = 0, outage: str = "") -> Target:
+    return SimpleNamespace(bytes_pending=pending, bytes=0, messages=7, outage=outage)  # type: ignore[return-value]
 
 
-def watchdog(flow: Flow, pending: int = 0) -> Watchdog:
-    made = Watchdog(Systemd({}, 1), [flow], sender(pending))  # type: ignore[list-item]
-    assert made.stalled(0.0) is False
+def watchdog(*flows: Flow) -> Watchdog:
+    made = Watchdog(Systemd({}, 1), flows)  # type: ignore[arg-type]
+    assert made.stalled(0.0) == []
     return made
 
 
 def reporter(flow: Flow, pending: int = 0, outage: str = "") -> StatusReporter:
     line, systemd = StatusLine(io.StringIO()), Systemd({}, 1)
-    return StatusReporter([flow], sender(pending, outage), terminal=line, systemd=systemd, interval_s=1.0)  # type: ignore[list-item]
+    return StatusReporter([flow], target(pending, outage), terminal=line, systemd=systemd, interval_s=1.0)  # type: ignore[list-item]
 
 
 def test_a_partition_that_lags_and_does_not_move_is_a_stall() -> None:
     watching = watchdog(Flow())
     assert not watching.stalled(STALL_S - 1)
-    assert watching.stalled(STALL_S + 1)
+    assert watching.stalled(STALL_S + 1) == ["dc1"]
 
 
 def test_one_that_moves_is_none() -> None:
@@ -79,8 +83,18 @@ def test_one_that_moves_is_none() -> None:
     assert watching.stalled(2 * STALL_S + 2)
 
 
+def test_the_trouble_of_one_source_hides_no_stall_of_another() -> None:
+    for trouble in ({"trouble": "ZooKeeper is away"}, {"pending": 10}):
+        watching = watchdog(Flow(), Flow(name="dc2", **trouble))  # type: ignore[arg-type]
+        assert watching.stalled(STALL_S + 1) == ["dc1"]
+    moving = Flow(name="dc2")
+    watching = watchdog(Flow(), moving)
+    moving.rows = [replace(ROW, done=51)]
+    assert watching.stalled(STALL_S + 1) == ["dc1"]
+
+
 def test_the_outside_is_never_our_stall() -> None:
-    assert not watchdog(Flow(), pending=10).stalled(STALL_S + 1)  # the target does not acknowledge
+    assert not watchdog(Flow(pending=10)).stalled(STALL_S + 1)  # the target does not acknowledge
     assert not watchdog(Flow(trouble="ZooKeeper is away")).stalled(STALL_S + 1)
     assert not watchdog(Flow(waiting={"t": "missing"})).stalled(STALL_S + 1)
     for state in ("parked", "looking for leader", "leaving"):
