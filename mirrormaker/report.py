@@ -5,12 +5,13 @@ page and /metrics.  Pure: made elsewhere, changed by nobody.
     SourceReport      one source cluster
     PartitionReport   one partition that this mirror owns
     Happening         one event: what an operator would have seen in the log
+    ReloadReport, ProduceReport   the last reload; counts of requests to the target
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -45,7 +46,11 @@ class PartitionReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
     """One source.  state: joining, running or out of reach, with the reason; merged: target topics that another source
-    writes to as well."""
+    writes to as well.
+
+    rebalances: rounds of the group so far, tries included.  committed_at_ms: Unix time of the last commit of an offset;
+    failed_commits: offsets that could not be committed, counted one by one.  None: not known (yet).
+    """
 
     name: str
     version: str
@@ -55,6 +60,9 @@ class SourceReport:
     lag: int | None
     lag_unit: str
     merged: tuple[str, ...] = ()
+    rebalances: int | None = None
+    committed_at_ms: int | None = None
+    failed_commits: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +85,31 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadReport:
+    """The last reload.  at_ms: Unix time; problem: why the configuration is left as it was, "" where it was taken."""
+
+    at_ms: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceReport:
+    """Produce requests to the target since the start.  retries: batches that were sent again; unknown_outcomes: batches
+    without a response, which may be stored twice; errors: responses with an error, by Kafka's code."""
+
+    requests: int
+    retries: int
+    unknown_outcomes: int
+    errors: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorReport:
     """The mirror.  messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the
     target for a reason that the configuration or message.handler gave, by (source, topic, reason).
+
+    gaps: messages that the source deleted before they were read (of 0.7: bytes), by (source, topic).
+    reload: None: there was none since the start.  produced: None: nothing was connected yet.
 
     not_ready: sentences; empty: it is ready.  A mirror is alive as long as a report can be made.
     """
@@ -101,6 +131,9 @@ class MirrorReport:
     left_out: dict[tuple[str, str, str], int]
     not_ready: tuple[str, ...]
     log_level: str
+    gaps: dict[tuple[str, str], int] = field(default_factory=dict)
+    reload: ReloadReport | None = None
+    produced: ProduceReport | None = None
 
     @property
     def ready(self) -> bool:
@@ -108,10 +141,13 @@ class MirrorReport:
 
 
 def as_json(report: MirrorReport) -> dict[str, Any]:
-    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}."""
+    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}, gaps likewise."""
     found = dataclasses.asdict(report)
     found["left_out"] = [
         {"source": source, "topic": topic, "reason": reason, "messages": count}
         for (source, topic, reason), count in sorted(report.left_out.items())
+    ]
+    found["gaps"] = [
+        {"source": source, "topic": topic, "missing": count} for (source, topic), count in sorted(report.gaps.items())
     ]
     return found | {"ready": report.ready}
