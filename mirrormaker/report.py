@@ -45,9 +45,9 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """One source.  state: joining, running or out of reach, with the reason; merged: target topics that another source
-    writes to as well.
+    """One source.  state: joining, running, out of reach or refused (its configuration cannot be right).
 
+    reason: why not all of it flows, also while it runs; merged: target topics that another source writes to as well.
     rebalances: rounds of the group so far, tries included.  committed_at_ms: Unix time of the last commit of an offset;
     failed_commits: offsets that could not be committed, counted one by one.  None: not known (yet).
     """
