@@ -1,6 +1,6 @@
 """The mirror as a running program: sources, target and flows put together, started, watched, and stopped in order.
 
-start   target answers metadata -> every source's session and first assignment -> READY
+start   target and sources begin (mirrormaker.startup) -> READY
 run     one carry task a stream; a status line now and then; the first task that dies ends the program
 stop    fetching ends -> what is in flight is acknowledged -> commit -> release -> leave -> exit 0
 """
@@ -14,61 +14,31 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from groundwork.logs import set_up_logging
 from groundwork.loopdelay import HubLag
 from groundwork.named import load_named
 from groundwork.openfiles import too_many
 from groundwork.plural import counted
-from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, sleep, wait_any
-from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.view import ClusterView
-from kafkawire.errors import LocalError, WireError
-from kafkawire.model import Broker
+from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, wait_any
+from kafkawire.errors import LocalError
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules
 from mirrormaker.flow import Flow, ParkedRetries
-from mirrormaker.formatlosses import timestamps_lost
 from mirrormaker.handler import MessageHandler
 from mirrormaker.offsetmap.maps import OffsetMaps
-from mirrormaker.options import SourceOptions
-from mirrormaker.probe import (
-    NoBrokers,
-    OtherCluster,
-    SourceView,
-    no_topic_matches,
-    probe_source,
-    probe_target,
-    probe_target_zookeeper,
-    same_cluster,
-    target_brokers,
-)
 from mirrormaker.reload import reload_into
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
+from mirrormaker.startup import StartRefused, Startup
 from mirrormaker.status import StatusLine, StatusReporter
 from mirrormaker.systemd import Systemd, Watchdog
 from mirrormaker.target import Target
-from mirrormaker.zookeeper import CONNECT_S
-from zkconsumer.errors import ChrootMissing, ConsumerError
-from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
-RETRY_S = 0.5
-FIRST_ASSIGNMENT_S = 60.0  # READY is not held back for longer: a foreign claim may block one partition for ever
 DRAIN_S = 9.0  # what the operator may rely on is 10 s
 STATE_FOLDER = "STATE_DIRECTORY"  # what systemd sets for StateDirectory=
-
-
-class StartRefused(Exception):
-    """The mirror cannot start; the text is one sentence, .code the exit code."""
-
-    def __init__(self, code: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.code = code
 
 
 def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) -> int:
@@ -118,16 +88,28 @@ class Daemon:
         self._reloading = Lock()
         mirror = configuration.mirror
         self._handler = load_named("message.handler", mirror.handler) if mirror.handler else None
-        self._flows: list[Flow] = []  # from the moment on when the offset maps are open
+        self._flows: list[Flow] = []  # of each source from the moment on when its offset map is open
         self._target = Target(configuration.target, self._tasks, self._target_topic_is_gone)
         self._sources = [
             Source(options, self._tasks, partial(self._target.fence, options.name)) for options in configuration.sources
         ]
         state_folder = os.environ.get(STATE_FOLDER, "").partition(":")[0]
-        self._maps = OffsetMaps(self._target, mirror, self._tasks, state_folder)
+        several = len(self._sources) > 1
+        self._maps = OffsetMaps(self._target, mirror, self._tasks, several=several, state_folder=state_folder)
+        self._startup = Startup(
+            configuration,
+            self._tasks,
+            target=self._target,
+            sources=self._sources,
+            maps=self._maps,
+            flow=self._flow,
+            begun=self._flows.append,
+            joined=self._joined,
+        )
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
         self._status = StatusReporter(
             self._flows,
+            self._sources,
             self._target,
             terminal=terminal,
             systemd=systemd,
@@ -156,51 +138,16 @@ class Daemon:
         self._systemd.ready(line)
         log.info("mirroring: %s", line)
         self._tasks.spawn("status", self._status.run)
-        retry_s = self._configuration.mirror.parked_retry_ms / 1000
-        for flow in self._flows if retry_s else ():
-            self._tasks.spawn(f"retries-{flow.name}", ParkedRetries(flow, retry_s).run)
         if self._systemd.watchdog_s is not None:
             watchdog = Watchdog(self._systemd, self._flows)
             self._tasks.spawn("watchdog", watchdog.run, self._systemd.watchdog_s, self._lag)
 
     def _starting(self) -> None:
         try:
-            self._bring_up(now() + self._configuration.mirror.start_timeout_ms / 1000)
+            self._startup.run()
         except StartRefused as refused:
             self._refused = refused
         self._started.set()
-
-    def _bring_up(self, deadline: float) -> None:
-        self._probe_clusters(deadline)
-        self._within(deadline, "target", self._open_maps)
-        mirror = self._configuration.mirror
-        self._flows += [self._flow(source) for source in self._sources]
-        for flow in self._flows:
-            self._within(deadline, f"source {flow.name}", partial(flow.start, mirror))
-        assigned_by = now() + FIRST_ASSIGNMENT_S
-        while not all(source.assigned for source in self._sources) and now() < assigned_by:
-            sleep(0.05)
-
-    def _probe_clusters(self, deadline: float) -> None:
-        """Whether every cluster is there, and is the one it seems to be.  Raises StartRefused."""
-        options = self._configuration.target
-        found = self._within(deadline, "target", self._probe_target).brokers
-        if self._target.zookeeper is not None:
-            self._within(deadline, "target", self._probe_target_zookeeper)
-        target, sources = target_brokers(options, found), []
-        for source in self._configuration.sources:
-            view = self._within(deadline, f"source {source.name}", partial(self._probe_source, source, deadline))
-            sources.append((source, list(view.brokers.values())))
-            same = same_cluster(view.brokers, target)
-            if same is not None:
-                raise StartRefused(
-                    exits.CONFIGURATION,
-                    f"source {source.name} and the target are one cluster ({same} is in both): it would never end",
-                )
-            if not view.topics:
-                sentence = no_topic_matches(source, self._configuration.mirror)
-                log.warning("%s", sentence, extra={"key": sentence})
-        self._tasks.spawn("timestamps", self._warn_of_timestamps, sources, list(target.values()))
 
     def _flow(self, source: Source) -> Flow:
         mirror, target = self._configuration.mirror, self._target
@@ -210,62 +157,10 @@ class Daemon:
         rules = route_rules(source.options, target.options, mirror)
         return Flow(source, target, rules, self._tasks, handler=handler, delivery=self._maps.delivery(source.name))
 
-    def _warn_of_timestamps(self, sources: list[tuple[SourceOptions, list[Broker]]], target: list[Broker]) -> None:
-        """In a task of its own: the start does not wait for brokers that do not answer."""
-        for sentence in timestamps_lost(sources, self._configuration.target, target):
-            log.warning("%s", sentence, extra={"key": sentence})
-
-    def _open_maps(self) -> None:
-        """Raises Unreachable (try again), and StartRefused."""
-        try:
-            self._maps.open(self._sources)
-        except (Unreachable, ZooKeeperUnreachable):
-            raise
-        except ConsumerError as exc:
-            raise StartRefused(exits.CONFIGURATION, f"offset map: {exc}") from exc
-        except WireError as exc:
-            raise Unreachable(f"offset map: {exc}") from exc
-
-    def _probe_target(self) -> ClusterView:
-        return probe_target(self._target.topics.view, self._configuration.target)
-
-    def _probe_target_zookeeper(self) -> None:
-        """With new metadata each time: right after a restart that of the brokers may have old addresses."""
-        probe_target_zookeeper(self._configuration.target, self._target.topics.view().brokers, CONNECT_S)
-
-    def _probe_source(self, source: SourceOptions, deadline: float) -> SourceView:
-        timeout_s = round(min(source.connect_timeout_ms / 1000, max(1.0, deadline - now())), 1)
-        return probe_source(source, self._configuration.mirror, timeout_s)
-
-    def _within(self, deadline: float, who: str, attempt: Callable[[], T]) -> T:
-        """What attempt() returns, retried until the deadline while a cluster is out of reach.  Raises StartRefused."""
-        warned_at: float | None = None
-        while True:
-            try:
-                found = attempt()
-                if warned_at is not None:
-                    log.info("%s: answers after %.1f s", who, now() - warned_at)
-                return found
-            except ChrootMissing as exc:
-                raise StartRefused(exits.CONFIGURATION, f"{who}: {exc}") from exc
-            except (Unreachable, ZooKeeperUnreachable, NoBrokers, OtherCluster) as exc:
-                if now() + RETRY_S > deadline:
-                    raise self._gave_up(who, exc) from exc
-                if warned_at is None:
-                    log.warning("%s: %s; trying again", who, exc)
-                    warned_at = now()
-            except ConsumerError as exc:
-                raise StartRefused(exits.CONFIGURATION, f"{who}: {exc}") from exc
-            sleep(RETRY_S)
-
-    def _gave_up(self, who: str, reason: Exception) -> StartRefused:
-        """Brokers that restart are unregistered, or known by an old address, for a moment: that was waited for."""
-        if isinstance(reason, OtherCluster):
-            return StartRefused(exits.CONFIGURATION, f"{who}: {reason}")
-        if isinstance(reason, NoBrokers):
-            return StartRefused(exits.UNREACHABLE, f"{who}: {reason}")
-        limit_s = self._configuration.mirror.start_timeout_ms / 1000
-        return StartRefused(exits.UNREACHABLE, f"{who} out of reach for {limit_s:g} s: {reason}")
+    def _joined(self, flow: Flow) -> None:
+        retry_s = self._configuration.mirror.parked_retry_ms / 1000
+        if retry_s:
+            self._tasks.spawn(f"retries-{flow.name}", ParkedRetries(flow, retry_s).run)
 
     # run and stop -------------------------------------------------------------------------------------------------
 
@@ -285,6 +180,7 @@ class Daemon:
 
     def _leave(self) -> None:
         until = now() + DRAIN_S
+        self._startup.stop()
         flows = list(self._flows)
         leaving = [self._tasks.spawn(f"stop-{flow.name}", flow.shutdown) for flow in flows]
         while not all(task.ended for task in leaving) and now() < until:

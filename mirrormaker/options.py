@@ -203,7 +203,12 @@ class MirrorOptions(Options):
         "topic.overrides", (), "other settings for some topics; of each the first entry that matches and gives it holds"
     )
     start_timeout_ms: int = option(
-        "start.timeout.ms", 30000, "time clusters may be out of reach at start before exit 69", "ms", least=0
+        "start.timeout.ms",
+        30000,
+        "time the target, or all sources, may be out of reach at start before exit 69; where one source runs the "
+        "others are waited for without end",
+        "ms",
+        least=0,
     )
     parked_retry_ms: int = option(
         "parked.retry.ms", 60000, "interval between retries of a parked partition; 0: at the next start only", "ms",

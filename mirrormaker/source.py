@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from groundwork.tasks import TaskGroup
 from kafkawire.cluster.zookeeper import read_partitions
@@ -33,6 +33,16 @@ class Share(Protocol):
     def holding(self) -> Callable[[], bool]: ...
 
 
+class SourceState(NamedTuple):
+    """joining: no assignment yet; refused: its configuration cannot be right, found while others are mirrored already.
+
+    reason: why not all of it flows, a clause; "": it does.
+    """
+
+    state: Literal["joining", "running", "out of reach", "refused"]
+    reason: str = ""
+
+
 class Source:
     """A source while it is mirrored.  on_fence() is called when its lease is over: nothing of it may be sent then."""
 
@@ -43,6 +53,8 @@ class Source:
         self._tasks = tasks
         self._on_fence = on_fence
         self._connector: ConsumerConnector | None = None
+        self._joined = False
+        self._absent = SourceState("joining")  # until it is joined
         self._dialect = dialect(options.version)
 
     def join(
@@ -58,7 +70,17 @@ class Source:
             on_death=self._tasks.died,
             before_commit=before_commit,
         )
-        return self._connector.create_message_streams_by_filter(topics, streams)
+        made = self._connector.create_message_streams_by_filter(topics, streams)
+        self._joined = True
+        return made
+
+    def is_out_of_reach(self, reason: str) -> None:
+        """It could not be joined yet; it is tried again."""
+        self._absent = SourceState("out of reach", reason)
+
+    def refuse(self, reason: str) -> None:
+        """It cannot be joined as it is configured."""
+        self._absent = SourceState("refused", reason)
 
     def shutdown(self) -> None:
         """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
@@ -86,6 +108,22 @@ class Source:
         return self._connector is not None and self._connector.settled
 
     @property
+    def state(self) -> SourceState:
+        """What becomes of the source as a whole, and why."""
+        if not self._joined or self._connector is None:
+            return self._absent
+        outage = self._connector.outage
+        if silent_s := self._connector.silent_s:
+            silent = f"ZooKeeper silent for {silent_s:.0f} s"
+            return SourceState("out of reach", f"{silent}; {outage}" if outage else silent)
+        owned = self.partitions()
+        if not owned and not self.assigned:
+            return SourceState("joining", "the group has made no assignment yet")
+        if outage and not any(row.lag is not None for row in owned):
+            return SourceState("out of reach", outage)
+        return SourceState("running", outage)
+
+    @property
     def counts_bytes(self) -> bool:
         """Offsets and lag of this source are bytes."""
         return not self._dialect.offsets.count_messages
@@ -95,12 +133,6 @@ class Source:
         """Why the whole source makes no progress; "": it may."""
         silent_s = self._connector.silent_s if self._connector is not None else 0.0
         return f"source {self.name}: ZooKeeper silent for {silent_s:.0f} s" if silent_s else ""
-
-    @property
-    def outage(self) -> str:
-        """The brokers or leaders of this source that are out of reach; "": none."""
-        found = self._connector.outage if self._connector is not None else ""
-        return f"source {self.name}: {found}" if found else ""
 
     # changes ---------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from typing import NamedTuple, TextIO
 from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from mirrormaker.flow import Flow
+from mirrormaker.source import Source
 from mirrormaker.systemd import Systemd
 from mirrormaker.target import Target
 from zkconsumer.engine.status import PartitionStatus
@@ -125,12 +126,23 @@ def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -
 
 
 class StatusReporter:
-    """Reads flows and target; changes nothing.  flows: those that run, more may be added."""
+    """Reads flows, sources and target; changes nothing.
+
+    flows: of the sources that have begun; more may be added.
+    """
 
     def __init__(
-        self, flows: Sequence[Flow], target: Target, *, terminal: StatusLine, systemd: Systemd, interval_s: float
+        self,
+        flows: Sequence[Flow],
+        sources: Sequence[Source],
+        target: Target,
+        *,
+        terminal: StatusLine,
+        systemd: Systemd,
+        interval_s: float,
     ) -> None:
         self._flows = flows
+        self._sources = sources
         self._target = target
         self._terminal = terminal
         self._systemd = systemd
@@ -143,7 +155,7 @@ class StatusReporter:
         """The mirror now."""
         rows = self._count()
         lags = [row.lag for row in rows]
-        sources = [flow.source for flow in self._flows]
+        sources = self._sources
         in_bytes = any(source.counts_bytes for source in sources)
         silent = any(source.trouble for source in sources)
         # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
@@ -167,8 +179,10 @@ class StatusReporter:
 
     def _out_of_reach(self) -> Iterator[str]:
         """Sentences on every part of a cluster that does not answer, each with whose it is."""
-        for flow in self._flows:
-            yield from filter(None, (flow.source.trouble, flow.source.outage))
+        for source in self._sources:
+            state, reason = source.state
+            if reason and state != "joining":
+                yield f"source {source.name}: {'refused: ' if state == 'refused' else ''}{reason}"
         if self._target.outage:
             yield f"target: {self._target.outage}"
 

@@ -7,7 +7,6 @@ offset.map.topic     a topic; with several sources one for each, TOPIC.SOURCE
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 from groundwork.tasks import TaskGroup
@@ -27,30 +26,35 @@ log = logging.getLogger(__name__)
 
 
 class OffsetMaps:
-    """The maps of all sources into one target.  state_folder: what systemd gave, or nothing."""
+    """The maps of all sources into one target.
 
-    def __init__(self, target: Target, mirror: MirrorOptions, tasks: TaskGroup, state_folder: str) -> None:
+    several: there are several sources.  state_folder: what systemd gave, or nothing.
+    """
+
+    def __init__(
+        self, target: Target, mirror: MirrorOptions, tasks: TaskGroup, *, several: bool, state_folder: str
+    ) -> None:
         self._target = target
         self._mirror = mirror
         self._tasks = tasks
+        self._several = several
         self._folder = "" if mirror.map_topic else mirror.map_folder or state_folder
         self._recorders: list[MapRecorder] = []
         self._deliveries: dict[str, Delivery] = {}  # by source
 
-    def open(self, sources: Sequence[Source]) -> None:
-        """Open the map of each source.  Raises ConsumerError with the reason; WireError while the target is away."""
-        resumes = self._mirror.resume == "target-end"
-        if not self._folder and not self._mirror.map_topic:
-            if resumes:
-                raise MapRefused("resume: target-end needs an offset map: give offset.map.folder")
-            return
-        if not self._target.dialect.answers_produce:
+    def check(self) -> None:
+        """Whether maps can be kept as the options say, before any is opened.  Raises ConsumerError with the reason."""
+        if self._mirror.resume == "target-end" and not self._wanted:
+            raise MapRefused("resume: target-end needs an offset map: give offset.map.folder")
+        if self._wanted and not self._target.dialect.answers_produce:
             version = self._target.options.version
             log.warning("no offset map: target.version %s never says where it stored anything", version)
-            return
-        for source in sources:
-            if source.name not in self._deliveries:  # else it was opened by a try that failed at another one
-                self._deliveries[source.name] = self._opened(source, len(sources) > 1)
+
+    def open(self, source: Source) -> None:
+        """Open the map of a source, where one is kept.  Raises ConsumerError with the reason; WireError while the
+        target is away."""
+        if self._wanted and self._target.dialect.answers_produce and source.name not in self._deliveries:
+            self._deliveries[source.name] = self._opened(source)
 
     def delivery(self, source: str) -> Delivery:
         """What the map of a source adds to its flow."""
@@ -60,9 +64,13 @@ class OffsetMaps:
         for recorder in self._recorders:
             recorder.close()
 
-    def _opened(self, source: Source, several: bool) -> Delivery:
+    @property
+    def _wanted(self) -> bool:
+        return bool(self._folder or self._mirror.map_topic)
+
+    def _opened(self, source: Source) -> Delivery:
         mirror, target = self._mirror, self._target
-        storage = self._storage(Header(source.name, source.options.group_id), several)
+        storage = self._storage(Header(source.name, source.options.group_id))
         recorder = MapRecorder(storage, mirror.map_every_messages)
         self._recorders.append(recorder)
         self._tasks.spawn(f"offset-map-{source.name}", recorder.run, mirror.map_every_ms / 1000)
@@ -77,8 +85,8 @@ class OffsetMaps:
             before_commit=recorder.before_commit,
         )
 
-    def _storage(self, header: Header, several: bool) -> MapStorage:
+    def _storage(self, header: Header) -> MapStorage:
         if self._folder:
             return FileStorage(file_of(Path(self._folder), header.source), header, self._mirror.map_max_bytes)
-        name = f"{self._mirror.map_topic}.{header.source}" if several else self._mirror.map_topic
+        name = f"{self._mirror.map_topic}.{header.source}" if self._several else self._mirror.map_topic
         return open_topic(name, header, self._target)

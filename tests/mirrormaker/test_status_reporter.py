@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from kafkawire.model import TopicPartition
+from mirrormaker.source import SourceState
 from mirrormaker.status import Blocked, StatusLine, StatusReporter, total_done
 from mirrormaker.systemd import STALL_S, Systemd, Watchdog
 from mirrormaker.target import Target
@@ -47,6 +48,10 @@ class Flow:
         return SimpleNamespace(bytes_pending=self.pending)
 
     @property
+    def state(self) -> SourceState:
+        return SourceState("running", self.outage)
+
+    @property
     def source(self) -> Flow:
         return self
 
@@ -66,7 +71,7 @@ def watchdog(*flows: Flow) -> Watchdog:
 
 def reporter(flow: Flow, pending: int = 0, outage: str = "") -> StatusReporter:
     line, systemd = StatusLine(io.StringIO()), Systemd({}, 1)
-    return StatusReporter([flow], target(pending, outage), terminal=line, systemd=systemd, interval_s=1.0)  # type: ignore[list-item]
+    return StatusReporter([flow], [flow], target(pending, outage), terminal=line, systemd=systemd, interval_s=1.0)  # type: ignore[list-item]
 
 
 def test_a_partition_that_lags_and_does_not_move_is_a_stall() -> None:
@@ -119,7 +124,7 @@ def test_the_lag_of_a_source_whose_zookeeper_is_silent_is_unknown() -> None:
 
 
 def test_what_is_out_of_reach_is_named_and_hides_no_lag_that_is_known() -> None:
-    line = reporter(Flow(outage="source dc1: broker 0 is gone (for 8 s)"), outage="broker 3 hangs (for 9 s)").line()
+    line = reporter(Flow(outage="broker 0 is gone (for 8 s)"), outage="broker 3 hangs (for 9 s)").line()
     assert "lag 150," in line
     assert line.endswith("; source dc1: broker 0 is gone (for 8 s); target: broker 3 hangs (for 9 s)")
 
