@@ -1,7 +1,9 @@
-"""Topics created as the 0.8.2 admin tool does it: two znodes, which the controller then acts on.
+"""Topics created, and given partitions, as the 0.8.2 admin tool does it: by znodes, which the controller acts on.
 
     /config/topics/T    {"version":1,"config":{...}}                      written first (AdminUtils 0.8.2.2)
     /brokers/topics/T   {"version":1,"partitions":{"0":[1,2],...}}        its creation is what the controller sees
+
+A topic gets partitions (kafka-topics --alter) by more of them in the second node.
 
 For brokers up to 0.9 (later ones have a request for it, and still take this in ZooKeeper mode).
 """
@@ -13,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from kafkawire.errors import LocalError
 
@@ -66,6 +68,55 @@ def create(
     except NodeExistsError:
         return False  # another member of the group was quicker; its assignment stands
     return True
+
+
+def grow(zk: Any, topic: str, partitions: int, brokers: Sequence[int]) -> tuple[int, int]:
+    """Add partitions to a topic until it has so many: how many it had, and has now.  Never takes any away.
+
+    New partitions have as many replicas as the first one, on the brokers that follow its own (AdminUtils 0.8.2.2).
+    The controller brings them up a moment later.  Raises LocalError where the topic must not be changed now, and
+    kazoo's exceptions when ZooKeeper does not answer.
+    """
+    path = f"/brokers/topics/{topic}"
+    while True:
+        try:
+            data, stat = zk.get(path)
+        except NoNodeError:
+            raise LocalError(f"topic {topic} does not exist") from None
+        document = json.loads(data)
+        there = {int(number): replicas for number, replicas in document["partitions"].items()}
+        if len(there) >= partitions:
+            return len(there), len(there)
+        _check_unmoved(zk, topic)
+        added = _added(there, partitions, brokers)
+        _check_assignment(topic, there | added)
+        grown = document | {"partitions": {str(p): list(r) for p, r in sorted((there | added).items())}}
+        try:
+            zk.set(path, _json(grown), version=stat.version)
+        except BadVersionError:
+            continue  # somebody else changed it meanwhile
+        return len(there), partitions
+
+
+def _check_unmoved(zk: Any, topic: str) -> None:
+    """Raises LocalError while the topic is deleted, or replicas of it are moved: either would undo the other."""
+    if zk.exists(f"/admin/delete_topics/{topic}") is not None:
+        raise LocalError(f"topic {topic} is being deleted")
+    try:
+        moved = json.loads(zk.get("/admin/reassign_partitions")[0])["partitions"]
+    except NoNodeError:
+        return
+    if any(one["topic"] == topic for one in moved):
+        raise LocalError(f"partitions of topic {topic} are being reassigned; it can grow when that is over")
+
+
+def _added(there: Mapping[int, Sequence[int]], partitions: int, brokers: Sequence[int]) -> dict[int, list[int]]:
+    ids = sorted(brokers)
+    replication = len(there[0])
+    if replication > len(ids):
+        raise LocalError(f"its replication factor {replication} is larger than the number of live brokers, {len(ids)}")
+    start = ids.index(there[0][0]) if there[0][0] in ids else 0
+    return {p: _replicas(ids, p + start, replication, start + p // len(ids)) for p in range(len(there), partitions)}
 
 
 def _write(zk: Any, path: str, data: bytes) -> None:
