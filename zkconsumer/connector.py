@@ -262,6 +262,12 @@ class ConsumerConnector:
         none."""
         return "" if self._engine is None or self._closed else self._engine.outage
 
+    @property
+    def deleted(self) -> Mapping[str, str]:
+        """Topics that this member read and that are deleted, with a sentence each; until there are new ones of these
+        names."""
+        return {} if self._engine is None or self._closed else self._engine.deleted
+
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
         """question(zk, znodes, *args), such as one of kafkawire.cluster.zookeeper's reads, on our own session.
 

@@ -9,7 +9,7 @@ how long the ownership may be believed.  The engine has the rest: streams, curso
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -122,6 +122,11 @@ class AssignmentSource(Protocol):
     @property
     def settled(self) -> bool:
         """All assigned partitions are read."""
+        ...
+
+    @property
+    def deleted(self) -> Mapping[str, str]:
+        """Topics that were read and are deleted, with a sentence each; until there are new ones of these names."""
         ...
 
     @property

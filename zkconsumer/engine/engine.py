@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -252,6 +252,10 @@ class Engine:
     @property
     def silent_s(self) -> float:
         return self.assignment.silent_s
+
+    @property
+    def deleted(self) -> Mapping[str, str]:
+        return self.assignment.deleted
 
     @property
     def outage(self) -> str:

@@ -11,7 +11,7 @@ cannot read parks its partition; it is read again at unpark.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from groundwork.executor import ThreadExecutor
@@ -45,6 +45,7 @@ class FixedAssignment:
     session_state = ""
     silent_s = 0.0
     offsets = None
+    deleted: Mapping[str, str] = {}
 
     def __init__(self, context: EngineContext, own: OffsetStore | None) -> None:
         config = context.config

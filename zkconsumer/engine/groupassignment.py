@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from groundwork.executor import ThreadExecutor
@@ -199,6 +199,10 @@ class GroupAssignment:
     @property
     def settled(self) -> bool:
         return self.member.settled
+
+    @property
+    def deleted(self) -> Mapping[str, str]:
+        return self.member.deleted
 
     @property
     def rounds(self) -> int:

@@ -64,7 +64,8 @@ def _jump(tp: TopicPartition, wanted: int | None, to: int, span: str, who: str, 
     if wanted is None:
         return ConsumerEvent("start", f"{tp}: no committed offset, starting at {to} ({who}; {span})", tp)
     if to >= wanted:
-        text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {to - wanted} {unit} are missing ({who})"
+        lost = f"{to - wanted} {unit} are missing ({who}): the log was cut before they were read"
+        text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {lost}"
         return ConsumerEvent("gap", text, tp, to - wanted)
     text = f"{tp} at {wanted}: out of range, {span}; going back to {to} ({who}): the log was truncated or created again"
     return ConsumerEvent("reset", text, tp)

@@ -69,6 +69,7 @@ class RebalanceExecutor:
         self.cursors = cursors
         self.freed = Event()  # a contested owner node went away
         self.unrecoverable: FilterUnknown | None = None
+        self.deleted: dict[str, str] = {}  # topics that were read and are deleted, with a sentence each
         self._session = session
         self._group = group
         self._claims = claims
@@ -166,6 +167,7 @@ class RebalanceExecutor:
         """Commit nothing more of partitions whose topic was deleted, whether or not there is a new one: such a commit
         would be newer than the new topic."""
         lost: dict[str, list[Cursor]] = {}
+        self.deleted = {topic: text for topic, text in self.deleted.items() if topic not in self._group.creations}
         for tp, cursor in self.cursors.items():
             today = self._group.creations.get(tp.topic)
             if cursor.topic is None or cursor.topic_deleted or today == cursor.topic:
@@ -182,6 +184,10 @@ class RebalanceExecutor:
                 " deleted one"
             )
             self._on_event(ConsumerEvent("reset", text, min(cursor.tp for cursor in cursors)))
+            if not again:
+                self.deleted[topic] = (
+                    f"topic {topic}, created at {cursors[0].topic}, was deleted; waiting for a new one"
+                )
 
     def _report_surplus(self) -> None:
         """Report, once for each number of threads and partitions of a topic, that some threads have nothing to read."""

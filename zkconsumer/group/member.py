@@ -9,7 +9,7 @@ An audit compares what ZooKeeper has with what the member knows, each half minut
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from groundwork.plural import counted
 from groundwork.tasks import Event, Queue, Task, TaskGroup, now
@@ -101,6 +101,11 @@ class Member:
     def settled(self) -> bool:
         """Reads all that is assigned to it, as far as it knows."""
         return self._state.settled
+
+    @property
+    def deleted(self) -> Mapping[str, str]:
+        """Topics that were read and are deleted, with a sentence each; until there are new ones of these names."""
+        return self._executor.deleted
 
     @property
     def closing(self) -> bool:
