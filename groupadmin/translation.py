@@ -115,10 +115,15 @@ def _feeds(
         periods = offsets.periods[source]
         sent = {target for period in periods for target in period.entries}
         routes = [period.begun.keeps for period in periods if period.begun.keeps is not None]
-        names = {target.topic for target in sent} or {source.topic}
+        today = periods[-1].begun.target or source.topic  # its name in the target
+        names = {target.topic for target in sent} or {today}
         every = {target for name in names for target in topics.get(name, ())}
         to_one = bool(routes and routes[-1])
-        may = sent or ({source} & every) or every if to_one else sent | every
+        same = {TopicPartition(today, source.partition)}
+        may = sent or (same & every) or every if to_one else sent | every
+        if periods[-1].begun.target and today not in names:  # renamed, and nothing was sent since
+            new = set(topics.get(today, ()))
+            may = may | ((same & new) or new if to_one else new)
         for target in may:
             found.setdefault(target, []).append(source)
     return found
@@ -126,14 +131,15 @@ def _feeds(
 
 def _unmapped(offsets: OffsetMap, facts: Facts, asked: Iterable[str]) -> dict[str, str]:
     """Target topics of source partitions that are not in the map: their messages may be in any partition."""
-    found = {}
+    found: dict[str, str] = {}
     for topic in sorted(asked):
         for tp in sorted((tp for tp in facts.read if tp.topic == topic), key=in_order):
             if tp not in offsets.periods and not _empty(facts, tp):
-                found[topic] = (
+                sentence = (
                     f"source partition {tp} is not in the map; was it mirrored by another daemon (give its map, too), "
                     "or before the map was kept?"
                 )
+                found |= dict.fromkeys(offsets.names(topic) or {topic}, sentence)
                 break
     return found
 

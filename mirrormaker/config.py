@@ -26,7 +26,7 @@ from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.dialects import dialect
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.routes import RouteRules
-from mirrormaker.selection import Override, Selection
+from mirrormaker.selection import Override, Selection, merged_sentence
 
 # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -180,6 +180,7 @@ def _checked(loaded: Configuration, names: Names) -> Configuration:
     if not sources:
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
     problems += [f"{where}: {sentence}" for sentence in _not_resumable(named, target, mirror)]
+    problems += [f"{where}: {sentence}" for sentence in _not_growing(target, mirror)]
     if len({source.name for source in named}) < len(named):
         problems.append(f"{where}: two sources have the same name; logs and status could not tell them apart")
     problems += [f"{where}: {sentence}" for sentence in _read_twice(named)]
@@ -208,10 +209,42 @@ def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirr
         yield f"{refused}; with mirror.partitioning key it cannot: leave it auto or identity, or set resume: committed"
     if mirror.handler:
         yield f"{refused}; with message.handler it cannot: set resume: committed"
-    if len(sources) > 1:
-        yield f"{refused}; {len(sources)} sources may write to one topic: run a mirror for each, or set committed"
+    if len({source.topic_prefix for source in sources}) < len(sources):
+        yield (
+            f"{refused}; {len(sources)} sources may write to one topic: give each a topic.prefix of its own, run a "
+            "mirror for each, or set committed"
+        )
+    yield from (f"{refused}; {sentence}" for sentence in _renamed_alike(sources, mirror))
     if not dialect(target.version).answers_produce:
         yield f"{refused}; target.version {target.version} never says where it stored anything: set resume: committed"
+
+
+def _renamed_alike(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> Iterator[str]:
+    """Renamed topics of one name: sentences."""
+    found: dict[str, list[str]] = {}
+    for source in sources:
+        chosen = selection(source, mirror)
+        for topic in dict.fromkeys((*source.topic_rename, *mirror.topic_rename)):
+            if chosen.selects(topic):
+                found.setdefault(chosen.target(topic), []).append(f"{source.name}/{topic}")
+    for target, writers in found.items():
+        if len(writers) > 1:
+            yield f"{merged_sentence(target, writers)}; give each a name of its own, or set resume: committed"
+
+
+def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
+    """Why target topics cannot be grown: sentences."""
+    if not mirror.grow:
+        return
+    if not dialect(target.version).describes_itself:
+        yield f"mirror.target.grow.partitions: brokers of target.version {target.version} say how many they have"
+    elif not target.zookeeper:
+        yield "mirror.target.grow.partitions adds partitions through target.zookeeper.connect, which is not given"
+    if mirror.partitioning == "key":
+        yield (
+            "mirror.target.grow.partitions with mirror.partitioning key: with more partitions keys would move to "
+            "others; leave one of the two out"
+        )
 
 
 def _feeds_itself(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
@@ -372,6 +405,8 @@ def route_rules(source: SourceOptions, target: TargetOptions, mirror: MirrorOpti
         codec="" if target.codec == "none" else target.codec,
         compressed_topics=target.compressed_topics,
         handler=mirror.handler,
+        of_topic=mirror.for_topic,
+        grow=mirror.grow,
     )
 
 

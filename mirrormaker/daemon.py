@@ -23,7 +23,7 @@ from groundwork.plural import counted
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, wait_any
 from kafkawire.errors import LocalError
 from mirrormaker import exits
-from mirrormaker.config import Configuration, route_rules
+from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.handler import MessageHandler
 from mirrormaker.offsetmap.maps import OffsetMaps
@@ -155,7 +155,15 @@ class Daemon:
         if self._handler is not None:
             handler = MessageHandler(self._handler, mirror.handler, source.name, target.dialect)
         rules = route_rules(source.options, target.options, mirror)
-        return Flow(source, target, rules, self._tasks, handler=handler, delivery=self._maps.delivery(source.name))
+        return Flow(
+            source,
+            target,
+            rules,
+            self._tasks,
+            handler=handler,
+            delivery=self._maps.delivery(source.name),
+            selection=selection(source.options, mirror),
+        )
 
     def _joined(self, flow: Flow) -> None:
         retry_s = self._configuration.mirror.parked_retry_ms / 1000

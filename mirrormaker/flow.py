@@ -6,6 +6,7 @@
     ParkedRetries   parked partitions are fetched again every parked.retry.ms
 
 A topic whose target is not ready waits beside the others, so that one that has to be created holds up no neighbour.
+A topic that may not be mirrored (it would feed itself) is refused: its partitions are parked, its neighbours flow.
 What cannot be delivered fails its ticket with the reason, which parks its partition; the neighbours flow on.
 """
 
@@ -20,10 +21,11 @@ from typing import Protocol, TypeVar
 
 from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LocalError, RemoteError
-from kafkawire.model import Message, MessageSet, Part, Ticket, TopicPartition
+from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
 from mirrormaker.handler import MessageHandler
 from mirrormaker.options import MirrorOptions
-from mirrormaker.routes import RouteRules, TopicRoute
+from mirrormaker.routes import RouteRules, TopicRoute, as_configured
+from mirrormaker.selection import Selection, merged_sentence
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from mirrormaker.topics import OUT_OF_REACH, TopicMissing
@@ -76,12 +78,14 @@ class Delivery:
     admit      lets a set go on along its route, now or once it is known what of it the target has (resume)
     waiting    partitions that admit holds back, with the sentence that says why
     before_commit   called with the offsets that the source is about to commit
+    alone      no two source topics may be sent to one target topic
     """
 
     tickets: Tickets = field(default_factory=ShareTickets)
     admit: Callable[[MessageSet, Share, TopicRoute, Forward], object] = admit_at_once
     waiting: Mapping[str, str] = field(default_factory=dict)
     before_commit: Callable[[Mapping[TopicPartition, int]], object] = lambda offsets: None
+    alone: bool = False
 
 
 PLAIN_DELIVERY = Delivery()
@@ -93,6 +97,10 @@ def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, 
         take(fetched, share)
 
 
+class TopicRefused(LocalError):
+    """A topic that may not be mirrored as things are; names it and what helps."""
+
+
 # ---- the flow ---------------------------------------------------------------------------------------------------
 
 
@@ -100,6 +108,7 @@ class Flow:
     """One source into one target.  topics: routes of the topics that are ready, by name.
 
     rules: what its options say about routes.  handler: message.handler, where one is configured.
+    selection: which topics, and under which names; None: every topic under its own.
     """
 
     def __init__(
@@ -111,17 +120,19 @@ class Flow:
         *,
         handler: MessageHandler | None = None,
         delivery: Delivery = PLAIN_DELIVERY,
+        selection: Selection | None = None,
     ) -> None:
         self.source = source
         self.target = target
         self.name = source.name
         self.sender = target.sender_of(source.name)
+        self.selection = selection or Selection(source=source.name, whitelist=".*", exclude_internal=False)
         self.topics: dict[str, TopicRoute] = {}
         self._rules = rules
         self._tasks = tasks
         self._handler = handler
         self._delivery = delivery
-        self._other_rules = replace(rules, handler="", codec="")
+        self._other_rules = replace(rules, handler="", codec="", of_topic=as_configured)
         self._others: dict[str, TopicRoute] = {}  # topics that only message.handler sends to
         self._waiting: dict[str, str] = {}
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}  # sets of topics that are not ready
@@ -145,8 +156,8 @@ class Flow:
 
     @property
     def waiting(self) -> dict[str, str]:
-        """Topics and partitions that are not ready, with the sentence that says why."""
-        return {**self._waiting, **self._delivery.waiting}
+        """Topics and partitions of the source that make no progress, with the sentence that says why."""
+        return {**self.source.deleted, **self._waiting, **self._delivery.waiting}
 
     @property
     def has_handler(self) -> bool:
@@ -221,8 +232,13 @@ class Flow:
 
     def _prepare(self, name: str) -> None:
         """Get a topic's target ready, however long it takes, and forward the sets that were held back for it."""
-        topic = self._until_done(name, partial(self._prepared, name))
-        log.info("source %s: topic %s: %s", self.name, name, topic.route)
+        try:
+            topic = self._until_done(name, partial(self._prepared, name))
+        except TopicRefused as why:
+            self._refuse(name, why)
+            return
+        named = "" if topic.target == name else f", into {topic.target}"
+        log.info("source %s: topic %s: %s%s", self.name, name, topic.route, named)
         held = self._held[name]
         while held:
             self._delivery.admit(*held.popleft(), topic, self._forward)  # may let others run, which add to held
@@ -230,12 +246,42 @@ class Flow:
         self.topics[name] = topic
 
     def _prepared(self, name: str) -> TopicRoute:
-        """A topic and its route.  Raises what Topics.prepare raises."""
+        """A topic and its route.  Raises what Topics.prepare raises, and TopicRefused."""
+        target = self.selection.target(name)
+        if self.source.in_target and (sentence := self.selection.fed_back(name)):
+            raise TopicRefused(sentence)
+        if self._delivery.alone:
+            self._write_alone(name, target)
         source = self.source.topic(name)
-        return TopicRoute(name, source, self.target.topics.prepare(name, source), self._rules)
+        partitions: Sequence[PartitionId] = self.target.topics.prepare(target, source)
+        if len(partitions) < source.partitions and self._rules.grows(name):
+            partitions = self.target.topics.grow(target, source.partitions)
+        return TopicRoute(name, source, partitions, self._rules, target=target)
+
+    def _write_alone(self, name: str, target: str) -> None:
+        """Raises TopicRefused where another topic is sent to the target topic already."""
+        mine = f"{self.name}/{name}"
+        first = self.target.writers.setdefault(target, mine)
+        if first != mine:
+            both = merged_sentence(target, (first, mine))
+            raise TopicRefused(
+                f"topic {name}: resume is target-end, and {both}; what is whose could not be told apart: give one of "
+                "them another name (topic.rename, topic.prefix), or set resume: committed"
+            )
+
+    def _refuse(self, name: str, why: TopicRefused) -> None:
+        """Park what came of a topic; each retry of its partitions asks again whether it may be mirrored."""
+        self._waits(name, str(why))
+        held = self._held[name]
+        while held:
+            fetched, share = held.popleft()
+            share.ticket(fetched.resume_at).failed(why, fetched.start)
+        del self._held[name]
 
     def _other(self, name: str, source_topic: str, topic: TopicRoute) -> TopicRoute:
         """A topic that message.handler sends to, beside the message's own; prepared when it is first met."""
+        if self.source.in_target and (sentence := self.selection.selected_again(name, source_topic)):
+            raise MessageHandlerFailed(f"message.handler sent a message of {source_topic} to {name}: {sentence}")
         while name not in self._others:
             try:
                 partitions = self.target.topics.prepare(name, topic.source)
@@ -262,28 +308,34 @@ class Flow:
     def target_is_gone(self, name: str) -> bool:
         """The target does not have this topic (any more): have it created again, as at the start.
 
-        False: nothing is sent there from here.
+        name: in the target.  False: nothing is sent there from here.
         """
-        topic = self.topics.get(name) or self._others.get(name)
-        if topic is None:
-            return name in self._held
+        flowing = [source for source, topic in self.topics.items() if topic.target == name]
+        if not flowing and name not in self._others:
+            return any(self.selection.target(source) == name for source in self._held)
         if name not in self._returning:
             self._returning.add(name)
-            self._tasks.spawn(f"return-{self.name}-{name}", self._return, name, topic)
+            topic = self.topics[flowing[0]] if flowing else self._others[name]
+            self._tasks.spawn(f"return-{self.name}-{name}", self._return, flowing or [name], topic)
         return True
 
-    def _return(self, name: str, topic: TopicRoute) -> None:
-        """Create a topic again, unless its brokers only do not know it yet: one of them may be behind the others."""
-        topics = self.target.topics
-        if not self._until_done(name, topics.view).partitions(name):
-            self._waits(name, f"target topic {name} is gone; it is looked for, and created again where that may be")
-            there = self._until_done(name, lambda: topics.prepare(name, topic.source))
-            log.info("source %s: topic %s flows again: the target has %d partitions", self.name, name, len(there))
+    def _return(self, names: Sequence[str], topic: TopicRoute) -> None:
+        """Create a topic again, unless its brokers only do not know it yet: one of them may be behind the others.
+
+        names: the source topics that are sent there.
+        """
+        topics, target = self.target.topics, topic.target
+        first = names[0]
+        if not self._until_done(first, topics.view).partitions(target):
+            self._waits(first, f"target topic {target} is gone; it is looked for, and created again where that may be")
+            there = self._until_done(first, lambda: topics.prepare(target, topic.source))
+            log.info("source %s: topic %s flows again: the target has %d partitions", self.name, first, len(there))
             if len(there) != len(topic.partitions):
-                self.topics.pop(name, None)  # its route is chosen again
-                self._others.pop(name, None)
+                for name in names:
+                    self.topics.pop(name, None)  # its route is chosen again
+                self._others.pop(target, None)
         sleep(RETRY_MIN_S)  # until every broker knows it
-        self._returning.discard(name)
+        self._returning.discard(target)
 
     def _until_done(self, name: str, attempt: Callable[[], T]) -> T:
         """What attempt() returns, retried until it works; meanwhile the topic waits."""

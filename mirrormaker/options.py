@@ -199,6 +199,11 @@ class MirrorOptions(Options):
         "identity keeps the number, key hashes the key as 0.8.2's producer does; auto: identity where there are enough",
         choices=PARTITIONINGS,
     )
+    grow: bool = option(
+        "target.grow.partitions",
+        False,
+        "true: target topics get as many partitions as their source topics (0.8, 0.9)",
+    )
     overrides: tuple[TopicOverride, ...] = option(
         "topic.overrides", (), "other settings for some topics; of each the first entry that matches and gives it holds"
     )

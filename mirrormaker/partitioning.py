@@ -135,6 +135,6 @@ class Partitioner:
                 f"{self._topic}/{source}: broker.partitions makes it {number}, {has}: add partitions to it"
             )
         raise NoSuchPartition(
-            f"{self._topic}/{source}: {has} and mirror.partitioning is identity: add partitions to it, or set "
-            "mirror.partitioning to auto or key"
+            f"{self._topic}/{source}: {has} and mirror.partitioning is identity: add partitions to it (by hand, or "
+            "mirror.target.grow.partitions: true), or set mirror.partitioning to auto or key"
         )

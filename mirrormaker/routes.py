@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
@@ -25,6 +25,26 @@ from mirrormaker.partitioning import UNNUMBERED, Numbering, Partitioner, Scheme
 from producer.conversion import Output, Step, pass_through, reencode, transcode
 
 Outputs = Callable[[Message], Sequence[Output]]
+
+
+class TopicSettings(Protocol):
+    """What is different for a topic (mirrormaker.options.TopicOverride); None: as the rules say."""
+
+    @property
+    def codec(self) -> str | None: ...
+    @property
+    def partitioning(self) -> str | None: ...
+
+
+class AsConfigured(NamedTuple):
+    """Nothing is different."""
+
+    codec: str | None = None
+    partitioning: str | None = None
+
+
+def as_configured(topic: str) -> TopicSettings:
+    return AsConfigured()
 
 
 class SourceTopic(NamedTuple):
@@ -63,19 +83,28 @@ class RouteRules:
     partitioning: str = "auto"  # mirror.partitioning: auto | identity | key
     numbering: Numbering = UNNUMBERED  # broker.partitions: numbers for source partitions that have none
     codec: str = ""  # compression.codec asked for at the target; "": as the source has it
-    compressed_topics: tuple[str, ...] = ()  # topics that the codec is for; none: all
+    compressed_topics: tuple[str, ...] = ()  # target topics that the codec is for; none: all
     handler: str = ""  # message.handler as configured; "": none
+    of_topic: Callable[[str], TopicSettings] = as_configured  # by source topic
+    grow: bool = False  # mirror.target.grow.partitions
 
-    def choose(self, topic: str, source_partitions: int, target_partitions: int) -> Route:
-        """The route of a topic that has so many partitions on both sides."""
-        scheme = self._scheme(source_partitions, target_partitions)
-        asked = self.codec if topic in (self.compressed_topics or (topic,)) else ""
+    def grows(self, topic: str) -> bool:
+        """Whether the target topic is to get as many partitions as its source topic has."""
+        return self.grow and (self.of_topic(topic).partitioning or self.partitioning) != "key"
+
+    def choose(self, topic: str, source_partitions: int, target_partitions: int, target_topic: str = "") -> Route:
+        """The route of a topic that has so many partitions on both sides.  target_topic: its name there, if another."""
+        differs = self.of_topic(topic)
+        partitioning = differs.partitioning or self.partitioning
+        scheme = self._scheme(partitioning, source_partitions, target_partitions)
+        asked = self._codec(target_topic or topic, differs.codec)
         reason = self._why_not_as_it_is(asked)
         if not reason and scheme != "key":
             kept = ", partition kept" if scheme == "identity" else self._unnumbered(scheme)
             return Route("pass-through", scheme, f"same format{kept}")
-        if not reason and self.partitioning == "key":
-            reason = "partitioning key is asked for"
+        if not reason and partitioning == "key":
+            few = self.grow and target_partitions < source_partitions
+            reason = f"partitioning key is asked for{', so the target is not grown' if few else ''}"
         if not reason:
             counts = f"the target has {target_partitions} partitions, the source {source_partitions}"
             reason = f"partition chosen by key, as {counts}"
@@ -89,12 +118,18 @@ class RouteRules:
             return "source and target do not share a message format"
         return f"compression.codec {codec} is asked for" if codec else ""
 
-    def _scheme(self, source_partitions: int, target_partitions: int) -> Scheme:
-        if self.partitioning == "key":
+    def _codec(self, target_topic: str, differs: str | None) -> str:
+        """The codec that is asked for; "": as the source has it."""
+        if differs is not None:
+            return "" if differs == "none" else differs
+        return self.codec if target_topic in (self.compressed_topics or (target_topic,)) else ""
+
+    def _scheme(self, partitioning: str, source_partitions: int, target_partitions: int) -> Scheme:
+        if partitioning == "key":
             return "key"
         if self.source.partitions_by_broker:
             return "identity" if self.numbering else "source"
-        enough = self.partitioning == "identity" or target_partitions >= source_partitions
+        enough = partitioning == "identity" or target_partitions >= source_partitions
         return "identity" if enough else "key"
 
     def _unnumbered(self, scheme: Scheme) -> str:
@@ -111,13 +146,25 @@ class RouteRules:
 
 
 class TopicRoute:
-    """A topic's route into a target topic that is ready.  partitions: of the target topic, in order."""
+    """A topic's route into a target topic that is ready.
 
-    def __init__(self, topic: str, source: SourceTopic, partitions: Sequence[PartitionId], rules: RouteRules) -> None:
+    partitions: of the target topic, in order.  target: the target topic's name; "": that of the source topic.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        source: SourceTopic,
+        partitions: Sequence[PartitionId],
+        rules: RouteRules,
+        *,
+        target: str = "",
+    ) -> None:
         self.source = source
+        self.target = target or topic
         self.partitions = partitions
-        self.route = route = rules.choose(topic, source.partitions, len(partitions))
-        self.partitioner = Partitioner(topic, route.partitioning, partitions, rules.numbering)
+        self.route = route = rules.choose(topic, source.partitions, len(partitions), self.target)
+        self.partitioner = Partitioner(self.target, route.partitioning, partitions, rules.numbering)
         self._dialect = rules.target
         self._message_max_bytes = rules.message_max_bytes
 

@@ -223,6 +223,15 @@ class Selection:
         ]
 
 
+def never_ends(selection: Selection, topics: Iterable[str]) -> str:
+    """Why nothing of a source can be mirrored into its own cluster, which has these topics: a sentence; "": some can,
+    or there are none yet."""
+    if not selection.changes_names:
+        return "it would never end; topic.prefix or topic.rename gives topics another name"
+    sentences = [selection.fed_back(topic) for topic in topics if selection.selects(topic)]
+    return sentences[0] if sentences and all(sentences) else ""
+
+
 def merged_topics(found: Iterable[tuple[Selection, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
     """Target topics that several source topics are sent to, with these: `SOURCE/TOPIC`, sorted.
 

@@ -56,6 +56,7 @@ class Source:
         self._joined = False
         self._absent = SourceState("joining")  # until it is joined
         self._dialect = dialect(options.version)
+        self.in_target = False  # its cluster is the target: known when both have been asked
 
     def join(
         self, topics: TopicFilter, streams: int, before_commit: Callable[[Mapping[TopicPartition, int]], object]
@@ -133,6 +134,11 @@ class Source:
         """Why the whole source makes no progress; "": it may."""
         silent_s = self._connector.silent_s if self._connector is not None else 0.0
         return f"source {self.name}: ZooKeeper silent for {silent_s:.0f} s" if silent_s else ""
+
+    @property
+    def deleted(self) -> Mapping[str, str]:
+        """Topics that were read here and are deleted, with a sentence each; until there are new ones of these names."""
+        return self._connector.deleted if self._connector is not None else {}
 
     # changes ---------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
 from kafkawire.model import Broker
 from mirrormaker import exits
-from mirrormaker.config import Configuration
+from mirrormaker.config import Configuration, selection
 from mirrormaker.flow import Flow
 from mirrormaker.formatlosses import timestamps_lost
 from mirrormaker.offsetmap.maps import OffsetMaps
@@ -37,6 +37,7 @@ from mirrormaker.probe import (
     same_cluster,
     target_brokers,
 )
+from mirrormaker.selection import never_ends
 from mirrormaker.source import Source
 from mirrormaker.target import Target
 from mirrormaker.zookeeper import CONNECT_S
@@ -238,10 +239,10 @@ class Startup:
             timeout_s = round(min(timeout_s, max(1.0, left_s)), 1)
         view = probe_source(source.options, self._mirror, timeout_s)
         same = same_cluster(view.brokers, self._brokers)
-        if same is not None:
-            raise ConsumerError(
-                f"source {source.name} and the target are one cluster ({same} is in both): it would never end"
-            )
+        source.in_target = same is not None
+        chosen = selection(source.options, self._mirror)
+        if same is not None and (sentence := never_ends(chosen, view.topics)):
+            raise ConsumerError(f"source {source.name} and the target are one cluster ({same} is in both): {sentence}")
         if not view.topics:
             self._warn(no_topic_matches(source.options, self._mirror))
         return view

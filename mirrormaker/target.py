@@ -45,6 +45,7 @@ class Target:
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
         self.topics: Topics
         self._senders: dict[str, Sender] = {}  # by source
+        self.writers: dict[str, str] = {}  # of target topics that must have no other: SOURCE/TOPIC
         self._sessions: list[ZookeeperSource] = []
         self._links: list[Links] = []
         self._tasks = tasks

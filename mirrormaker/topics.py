@@ -55,6 +55,7 @@ class Topics(Protocol):
     """The topics of a target."""
 
     def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]: ...
+    def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]: ...
     def view(self) -> ClusterView: ...
 
 
@@ -94,6 +95,24 @@ class TargetTopics:
                 with self._zookeeper() as zk:
                     return range(self._through_zookeeper(zk, topic, source))
         return range(self._by_name(topic))  # without the lock: others do not wait for what may never be created
+
+    def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
+        """Add partitions to a topic until it has so many; the partitions that it has then.
+
+        Raises TopicMissing with what hinders, and what ZooKeeper and the brokers raise while they are out of reach.
+        """
+        if self._zookeeper is None:
+            raise TopicMissing(f"target topic {topic} gets no partitions: target.zookeeper.connect is not given")
+        with self._lock, self._zookeeper() as zk:
+            brokers = sorted(read_brokers(zk, self._znodes))
+            try:
+                before, after = topics.grow(zk, topic, partitions, brokers)
+            except LocalError as exc:
+                raise TopicMissing(f"target topic {topic} gets no partitions: {exc}") from exc
+            if after > before:
+                log.info("target topic %s: grown from %d to %d partitions, as its source has", topic, before, after)
+            self._wait_for_leaders(topic, after)
+            return range(after)
 
     def view(self) -> ClusterView:
         """All topics and brokers of the target, now."""
@@ -190,6 +209,10 @@ class BrokerTopics:
             if not found:
                 raise TopicMissing(f"target topic {topic}: no broker that has it is alive")
             return found
+
+    def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
+        """Raises TopicMissing: how many partitions there are is a setting of each broker of 0.7."""
+        raise TopicMissing(f"target topic {topic} gets no partitions: brokers of 0.7 say themselves how many they have")
 
     def view(self) -> ClusterView:
         """All topics and brokers of the target, now.  Raises Unreachable, WrongVersion."""

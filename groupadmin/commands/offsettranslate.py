@@ -209,7 +209,7 @@ def _translated(
 ) -> Rows:
     """A row for each partition of the target topics that the group's partitions feed."""
     there = {topic: [TopicPartition(topic, p) for p in ps] for topic, ps in cluster.partitions.items()}
-    fed = {tp.topic for _, tp in offsets.pairs()} | {tp.topic for tp in offsets.periods}
+    fed = {name for topic in {tp.topic for tp in offsets.periods} for name in (topic, *offsets.names(topic))}
     ends = log_bounds(target, cluster, [tp for topic in fed for tp in there.get(topic, ())])
     read, logs = _read(origin, group, offsets=offsets, source=source, force=force)
     rows = translated(offsets, Facts(ends, logs, read), there)

@@ -17,7 +17,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.net.links import Links
 from mirrormaker import exits
-from mirrormaker.config import Configuration, route_rules
+from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.formatlosses import sample_topics, timestamps_lost
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.probe import (
@@ -34,11 +34,12 @@ from mirrormaker.probe import (
     target_brokers,
 )
 from mirrormaker.routes import RouteRules
+from mirrormaker.selection import Explanation, merged_sentence, merged_topics, never_ends
 from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
-COLUMNS = ("source", "topic", "partitions", "target partitions", "route")
+COLUMNS = ("source", "topic", "partitions", "target topic", "target partitions", "route")
 TIMEOUT_S = 6.0
 
 
@@ -52,10 +53,12 @@ def check_online(configuration: Configuration) -> int:
             probe_target_zookeeper(target, view.brokers, TIMEOUT_S)
         rows: list[dict[str, Any]] = []
         seen: list[tuple[SourceOptions, SourceView]] = []
+        refused: list[str] = []
         for source in configuration.sources:
             who = f"source {source.name}"
-            found, of_source = source_rows(source, mirror, target, view)
+            found, of_source, sentences = source_rows(source, mirror, target, view)
             rows += of_source
+            refused += sentences
             seen.append((source, found))
     except (ChrootMissing, OtherCluster, SameCluster, SourceRefused, WrongVersion) as exc:
         _say(who, exc)
@@ -64,8 +67,21 @@ def check_online(configuration: Configuration) -> int:
         _say(who, exc)
         return exits.UNREACHABLE
     write(rows, COLUMNS)
+    warn_of_topics(seen, mirror)
     warn_of_formats(seen, target, view)
-    return exits.CLEAN
+    for sentence in refused:
+        click.echo(f"error: {sentence}", err=True)
+    return exits.CONFIGURATION if refused else exits.CLEAN
+
+
+def warn_of_topics(seen: Sequence[tuple[SourceOptions, SourceView]], mirror: MirrorOptions) -> None:
+    """Say on stderr which target topics several topics are sent to, and which entries of topic.overrides have none."""
+    chosen = [(selection(source, mirror), list(found.topics)) for source, found in seen]
+    for target, writers in merged_topics(chosen).items():
+        click.echo(f"warning: {merged_sentence(target, writers)}", err=True)
+    idle = [set(one.idle_overrides(topics)) for one, topics in chosen]
+    for sentence in sorted(set.intersection(*idle)):  # no topic of any source
+        click.echo(f"warning: {sentence}", err=True)
 
 
 def warn_of_formats(seen: Sequence[tuple[SourceOptions, SourceView]], target: TargetOptions, view: ClusterView) -> None:
@@ -95,7 +111,7 @@ def _say(who: str, exc: Exception) -> None:
 
 
 class SameCluster(Exception):
-    """Source and target are one cluster."""
+    """Source and target are one cluster, and nothing of it can be mirrored."""
 
 
 class SourceRefused(Exception):
@@ -121,32 +137,39 @@ def target_view(target: TargetOptions) -> ClusterView:
 
 def source_rows(
     source: SourceOptions, mirror: MirrorOptions, target: TargetOptions, view: ClusterView
-) -> tuple[SourceView, list[dict[str, Any]]]:
-    """A source, and what a start would do with each of its matching topics."""
+) -> tuple[SourceView, list[dict[str, Any]], list[str]]:
+    """A source, what a start would do with each of its matching topics, and why it would refuse some: sentences."""
     try:
         seen = probe_source(source, mirror, TIMEOUT_S)
     except NoBrokers as exc:
         raise SourceRefused(str(exc)) from exc
     same = same_cluster(seen.brokers, target_brokers(target, view.brokers))
-    if same is not None:
-        raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")
+    chosen = selection(source, mirror)
+    if same is not None and (sentence := never_ends(chosen, seen.topics)):
+        raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both): {sentence}")
     if not seen.topics:
         click.echo(f"warning: {no_topic_matches(source, mirror)}", err=True)
     rules = route_rules(source, target, mirror)
-    return seen, [
-        _row(source, name, count, len(view.partitions(name)), rules=rules, creates=bool(target.zookeeper))
-        for name, count in seen.topics.items()
-    ]
+    rows = []
+    told = [chosen.explain(name, same is not None) for name in seen.topics]
+    for one in told:
+        there = len(view.partitions(one.target))
+        rows.append(_row(source, one, seen.topics[one.topic], there, rules=rules, creates=bool(target.zookeeper)))
+    return seen, rows, [f"source {source.name}: {one.refused}" for one in told if one.refused]
 
 
 def _row(
-    source: SourceOptions, topic: str, here: int, there: int, *, rules: RouteRules, creates: bool
+    source: SourceOptions, told: Explanation, here: int, there: int, *, rules: RouteRules, creates: bool
 ) -> dict[str, Any]:
     wanted = source.broker_partitions.total or here
     shown: object = there
-    if not there and not rules.target.describes_itself:
+    if there < wanted and there and rules.grows(told.topic):
+        shown, there = f"{there}, grown to {wanted}", wanted
+    elif not there and not rules.target.describes_itself:
         shown = "missing, its brokers make it"
     elif not there:
         shown = f"missing, created with {wanted}" if creates else "missing, auto-creation decides"
-    route = rules.choose(topic, wanted, there or wanted)
-    return dict(zip(COLUMNS, (source.name, topic, here, shown, str(route)), strict=True))
+    route = (
+        f"refused: {told.refused}" if told.refused else rules.choose(told.topic, wanted, there or wanted, told.target)
+    )
+    return dict(zip(COLUMNS, (source.name, told.topic, here, told.target, shown, str(route)), strict=True))

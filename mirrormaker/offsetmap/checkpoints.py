@@ -63,10 +63,12 @@ class OwnershipPeriod:
         *,
         owned: Callable[[], bool],
         topic: int | None = None,
+        name: str = "",
     ) -> None:
         self.source = source
         self.begun_at = position
         self.topic = topic
+        self.name = name  # of the topic in the target, where it is another one
         self._owned = owned
         self._over = False
         self._checkpoints = checkpoints
@@ -142,14 +144,18 @@ class OwnershipPeriod:
 
 
 class Checkpoints:
-    """The ownership periods of one source.  write(records) gets the records, in order.
+    """The ownership periods of one source.  write(records) gets the records, in order.  target(topic): a source topic's
+    name in the target.
 
     What other sources were told of a target partition's end says nothing here: their senders are others, and a request
     of this source that is not answered yet may be stored before it.
     """
 
-    def __init__(self, every: int, write: Callable[[Sequence[Record]], object]) -> None:
+    def __init__(
+        self, every: int, write: Callable[[Sequence[Record]], object], target: Callable[[str], str] = str
+    ) -> None:
         self._every = every
+        self._target = target
         self._ends: LogEnds = {}
         self._write = write
         self._periods: dict[TopicPartition, OwnershipPeriod] = {}
@@ -174,13 +180,19 @@ class Checkpoints:
         """
         if source in self._periods:
             self._periods[source].failed()
-        period = self._periods[source] = OwnershipPeriod(source, position, self, owned=owned, topic=topic)
+        name = self._name(source)
+        period = self._periods[source] = OwnershipPeriod(source, position, self, owned=owned, topic=topic, name=name)
         for target in targets:
             period._pair(target)
         self._silent.discard(source)
         self._reached[source] = position
-        self._write([Begun(source, position, at_ms, single_target, topic)])
+        self._write([Begun(source, position, at_ms, single_target, topic, name)])
         return period
+
+    def _name(self, source: TopicPartition) -> str:
+        """The topic's name in the target, where it is another one."""
+        name = self._target(source.topic)
+        return "" if name == source.topic else name
 
     def shrank(self, target: TopicPartition, base: int) -> bool:
         """Whether a log that held more takes a request at base: what was known of it is of another one."""
@@ -222,7 +234,7 @@ class Checkpoints:
                     records.append(Reached(source, position))
             elif period is None and source not in self._silent:
                 self._silent.add(source)
-                records.append(Begun(source, position, at_ms, None))
+                records.append(Begun(source, position, at_ms, None, None, self._name(source)))
         if records:
             self._write(records)
 
@@ -235,6 +247,6 @@ class Checkpoints:
                 pair.written = None
             if period.holds():
                 period.begun_at = self._reached[source]
-                records.append(Begun(source, period.begun_at, at_ms, None, period.topic))
+                records.append(Begun(source, period.begun_at, at_ms, None, period.topic, period.name))
         if records:
             self._write(records)

@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 
 from groundwork.tasks import TaskGroup
+from mirrormaker.config import selection
 from mirrormaker.flow import PLAIN_DELIVERY, Delivery
 from mirrormaker.offsetmap.file import FileStorage, file_of
 from mirrormaker.offsetmap.recorder import MapRecorder, MapRefused, MapStorage
@@ -71,7 +72,8 @@ class OffsetMaps:
     def _opened(self, source: Source) -> Delivery:
         mirror, target = self._mirror, self._target
         storage = self._storage(Header(source.name, source.options.group_id))
-        recorder = MapRecorder(storage, mirror.map_every_messages)
+        names = selection(source.options, mirror)
+        recorder = MapRecorder(storage, mirror.map_every_messages, names.target)
         self._recorders.append(recorder)
         self._tasks.spawn(f"offset-map-{source.name}", recorder.run, mirror.map_every_ms / 1000)
         if mirror.resume != "target-end":
@@ -83,6 +85,7 @@ class OffsetMaps:
             admit=resumer.admit,
             waiting=resumer.waiting,
             before_commit=recorder.before_commit,
+            alone=True,
         )
 
     def _storage(self, header: Header) -> MapStorage:

@@ -44,12 +44,15 @@ class MapStorage(Protocol):
 
 
 class MapRecorder:
-    """Records the map of one source.  every: offsets between two entries."""
+    """Records the map of one source.
 
-    def __init__(self, storage: MapStorage, every: int) -> None:
+    every: offsets between two entries.  target(topic): a source topic's name there.
+    """
+
+    def __init__(self, storage: MapStorage, every: int, target: Callable[[str], str] = str) -> None:
         self.path = storage.path
         self._storage = storage
-        self._checkpoints = Checkpoints(every, self._write)
+        self._checkpoints = Checkpoints(every, self._write, target)
         self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
         self._failing = False
         self._topics = {

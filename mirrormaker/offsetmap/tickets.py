@@ -113,7 +113,7 @@ class MapTickets:
 
     def _period(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> OwnershipPeriod:
         single = topic.route.single_target
-        others = () if single else [TopicPartition(fetched.topic, partition) for partition in topic.partitions]
+        others = () if single else [TopicPartition(topic.target, partition) for partition in topic.partitions]
         return self._recorder.period(fetched, share, single, others)
 
     def _of_step(self, share: Share, period: OwnershipPeriod, step: Step) -> Sequence[tuple[Part, Ticket]]:

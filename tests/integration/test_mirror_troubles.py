@@ -271,7 +271,8 @@ def test_partitions_that_a_smaller_target_does_not_have_are_parked_when_identity
     with Mirror(tmp_path, source, target, unique.group(), topic, {"partitioning": "identity"}) as mirror:
         mirror.wait_said(
             f"parked 1: {topic}/1: the target topic has 1 partitions and mirror.partitioning is identity: "
-            "add partitions to it, or set mirror.partitioning to auto or key"
+            "add partitions to it (by hand, or mirror.target.grow.partitions: true), or set mirror.partitioning to "
+            "auto or key"
         )
         wait_until(lambda: mirror.committed([topic]).get(TopicPartition(topic, 0)) == 200, 10, mirror.said)
         assert mirror.committed([topic])[TopicPartition(topic, 1)] == 0

@@ -21,6 +21,7 @@ from mirrormaker.offsetmap.file import FileStorage
 from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.tickets import MapTickets
 from mirrormaker.routes import RouteRules, SourceTopic
+from mirrormaker.selection import Selection
 from mirrormaker.topics import TopicMissing
 from zkconsumer.errors import Closed
 from zkconsumer.offsetmap.text import Header
@@ -113,17 +114,20 @@ def flow_of(
     source_topic: Callable[[str], SourceTopic] = lambda name: SourceTopic(2, 1),
     delivery: Delivery = PLAIN_DELIVERY,
     name: str = "dc1",
+    selection: Selection | None = None,
+    in_target: bool = False,
     **rules: Any,
 ) -> Flow:
     rules = {"source": SPEAKS, "target": SPEAKS, "message_max_bytes": 1000012, **rules}
     given = MessageHandler(handler, "a:b", "dc1", SPEAKS) if handler is not None else None
     return Flow(
-        SimpleNamespace(name=name, topic=source_topic),  # type: ignore[arg-type]
-        SimpleNamespace(topics=topics, sender_of=lambda source: sends),  # type: ignore[arg-type]
+        SimpleNamespace(name=name, topic=source_topic, in_target=in_target, deleted={}),  # type: ignore[arg-type]
+        SimpleNamespace(topics=topics, sender_of=lambda source: sends, writers={}),  # type: ignore[arg-type]
         RouteRules(handler="a:b" if handler is not None else "", **rules),
         tasks,
         handler=given,
         delivery=delivery,
+        selection=selection,
     )
 
 
@@ -184,7 +188,8 @@ def test_a_partition_that_the_target_does_not_have_fails_with_the_cure(tasks: Ta
     assert (what, position) == ("failed", 7)
     assert reason == (
         "t/1: the target topic has 1 partitions and mirror.partitioning is identity: "
-        "add partitions to it, or set mirror.partitioning to auto or key"
+        "add partitions to it (by hand, or mirror.target.grow.partitions: true), or set mirror.partitioning to auto "
+        "or key"
     )
     assert sends.parts == []
 

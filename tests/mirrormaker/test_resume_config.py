@@ -29,6 +29,8 @@ def problems(
 
 def test_it_may_be(tmp_path: Path) -> None:
     assert problems(tmp_path, [SOURCE], TARGET, MIRROR) == ""
+    two = [{**SOURCE, "name": f"dc{n}", "zookeeper.connect": f"zk{n}:1", "topic.prefix": f"dc{n}."} for n in (3, 4)]
+    assert problems(tmp_path, two, TARGET, MIRROR) == ""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,14 @@ def test_it_may_be(tmp_path: Path) -> None:
             [SOURCE, {**SOURCE, "name": "dc2", "zookeeper.connect": "zk3:1"}],
             TARGET,
             {},
-            "2 sources may write to one topic: run a mirror for each, or set committed",
+            "2 sources may write to one topic: give each a topic.prefix of its own, run a mirror for each, or set "
+            "committed",
+        ),
+        (
+            [SOURCE],
+            TARGET,
+            {"whitelist": "a|b|c", "topic.rename": {"a": "one", "b": "one", "x": "one"}},
+            "target topic one is fed by dc1/a and dc1/b: their messages are merged; give each a name of its own",
         ),
         ([SOURCE], TARGET, {"resume": "end"}, "expected one of committed, target-end"),
         (

@@ -5,6 +5,7 @@ partition is revoked or the mirror dies; the next one starts at a committed posi
 earlier one sent.  The periods of a source partition never overlap: each ends before the next owner may start.
 
     Begun(source, position, at_ms, keeps)         a period began there; keeps: all of it goes to one target partition
+                                                  (and what the topic is called in the target, where it is renamed)
     Entry(source, target, position, low, high)    a checkpoint: messages of the source from `position` on that went, and
                                                   will go, to `target` lie at offsets >= low; earlier ones at < high
     Reached(source, position)                     everything before it is acknowledged, and recorded here
@@ -36,7 +37,7 @@ class Begun:
     """A period of a source partition began at position; at_ms since 1970 orders those of several mirrors.
 
     keeps None: nothing was sent yet, so its route is not chosen.  topic: the czxid of the source's topic; None: it is
-    not known (0.7, and maps of earlier releases).
+    not known (0.7, and maps of earlier releases).  target: the topic's name in the target; "": the same.
     """
 
     source: TopicPartition
@@ -44,6 +45,7 @@ class Begun:
     at_ms: int
     keeps: bool | None
     topic: int | None = None
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,15 @@ class OffsetMap:
     def pairs(self) -> set[tuple[TopicPartition, TopicPartition]]:
         """Pairs of source and target partition that have entries."""
         return {(s, t) for s, periods in self.periods.items() for period in periods for t in period.entries}
+
+    def names(self, topic: str) -> set[str]:
+        """Names under which a source topic's messages stand in the target, or will; empty: the map has none of them."""
+        found: set[str] = set()
+        for source, periods in self.periods.items():
+            if source.topic == topic and periods:
+                found |= {target.topic for period in periods for target in period.entries}
+                found.add(periods[-1].begun.target or topic)
+        return found
 
     def last(self, source: TopicPartition, target: TopicPartition) -> Entry | None:
         """The newest entry of a pair."""

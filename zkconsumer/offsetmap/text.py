@@ -2,7 +2,10 @@
 
     ["map", 1, "SOURCE", "GROUP"]                                            the first line: source and group
     ["begin", "orders", 0, 1200, "same" | "keys" | "", 1763700000000]        source, position, route, ms since 1970;
-                                                                             behind it the topic's czxid, where known
+                                                                             behind it the topic's czxid, where known;
+                                                                             behind that (czxid or null) its name in the
+                                                                             target, where that is another: releases
+                                                                             without topic.rename refuse such a line
     ["at", "orders", 0, "orders", 0, 1200, 57000, 57000]                     source, target, position, low, high | null
     ["reached", "orders", 0, 1500]                                           source, position
 
@@ -51,8 +54,8 @@ def read_header(line: str) -> Header:
 
 def line_of(record: Record) -> str:
     match record:
-        case Begun(source, position, at_ms, keeps, topic):
-            known = [] if topic is None else [topic]
+        case Begun(source, position, at_ms, keeps, topic, target):
+            known: list[object] = [topic, target] if target else [] if topic is None else [topic]
             return _line(["begin", *_tp(source), position, NAMES[keeps], at_ms, *known])
         case Entry(source, target, position, low, high):
             return _line(["at", *_tp(source), *_tp(target), position, low, high])
@@ -68,6 +71,10 @@ def read_line(line: str) -> Record:
                 return Begun(_partition(topic, partition), position, at_ms, ROUTES[route])
             case ["begin", str(topic), part, int(position), str(route), int(at_ms), int(czxid)] if route in ROUTES:
                 return Begun(_partition(topic, part), position, at_ms, ROUTES[route], czxid)
+            case ["begin", str(topic), part, int(position), str(route), int(at_ms), known, str(name)] if (
+                route in ROUTES and (known is None or isinstance(known, int))
+            ):
+                return Begun(_partition(topic, part), position, at_ms, ROUTES[route], known, name)
             case ["at", str(topic), partition, str(other), there, int(position), int(low), (int() | None) as high]:
                 return Entry(_partition(topic, partition), _partition(other, there), position, low, high)
             case ["reached", str(topic), partition, int(position)]:
