@@ -53,6 +53,7 @@ class Dialect:
     has_nulls: bool  # a message may be without a value
     measures_payload: bool  # message.max.bytes is held against the payload alone, not against the whole entry
     answers_produce: bool  # a produce request can be acknowledged; else nobody learns what became of it
+    counts_replicas: bool  # acks above 1 waits for that many; else it is refused (error 21)
     waits_for_data: bool  # a fetch waits on the broker (max wait, min bytes); else an empty answer comes at once
     describes_itself: bool  # brokers tell brokers and partitions (Metadata); else only ZooKeeper knows
     partitions_by_broker: bool  # partitions belong to brokers (BrokerPartition), come and go with them: no replicas
@@ -191,6 +192,7 @@ def _rows() -> dict[str, Dialect]:
         has_nulls=True,
         measures_payload=False,
         answers_produce=True,
+        counts_replicas=True,
         waits_for_data=True,
         describes_itself=True,
         partitions_by_broker=False,
@@ -210,6 +212,7 @@ def _rows() -> dict[str, Dialect]:
     v082 = replace(v082, masks_hashes=False, strategies=frozenset({"range", "roundrobin"}))
     groups = dict.fromkeys(_GROUPS, 0)
     v09 = _newer(v082, "0.9", {apis.PRODUCE: 1, apis.FETCH: 1, apis.OFFSET_COMMIT: 2, apis.JOIN_GROUP: 0, **groups})
+    v09 = replace(v09, counts_replicas=False)
     v0100 = _newer(v09, "0.10.0", {apis.PRODUCE: 2, apis.FETCH: 2, apis.METADATA: 1, apis.API_VERSIONS: 0}, magic=1)
     v0101 = _newer(v0100, "0.10.1", {apis.LIST_OFFSETS: 1, apis.JOIN_GROUP: 1})
     v0102 = replace(v0101, release="0.10.2", relaxed_roundrobin=True)
@@ -241,6 +244,7 @@ def _rows_of_07() -> list[Dialect]:
         has_nulls=False,
         measures_payload=True,
         answers_produce=False,
+        counts_replicas=False,
         waits_for_data=False,
         describes_itself=False,
         partitions_by_broker=True,

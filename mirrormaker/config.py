@@ -193,6 +193,7 @@ def _checked(loaded: Configuration, names: Names) -> Configuration:
         if loops(source.zookeeper_connect, target.zookeeper):
             problems += [f"{at}: {sentence}" for sentence in _feeds_itself(source, target, mirror)]
     warnings += _without_effect(target, mirror, f"{names.target}: target")
+    warnings += _counted_acks(target, f"{names.target}: target")
     target = _target(target, problems, notes, names.target)
     if problems:
         raise ConfigError(problems)
@@ -370,6 +371,14 @@ def _without_effect(target: TargetOptions, mirror: MirrorOptions, at: str) -> It
             yield f"{at}: option '{key}' has no effect here: {why}"
 
 
+def _counted_acks(target: TargetOptions, at: str) -> Iterator[str]:
+    if target.acks > 1 and dialect(target.version).answers_produce:
+        yield (
+            f"{at}: request.required.acks={target.acks} is taken as -1, all in-sync replicas (0.9 and later refuse a "
+            "number); min.insync.replicas of the target says how few may be in sync"
+        )
+
+
 def _target(target: TargetOptions, problems: list[str], notes: list[str], where: str) -> TargetOptions:
     """The target as it runs: retried for ever, acknowledged by all in-sync replicas unless the file says otherwise."""
     at = f"{where}: target"
@@ -382,7 +391,7 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
         problems.append(
             f"{at}: request.required.acks=0 is refused: what is not acknowledged could never be committed; use -1"
         )
-    elif target.acks != -1:
+    elif target.acks == 1:
         notes.append(
             f"{at}: request.required.acks={target.acks}: a leader that fails takes what only it has; -1 is safe"
         )
@@ -391,7 +400,7 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
             f"{at}: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
             "of topics that are missing there"
         )
-    return replace(target, retries=-1)
+    return replace(target, retries=-1, acks=target.acks if target.acks <= 1 else -1)
 
 
 def route_rules(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> RouteRules:

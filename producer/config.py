@@ -18,6 +18,7 @@ from producer.partitioners import UNKEYED
 
 NO_CONFIRM, BY_OFFSETS = "none", "offsets"  # confirm
 RESPONSE_GRACE_MS = 5000
+MAX_ACKS = 32767  # an int16
 JVM_ENCODERS = {
     "kafka.serializer.DefaultEncoder": "producer.encoders:as_bytes",
     "kafka.serializer.StringEncoder": "producer.encoders:as_text",
@@ -130,8 +131,8 @@ class ProducerConfig(ZkSecurityOptions):
     )  # fmt: skip
     acks: int = option(
         "request.required.acks", -1,
-        "acknowledgement by: -1 all in-sync replicas; 1 the leader; 0 none (the JVM's default)",
-        choices=(-1, 0, 1), newer={"all": "-1"},
+        "acknowledgement by: -1 all in-sync replicas; 1 the leader; 0 none (the JVM's default); more: that many (0.8)",
+        least=-1, newer={"all": "-1"},
     )  # fmt: skip
     request_timeout_ms: int = option(
         "request.timeout.ms", 10000, "how long a broker waits for its replicas; also the connect timeout",
@@ -323,8 +324,19 @@ class ProducerConfig(ZkSecurityOptions):
         """The ZooKeeper that the security options are for; empty: none."""
         return self.zookeeper_connect
 
+    def acks_problems(self) -> Iterable[str]:
+        """Why so many acknowledgements cannot be asked for; a subclass that takes another number overrides it."""
+        if self.acks > MAX_ACKS:
+            yield f"request.required.acks={self.acks} is more than a request holds: at most {MAX_ACKS}; -1 is all"
+        elif self.acks > 1 and dialect(self.version).answers_produce and not dialect(self.version).counts_replicas:
+            yield (
+                f"request.required.acks={self.acks}: Kafka {self.version} refuses a number of replicas (error 21, as "
+                "all from 0.9 on); -1 waits for all that are in sync"
+            )
+
     def problems(self) -> Iterable[str]:
         yield from security_problems(self, self.zookeeper_given)
+        yield from self.acks_problems()
         if self.brokers and self.zookeeper_connect:
             yield (
                 "'metadata.broker.list' and 'zookeeper.connect' are two ways to find the brokers, and both are given: "

@@ -1,40 +1,50 @@
-"""The command line of the original MirrorMaker (0.7.1 to 0.10): flags that are taken, and flags refused by name.
+"""The command line of the original MirrorMaker (0.7.1 to 0.10): flags that are taken, and flags that change nothing.
 
-taken      --consumer.config (repeatable: one connector a source)  --producer.config  --whitelist | --blacklist
-           --num.streams  --offset.commit.interval.ms  --message.handler
-refused    each of REFUSED, with the reason and what to do instead
+taken            --consumer.config (repeatable: one connector a source)  --producer.config  --whitelist | --blacklist
+                 --num.streams  --offset.commit.interval.ms  --message.handler
+without effect   each of WITHOUT_EFFECT: a warning with the reason, so that a start script runs unchanged
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple
 
 import click
 
 from mirrormaker import exits
 
+GIVEN = "mirrormaker.flags.without.effect"  # where the context keeps the sentences on them
 
-class RefusedFlag(NamedTuple):
-    flag: str
+
+class WithoutEffect(NamedTuple):
+    """A flag of the original, and why it changes nothing here.  flags: its spellings in all releases."""
+
+    flags: tuple[str, ...]
     reason: str
     takes_value: bool = True
 
+    def sentence(self, flag: str) -> str:
+        return f"command line: {flag} has no effect here: {self.reason}"
 
-REFUSED = (
-    RefusedFlag("--num.producers", "there is one sender per target broker, whatever the load: leave it out"),
-    RefusedFlag(
-        "--queue.size", "memory is bounded in bytes: leave it out, or set queued.max.bytes in the consumer config"
+
+WITHOUT_EFFECT = (
+    WithoutEffect(("--num.producers",), "each target broker has one sender, whatever the load"),
+    WithoutEffect(("--queue.size",), "memory is bounded in bytes: queued.max.bytes in the consumer config"),
+    WithoutEffect(("--new.producer",), "there is one producer, and it always waits for acknowledgements", False),
+    WithoutEffect(("--new.consumer",), "sources are read as a member of a ZooKeeper group", False),
+    WithoutEffect(
+        ("--abort.on.send.failure",),
+        "a message that cannot be delivered parks its partition, whether true or false: nothing is skipped, its "
+        "neighbours go on, and it is tried again every parked.retry.ms",
     ),
-    RefusedFlag("--new.producer", "there is one producer, and it waits for acknowledgements: leave it out", False),
-    RefusedFlag("--new.consumer", "sources are read as a ZooKeeper group: leave it out", False),
-    RefusedFlag(
-        "--abort.on.send.failure",
-        "a message that cannot be delivered parks its partition, nothing is skipped and nothing aborts: leave it out",
+    WithoutEffect(
+        ("--rebalance.listener", "--consumer.rebalance.listener"),
+        "classes of a JVM cannot be loaded; what is revoked is drained and committed before it is released",
     ),
-    RefusedFlag("--message.handler.args", "a Python handler reads its own settings: leave it out"),
-    RefusedFlag("--consumer.rebalance.listener", "JVM classes cannot be loaded here, and none is needed: leave it out"),
-    RefusedFlag("--rebalance.listener.args", "there is no rebalance listener here: leave it out"),
+    WithoutEffect(("--rebalance.listener.args",), "there is no rebalance listener to pass them to"),
+    WithoutEffect(("--message.handler.args",), "a Python handler reads its own settings"),
 )
 
 
@@ -42,24 +52,34 @@ class UsageRefused(click.UsageError):
     exit_code = exits.USAGE
 
 
-def _refuse(refused: RefusedFlag) -> Callable[[click.Context, click.Parameter, object], None]:
+def original_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The original's flags, as options of a click command.
+
+    It is also passed without_effect: a sentence for each flag that was given and changes nothing.
+    """
+
+    @wraps(command)
+    def called(*args: Any, **named: Any) -> Any:
+        given: dict[str, str] = click.get_current_context().meta.get(GIVEN, {})
+        return command(*args, without_effect=tuple(given.values()), **named)
+
+    found: Callable[..., Any] = called
+    for one in WITHOUT_EFFECT:
+        kind: dict[str, Any] = {"multiple": True} if one.takes_value else {"is_flag": True}
+        for flag in one.flags:
+            name = flag.removeprefix("--").replace(".", "_")
+            found = click.option(flag, name, expose_value=False, hidden=True, callback=_note(one, flag), **kind)(found)
+    for option in reversed(_TAKEN):
+        found = option(found)
+    return found
+
+
+def _note(one: WithoutEffect, flag: str) -> Callable[[click.Context, click.Parameter, object], None]:
     def callback(context: click.Context, parameter: click.Parameter, value: object) -> None:
         if value:
-            raise UsageRefused(f"{refused.flag} is not supported: {refused.reason}", context)
+            context.meta.setdefault(GIVEN, {})[flag] = one.sentence(flag)
 
     return callback
-
-
-def original_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The original's flags, as options of a click command; refused ones are hidden and never reach it."""
-    for refused in REFUSED:
-        kind: dict[str, Any] = {} if refused.takes_value else {"is_flag": True}
-        command = click.option(
-            refused.flag, expose_value=False, hidden=True, callback=_refuse(refused), is_eager=True, **kind
-        )(command)
-    for option in reversed(_TAKEN):
-        command = option(command)
-    return command
 
 
 def _only_one(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:

@@ -32,7 +32,8 @@ A file has three sections.  `mirrormaker check FILE` says what is wrong, `--onli
 warn` (of `run` and `check`) makes an unknown option a warning, as for the JVM.  Examples: `conf/`.
 
 A mirror sets some options itself: it commits (`auto.commit.enable`) every `offset.commit.interval.ms`, waits for ever
-(`consumer.timeout.ms`), retries for ever (`message.send.max.retries`), and refuses `request.required.acks` 0.
+(`consumer.timeout.ms`), retries for ever (`message.send.max.retries`), refuses `request.required.acks` 0, and takes a
+number of replicas (2 and more) as -1, all in-sync ones.
 
 The original's `.properties` files are read as they are (`--consumer.config`, `--producer.config`).  They may also hold
 the options below that the JVM does not know, such as `version` and `target.zookeeper.connect`.  A key of the JVM's

@@ -141,9 +141,12 @@ def test_the_flags_of_the_original_run_the_same_mirror(
     producer.write_text(
         f"metadata.broker.list={target.brokers}\ntarget.zookeeper.connect={target.zookeeper}\n"
         f"bootstrap.servers={target.brokers}\npartitioner.class=com.acme.X\nserializer.class=com.acme.Y\nacme.team=blue\n"
+        "request.required.acks=2\n"
     )
     command = [str(COMMAND), "run", "--consumer.config", str(consumer), "--producer.config", str(producer)]
     command += ["--whitelist", topic, "--num.streams", "2", "--offset.commit.interval.ms", "500"]
+    command += ["--num.producers", "2", "--queue.size=10000", "--new.producer", "--abort.on.send.failure", "true"]
+    command += ["--consumer.rebalance.listener", "com.acme.Listener", "--rebalance.listener.args", "a=b"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (refused.returncode, refused.stderr) == (78, "error: producer.properties: option 'acme.team' is unknown\n")
     command += ["--unknown-options", "warn"]
@@ -151,6 +154,11 @@ def test_the_flags_of_the_original_run_the_same_mirror(
         wait_until(lambda: sum(log_end_offsets(target, [topic]).values()) == 400, 20, "all to arrive")
         said = (tmp_path / "log").read_text()
         assert "option 'num.consumer.fetchers' has no effect here" in said
+        assert "request.required.acks=2 is taken as -1, all in-sync replicas" in said
+        for flag in [
+            word.partition("=")[0] for word in command if word.startswith(("--num.p", "--que", "--n", "--ab"))
+        ]:
+            assert flag == "--num.streams" or f"command line: {flag} has no effect here: " in said
         assert "option 'partitioner.class' (com.acme.X) has no effect here: mirror.partitioning decides, auto: " in said
         assert (
             "'bootstrap.servers' is one of the JVM's newer client and is ignored: 'metadata.broker.list' counts" in said

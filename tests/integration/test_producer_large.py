@@ -13,8 +13,9 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.tools import console_consumer
 from producer.delivery import Deliveries, Delivery
-from producer.errors import TooLarge
+from producer.errors import SendFailed, TooLarge
 from producer.producer import Producer
+from tests.conftest import Unique
 from tests.integration.sparktopics import simple
 
 pytestmark = pytest.mark.real
@@ -55,6 +56,18 @@ def agree(deliveries: Deliveries | list[Delivery], sent: list[bytes], there: lis
     good = [(d.result(WAIT_S).offset, value) for d, value in zip(deliveries, sent, strict=True) if d.error is None]
     assert [there[offset] for offset, _ in good if offset is not None] == [value for _, value in good]
     assert len(there) == len(good)
+
+
+def test_a_number_of_replicas_is_what_brokers_of_0_8_wait_for(target: ClusterClient, unique: Unique) -> None:
+    """Two of two answer; three of two never do: the broker says so (7) when request.timeout.ms is over."""
+    topic = unique.topic()
+    target.create_topic(topic, 1, replication=2)
+    options: dict[str, Any] = {"metadata.broker.list": target.brokers, "request.timeout.ms": 1500}
+    with Producer({**options, "request.required.acks": 2}) as producer:
+        assert producer.send(topic, b"two").result(WAIT_S).offset == 0
+    options |= {"request.required.acks": 3, "message.send.max.retries": 0, "delivery.timeout.ms": 20000}
+    with pytest.raises(SendFailed, match=r"RequestTimedOut \(7\)"), Producer(options) as producer:
+        producer.send(topic, b"three")
 
 
 @pytest.mark.parametrize("kind", ["incompressible", "compressible", "mixed"])

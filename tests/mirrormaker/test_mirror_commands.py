@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mirrormaker.commands.cli import outcome
-from mirrormaker.commands.flags import REFUSED
+from mirrormaker.commands.flags import WITHOUT_EFFECT, WithoutEffect
 from mirrormaker.commands.reference import page
 from tests.fakes.broker import FakeCluster
 
@@ -42,14 +42,32 @@ def test_several_sources_are_several_consumer_configs(tmp_path: Path, capsys: py
     assert capsys.readouterr().out == "ok: 2 sources, topics a\n"
 
 
-@pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.flag)
-@pytest.mark.parametrize("command", ["run", "check"])
-def test_every_other_flag_of_the_original_is_refused_by_name(
-    refused: object, command: str, capsys: pytest.CaptureFixture[str]
+FLAGS_WITHOUT_EFFECT = [(one, flag) for one in WITHOUT_EFFECT for flag in one.flags]
+
+
+@pytest.mark.parametrize(("one", "flag"), FLAGS_WITHOUT_EFFECT, ids=[flag for _, flag in FLAGS_WITHOUT_EFFECT])
+@pytest.mark.parametrize("form", ["{flag} {value}", "{flag}={value}"], ids=["apart", "together"])
+def test_every_other_flag_of_the_original_is_a_warning_with_the_reason(
+    one: WithoutEffect, flag: str, form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flag, reason, takes_value = refused  # type: ignore[misc]
-    assert outcome([command, EXAMPLE, flag, *(["1"] if takes_value else [])]) == 64
-    assert f"Error: {flag} is not supported: {reason}" in capsys.readouterr().err
+    words = form.format(flag=flag, value=3).split() if one.takes_value else [flag]
+    assert outcome(["check", EXAMPLE, *words]) == 0
+    assert capsys.readouterr().err == f"warning: command line: {flag} has no effect here: {one.reason}\n"
+
+
+def test_a_start_script_of_0_10_runs_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    conf = ROOT / "conf"
+    script = (
+        f"--consumer.config {conf}/consumer.properties --producer.config {conf}/producer.properties --num.streams 2 "
+        "--num.producers 4 --queue.size 10000 --new.producer --new.consumer --abort.on.send.failure false "
+        "--offset.commit.interval.ms 60000 --consumer.rebalance.listener com.example.Listener "
+        "--rebalance.listener.args a=b --message.handler.args 7 --whitelist a"
+    )
+    assert outcome(["check", *script.split()]) == 0
+    said = capsys.readouterr()
+    assert said.out == "ok: 1 source, topics a\n"
+    flags = [line.split()[3] for line in said.err.splitlines() if line.startswith("warning: command line: ")]
+    assert flags == [word for word in script.split() if word in {flag for _, flag in FLAGS_WITHOUT_EFFECT}]
 
 
 @pytest.mark.parametrize(

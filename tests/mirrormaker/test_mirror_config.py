@@ -271,6 +271,17 @@ def test_refused_acks_and_unsafe_settings_name_the_file_they_stand_in(tmp_path: 
     ]
 
 
+@pytest.mark.parametrize("version", ["0.8.2", "0.9"])
+def test_a_number_of_replicas_is_taken_as_all_of_them(version: str, tmp_path: Path) -> None:
+    consumer, producer = "zookeeper.connect=zk:1/a\ngroup.id=g\n", "metadata.broker.list=k:9092\n"
+    given = f"{producer}request.required.acks=2\ntarget.version={version}\n"
+    configuration = properties(tmp_path, consumer, given)
+    assert configuration.target.acks == -1
+    (warning,) = configuration.warnings
+    assert warning.startswith("p.properties: target: request.required.acks=2 is taken as -1, all in-sync replicas")
+    assert properties(tmp_path, consumer, f"{producer}request.required.acks=-1\n").warnings == ()
+
+
 def test_properties_are_read_in_the_jvms_encoding(tmp_path: Path) -> None:
     (tmp_path / "c.properties").write_bytes(
         "# für die Bestände\nzookeeper.connect=zk:1/a\ngroup.id=g\n".encode("latin-1")
@@ -409,7 +420,7 @@ def test_other_words_for_a_release_and_for_where_to_begin_are_taken_or_named(tmp
         "0.8.0, 0.8.1, 0.8.2; give the oldest of the brokers",
         "m.yaml: sources[0]: option 'auto.offset.reset' is 'earliest', expected one of smallest, largest, fail; "
         "the newer client's 'earliest' is smallest here",
-        "m.yaml: target: option 'request.required.acks' is 'all', expected one of -1, 0, 1; "
+        "m.yaml: target: option 'request.required.acks' is 'all', expected a whole number; "
         "the newer client's 'all' is -1 here",
     ]
 

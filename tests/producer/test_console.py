@@ -79,7 +79,7 @@ def wrong_call(*arguments: str) -> str:
     [
         (["--topic", "t", "--compression-codec", "zip"], "none, gzip, snappy, lz4"),
         (["--topic", "t", "--key-separator", ""], "--key-separator is empty"),
-        (["--topic", "t", "--request-required-acks", "2"], "request.required.acks"),
+        (["--topic", "t", "--request-required-acks", "two"], "request.required.acks"),
         ([], "--topic"),
         (["--topic", "a/b"], "topic 'a/b': a name has letters"),
         (

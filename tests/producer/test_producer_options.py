@@ -51,6 +51,12 @@ def test_0_7_names_are_read_too():
         ),
         ({"zookeeper.connect": "h:1", "zookeeper.auth": "ann:s3cret"}, "is ***, expected digest:USER:PASSWORD"),
         ({"zookeeper.connect": "h:1", "zookeeper.ssl.ca.location": "/ca.pem"}, "nothing would be TLS"),
+        ({"metadata.broker.list": "h:1", "request.required.acks": "-2"}, "'-2', expected at least -1"),
+        ({"metadata.broker.list": "h:1", "request.required.acks": "40000"}, "at most 32767"),
+        (
+            {"metadata.broker.list": "h:1", "request.required.acks": "2", "kafka.version": "0.9"},
+            "request.required.acks=2: Kafka 0.9 refuses a number of replicas (error 21",
+        ),
         ({"metadata.broker.list": "h:1", "request.required.ack": "1"}, "did you mean 'request.required.acks'"),
     ],
 )
@@ -59,6 +65,12 @@ def test_wrong_options_are_named(values: dict[str, str], said: str):
         load(ProducerConfig, values, "p.properties", jvm=True)
     assert said in str(raised.value)
     assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("release", ["0.8.0", "0.8.1", "0.8.2"])
+def test_a_number_of_replicas_is_for_the_releases_that_count_them(release: str):
+    values = {"metadata.broker.list": "h:1", "request.required.acks": "2", "kafka.version": release}
+    assert load(ProducerConfig, values, "p.properties", jvm=True).acks == 2
 
 
 def test_an_encoder_that_is_not_there_is_named():
