@@ -2,6 +2,11 @@
 
     time=2014-03-07T09:15:02.114+0000 level=warning at=zkconsumer.session.lease msg="..."      a terminal or a file
     <4>at=zkconsumer.session.lease msg="..."                                   the journal, which knows the time
+    {"time": "2014-03-07T09:15:02.114+0000", "level": "warning", "at": "...", "msg": "..."}    form json, everywhere
+
+Lines that an alert is for have a name: extra={"event": "parked", "topic": ..., "partition": ..., "offset": ...} adds
+event=parked topic=orders partition=3 offset=17 before msg (FIELDS; what is None is left out).  Bytes of messages are
+never logged.
 
 A traceback follows its line, each line of it with the same priority; so do the lines of extra={"below": [...]}.
 """
@@ -22,6 +27,7 @@ from typing import Any, TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMS = ("logfmt", "json")
+FIELDS = ("event", "source", "topic", "partition", "offset")  # of a record's extra, in a line that has them
 PER_MINUTE = 5
 WINDOW_S = 60.0
 KAZOO = "kazoo.client"
@@ -45,9 +51,21 @@ def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | N
     handler = LimitedHandler(out)
     handler.setFormatter(LineFormatter(form, in_journal=goes_to_journal(out)))
     root.addHandler(handler)
-    root.setLevel(level.upper())
-    logging.getLogger("kazoo").setLevel(KAZOO_LEVELS.get(level, logging.ERROR))
+    set_level(level)
     return handler
+
+
+def set_level(level: str) -> None:
+    """Log from this one of LEVELS on, from now on; ValueError for others."""
+    if level not in LEVELS:
+        raise ValueError(f"log level is one of {', '.join(LEVELS)}, not {level}")
+    logging.getLogger().setLevel(level.upper())
+    logging.getLogger("kazoo").setLevel(KAZOO_LEVELS.get(level, logging.ERROR))
+
+
+def current_level() -> str:
+    """The level of the program's log now."""
+    return logging.getLevelName(logging.getLogger().level).lower()
 
 
 class KazooLog(logging.LoggerAdapter[logging.Logger]):
@@ -117,9 +135,11 @@ class LineFormatter(logging.Formatter):
         lines += ["  " + line for line in below]
         return "\n".join(self._prefix(record) + line for line in lines)
 
-    def _fields(self, record: logging.LogRecord) -> dict[str, str]:
-        fields = {"at": record.name, "msg": record.getMessage()}
-        if self._in_journal:
+    def _fields(self, record: logging.LogRecord) -> dict[str, str | int]:
+        named = {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
+        whole = {name: value if isinstance(value, int) else str(value) for name, value in named.items()}
+        fields = {"at": record.name, **whole, "msg": record.getMessage()}
+        if self._in_journal and self._form != "json":
             return fields
         at = time.localtime(record.created)
         when = time.strftime("%Y-%m-%dT%H:%M:%S", at) + f".{int(record.msecs):03d}" + time.strftime("%z", at)
@@ -132,7 +152,8 @@ class LineFormatter(logging.Formatter):
         return f"<{syslog.get(record.levelno, 6)}>"
 
 
-def _word(value: str) -> str:
+def _word(value: str | int) -> str:
+    value = str(value)
     plain = value and value.isprintable() and not any(c in value for c in ' "=\\')
     return value if plain else json.dumps(value, ensure_ascii=False)
 

@@ -44,22 +44,25 @@ STATE_FOLDER = "STATE_DIRECTORY"  # what systemd sets for StateDirectory=
 def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) -> int:
     """Mirror until a signal ends it; the exit code.  read: the configuration, from its files as they are then."""
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
-    set_up_logging(stream=terminal)  # type: ignore[arg-type]  # it writes, flushes and has a descriptor: all that is used
+    mirror = configuration.mirror
+    # The terminal writes, flushes and has a descriptor: all that is used.
+    set_up_logging(mirror.log_level, mirror.log_format, stream=terminal)  # type: ignore[arg-type]
     sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
     try:
         daemon = Daemon(configuration, read, terminal, Systemd(os.environ, os.getpid()))
     except LocalError as unusable:
-        log.critical("target: %s", unusable)
+        log.critical("target: %s", unusable, extra={"event": "refused"})
         return exits.CONFIGURATION
     try:
         daemon.start()
         daemon.run()
     except StartRefused as refused:
-        log.critical("%s", refused)
+        log.critical("%s", refused, extra={"event": "refused"})
         daemon.abandon()
         return daemon.ended(refused.code)
     except TaskDied as death:
-        log.critical("the mirror ends: %s", f"{sentence} ({death})" if (sentence := too_many(death)) else death)
+        why = f"{sentence} ({death})" if (sentence := too_many(death)) else death
+        log.critical("the mirror ends: %s", why, extra={"event": "died"})
         daemon.abandon()
         return daemon.ended(exits.INTERNAL)
     return daemon.ended(exits.CLEAN if daemon.drained else exits.TEMPORARY)
@@ -122,7 +125,7 @@ class Daemon:
         """Bring everything up and tell systemd, unless a signal ends it meanwhile.  Raises StartRefused, TaskDied."""
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
-            log.warning("%s", sentence, extra={"key": sentence})  # each is logged, however many there are
+            log.warning("%s", sentence, extra=configured(sentence))
         self._tasks.spawn("lag", self._lag.run)
         self._tasks.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._tasks.dead])
@@ -136,7 +139,7 @@ class Daemon:
     def _ready(self) -> None:
         line = self._status.line()
         self._systemd.ready(line)
-        log.info("mirroring: %s", line)
+        log.info("mirroring: %s", line, extra={"event": "started"})
         self._tasks.spawn("status", self._status.run)
         if self._systemd.watchdog_s is not None:
             watchdog = Watchdog(self._systemd, self._flows)
@@ -178,9 +181,9 @@ class Daemon:
         if self._tasks.death is not None and not self._stop.is_set():
             raise self._tasks.death
         self._systemd.stopping(DRAIN_S + 1)
-        log.info("stopping: nothing more is fetched, what is in flight is waited for")
+        log.info("stopping: nothing more is fetched, what is in flight is waited for", extra={"event": "stopping"})
         self._leave()
-        log.info("stopped")
+        log.info("stopped", extra={"event": "stopped"})
 
     def abandon(self) -> None:
         """Leave the groups after a failure, so that others take over; only what is acknowledged is committed."""
@@ -198,11 +201,12 @@ class Daemon:
         late = [flow.name for flow, task in zip(flows, leaving, strict=True) if not task.ended]
         left = self._target.close_senders()
         if left:
-            log.warning("%s not acknowledged in time; sent again after the next start", counted(left, "part"))
+            parts = counted(left, "part")
+            text = "%s not acknowledged in time; sent again after the next start"
+            log.warning(text, parts, extra={"event": "not-drained"})
         for name in late:
-            log.warning(
-                "source %s: not stopped in time; what is not committed is sent again after the next start", name
-            )
+            text = "source %s: not stopped in time; what is not committed is sent again after the next start"
+            log.warning(text, name, extra={"event": "not-drained", "source": name})
         self.drained = not left and not late
         self._tasks.stop(1.0)
         self._target.close()

@@ -238,7 +238,7 @@ class Flow:
             self._refuse(name, why)
             return
         named = "" if topic.target == name else f", into {topic.target}"
-        log.info("source %s: topic %s: %s%s", self.name, name, topic.route, named)
+        log.info("source %s: topic %s: %s%s", self.name, name, topic.route, named, extra=self._event("route", name))
         held = self._held[name]
         while held:
             self._delivery.admit(*held.popleft(), topic, self._forward)  # may let others run, which add to held
@@ -329,7 +329,8 @@ class Flow:
         if not self._until_done(first, topics.view).partitions(target):
             self._waits(first, f"target topic {target} is gone; it is looked for, and created again where that may be")
             there = self._until_done(first, lambda: topics.prepare(target, topic.source))
-            log.info("source %s: topic %s flows again: the target has %d partitions", self.name, first, len(there))
+            text = "source %s: topic %s flows again: the target has %d partitions"
+            log.info(text, self.name, first, len(there), extra=self._event("topic-flows", first))
             if len(there) != len(topic.partitions):
                 for name in names:
                     self.topics.pop(name, None)  # its route is chosen again
@@ -355,8 +356,12 @@ class Flow:
 
     def _waits(self, name: str, why: str) -> None:
         if self._waiting.get(name) != why:
-            log.warning("source %s: topic %s waits: %s", self.name, name, why)
+            log.warning("source %s: topic %s waits: %s", self.name, name, why, extra=self._event("topic-waits", name))
         self._waiting[name] = why
+
+    def _event(self, event: str, topic: str) -> dict[str, str]:
+        """The fields of a log line."""
+        return {"event": event, "source": self.name, "topic": topic}
 
     # parked partitions -----------------------------------------------------------------------------------------------
 

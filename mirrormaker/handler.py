@@ -114,7 +114,8 @@ class MessageHandler:
             cause = failed.__cause__
             if cause is not None and kind_of(cause) not in self._raised:
                 self._raised.add(kind_of(cause))
-                log.error("source %s: %s", self._source, failed, exc_info=cause)
+                extra = {"event": "handler-failed", "source": self._source, "topic": source_topic}
+                log.error("source %s: %s", self._source, failed, exc_info=cause, extra=extra)
             raise
         if not found:
             self._count_dropped(source_topic, message)
@@ -129,6 +130,7 @@ class MessageHandler:
             log.info(
                 "source %s: topic %s: message.handler %s dropped %s; more that it drops of this topic is only counted",
                 self._source, topic, self._name, where,
+                extra={"event": "dropped", "source": self._source, "topic": topic},
             )  # fmt: skip
         self.dropped[topic] = self.dropped.get(topic, 0) + 1
 

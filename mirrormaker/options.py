@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from groundwork.logs import FORMS, LEVELS
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, option, specs
 from kafkawire import optiontypes as optionkinds
@@ -115,6 +116,9 @@ class TargetOptions(ProducerConfig):
     def zookeeper_given(self) -> str:
         return self.zookeeper
 
+    def acks_problems(self) -> Iterable[str]:
+        return ()  # a mirror takes more than 1 as -1, with a warning: config._target
+
     def problems(self) -> Iterable[str]:
         yield from ProducerConfig.problems(self)
         spoken = dialect(self.version)
@@ -220,6 +224,11 @@ class MirrorOptions(Options):
         least=0,
     )  # fmt: skip
     status_interval_ms: int = option("status.interval.ms", 10000, "interval between status lines", "ms", least=100)
+    log_level: str = option("log.level", "info", "lowest level of log lines; also `run --log-level`", choices=LEVELS)
+    log_format: str = option(
+        "log.format", "logfmt", "form of log lines: logfmt, or a JSON object a line; also `run --log-format`",
+        choices=FORMS,
+    )  # fmt: skip
     resume: str = option(
         "resume",
         "committed",

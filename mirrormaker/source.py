@@ -49,7 +49,7 @@ class Source:
     def __init__(self, options: SourceOptions, tasks: TaskGroup, on_fence: Callable[[], object]) -> None:
         self.options = options
         self.name = options.name
-        self._log_event = logger_of(f"source {options.name}")
+        self._log_event = logger_of(f"source {options.name}", options.name)
         self._tasks = tasks
         self._on_fence = on_fence
         self._connector: ConsumerConnector | None = None

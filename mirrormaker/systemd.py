@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 STALL_S = 120.0  # longest time partitions may lag without moving, where nothing outside is the reason
 PINGS_PER_LIMIT = 4
+STALLED = {"event": "stalled"}  # of log lines
 
 
 class Systemd:
@@ -86,12 +87,14 @@ class Watchdog:
             sleep(limit_s / PINGS_PER_LIMIT)
             late_ms = lag.take()
             if late_ms > limit_s * 1000 / 2:
-                log.error("the program could not run for %.0f ms; systemd gets no watchdog ping", late_ms)
+                text = "the program could not run for %.0f ms; systemd gets no watchdog ping"
+                log.error(text, late_ms, extra=STALLED)
             elif stalled := self.stalled(now()):
                 log.error(
                     "source %s: partitions lag and nothing has moved for %.0f s; systemd gets no watchdog ping",
                     ", ".join(stalled),
                     STALL_S,
+                    extra=STALLED,
                 )
             else:
                 self._systemd.alive()

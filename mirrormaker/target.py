@@ -175,4 +175,4 @@ class Target:
 
 
 def _log_event(level: int, sentence: str) -> None:
-    log.log(level, "target: %s", sentence, extra={"key": f"target {sentence}"})
+    log.log(level, "target: %s", sentence, extra={"key": f"target {sentence}", "event": "target"})

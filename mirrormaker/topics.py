@@ -47,6 +47,11 @@ PURPOSE = "topics"  # of the connections that empty sets are sent on
 OUT_OF_REACH = (WireError, ConsumerError, KazooException)  # try again later
 
 
+def made(topic: str) -> dict[str, str]:
+    """The fields of a log line about a target topic that was created."""
+    return {"event": "topic-created", "topic": topic}
+
+
 class TopicMissing(Exception):
     """The target topic does not exist, and is not created; names the topic and what helps."""
 
@@ -140,7 +145,9 @@ class TargetTopics:
             raise TopicMissing(f"target topic {topic} does not exist and cannot be created: {exc}") from exc
         if created:
             counts = f"{counted(source.partitions, 'partition')}, replication {replication}"
-            log.info("target topic %s created: %s (other settings are the target's own)", topic, counts)
+            log.info(
+                "target topic %s created: %s (other settings are the target's own)", topic, counts, extra=made(topic)
+            )
         self._wait_for_leaders(topic, len(assignment))
         return len(read_partitions(zk, self._znodes, [topic]).get(topic) or assignment)
 
@@ -235,7 +242,8 @@ class BrokerTopics:
         while now() < deadline:
             there = {p.broker for p in self._source.read(None).partitions(topic) if isinstance(p, BrokerPartition)}
             if {broker.id for broker in asked} <= there:
-                log.info("target topic %s: made on brokers %s", topic, ", ".join(map(str, sorted(there))))
+                named = ", ".join(map(str, sorted(there)))
+                log.info("target topic %s: made on brokers %s", topic, named, extra=made(topic))
                 return
             sleep(0.05)
         log.warning("target topic %s: not registered by all brokers within %g s", topic, LEADERS_S)

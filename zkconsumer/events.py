@@ -18,6 +18,8 @@ class ConsumerEvent:
     session     the ZooKeeper session changed state
     fence       the lease ended: all partitions were dropped
     rebalance   a rebalance began, ended, or has to be retried
+    owned       partitions were assigned and claimed; they are read from now on
+    released    partitions were revoked, committed and given up
     start       where an owned partition starts
     gap         count messages are missing: the position had to skip them
     reset       the position moved back
@@ -44,6 +46,7 @@ class ConsumerEvent:
     text: str
     tp: TopicPartition | None = None
     count: int = 0
+    offset: int | None = None  # at which it happened, where that is known
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
@@ -69,6 +72,7 @@ LOUD = frozenset(
     }
 )
 ALWAYS = frozenset({"fence", "parked"})  # each needs an operator: none is suppressed as a repetition
+NAMES = {"fence": "session-lost", "outage": "out-of-reach", "over": "within-reach"}  # in the log, where not the kind
 
 
 def log_event(event: ConsumerEvent) -> None:
@@ -76,12 +80,24 @@ def log_event(event: ConsumerEvent) -> None:
     _log(event, "")
 
 
-def logger_of(who: str) -> OnEvent:
-    """The same for a program with several connectors: each line begins with the name of its connector."""
-    return lambda event: _log(event, f"{who}: ")
+def logger_of(who: str, source: str | None = None) -> OnEvent:
+    """The same for a program with several connectors: each line begins with the name of its connector.
+
+    source: the line's field of that name (groundwork.logs.FIELDS).
+    """
+    return lambda event: _log(event, f"{who}: ", source)
 
 
-def _log(event: ConsumerEvent, who: str) -> None:
-    key = (who, event.kind, event.tp) if event.tp is not None else None
+def _log(event: ConsumerEvent, who: str, source: str | None = None) -> None:
+    tp = event.tp
+    extra = {
+        "key": (who, event.kind, tp) if tp is not None else None,
+        "always": event.kind in ALWAYS,
+        "event": NAMES.get(event.kind, event.kind),
+        "source": source,
+        "topic": tp.topic if tp is not None else None,
+        "partition": tp.partition if tp is not None else None,
+        "offset": event.offset,
+    }
     level = logging.WARNING if event.kind in LOUD else logging.INFO
-    log.log(level, "%s%s", who, event, extra={"key": key, "always": event.kind in ALWAYS})
+    log.log(level, "%s%s", who, event, extra=extra)

@@ -9,7 +9,8 @@ Data on stdout, everything else on stderr; one sentence an error.  Exit codes: m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 import click
 
 from groundwork.java import filter_text
-from groundwork.logs import set_up_logging
+from groundwork.logs import FORMS, LEVELS, set_up_logging
 from groundwork.openfiles import too_many
 from groundwork.options import ERROR, WARN
 from groundwork.plural import counted
@@ -80,9 +81,33 @@ def configuration(
     consumer_config: Sequence[str],
     producer_config: str | None,
     unknown_options: str,
+    without_effect: Sequence[str] = (),
+    log_level: str | None = None,
+    log_format: str | None = None,
     **flags: str | None,
 ) -> Configuration:
-    """The configuration a command line names.  Raises ConfigError, and click.UsageError for what contradicts itself."""
+    """The configuration a command line names.  Raises ConfigError, and click.UsageError for what contradicts itself.
+
+    without_effect: sentences on flags that change nothing; they become warnings.  log_level, log_format: in place of
+    the configuration's.
+    """
+    found = _configuration(file, consumer_config, producer_config, unknown_options=unknown_options, flags=flags)
+    mirror = replace(
+        found.mirror,
+        log_level=log_level or found.mirror.log_level,
+        log_format=log_format or found.mirror.log_format,
+    )
+    return replace(found, mirror=mirror, warnings=(*without_effect, *found.warnings))
+
+
+def _configuration(
+    file: Path | None,
+    consumer_config: Sequence[str],
+    producer_config: str | None,
+    *,
+    unknown_options: str,
+    flags: Mapping[str, str | None],
+) -> Configuration:
     given = {FLAGS[name]: text for name, text in flags.items() if text is not None}
     by_flags = [
         *(["--consumer.config"] if consumer_config else []),
@@ -108,6 +133,8 @@ def cli() -> None:
 
 
 @cli.command()
+@click.option("--log-level", type=click.Choice(LEVELS), help="Lowest level of log lines.  [default: mirror.log.level]")
+@click.option("--log-format", type=click.Choice(FORMS), help="Form of log lines.  [default: mirror.log.format]")
 @configured
 def run(file: Path | None, **flags: Any) -> int:
     """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once.

@@ -178,7 +178,7 @@ class MapRecorder:
     def _refused(self, why: OSError) -> None:
         if not self._failing:
             sentence = "offset map %s cannot be written: %s; mirroring goes on, and the map has a hole from here"
-            log.error(sentence, self.path, why.strerror or why)
+            log.error(sentence, self.path, why.strerror or why, extra={"event": "offset-map"})
         self._failing = True
 
     def _resume_writing(self) -> None:

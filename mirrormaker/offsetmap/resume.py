@@ -320,7 +320,8 @@ class Resumer:
 
     def _refuse(self, gate: ResumeGate, why: str) -> None:
         gate.refused = ResumeRefused(f"{gate.source} into {gate.target}, resume: target-end: {why}{HELP}")
-        log.error("source %s: %s", self._name, gate.refused, extra={"key": gate.source})
+        extra = {"key": gate.source, "event": "resume-refused", "source": self._name}
+        log.error("source %s: %s", self._name, gate.refused, extra=extra)
         while gate.held:
             fetched, share = gate.held.popleft()
             share.ticket(fetched.resume_at).failed(gate.refused, fetched.start)

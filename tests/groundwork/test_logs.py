@@ -17,7 +17,9 @@ from groundwork.logs import (
     LimitedHandler,
     LineFormatter,
     RateLimit,
+    current_level,
     goes_to_journal,
+    set_level,
     set_up_logging,
     write_now,
 )
@@ -66,6 +68,37 @@ def test_json_form_is_one_object_a_line(set_up: Callable[..., io.StringIO]) -> N
         "at": "part",
         "msg": "a 1",
     }
+
+
+def test_what_an_alert_is_for_has_a_name_and_a_place(set_up: Callable[..., io.StringIO]) -> None:
+    place = {"event": "parked", "source": "dc 1", "topic": "orders", "partition": 3, "offset": 17}
+    out = set_up()
+    log.warning("stays", extra=place)
+    log.warning("starts", extra={**place, "offset": None, "partition": None})
+    first, second = out.getvalue().splitlines()
+    assert first.endswith('at=part event=parked source="dc 1" topic=orders partition=3 offset=17 msg=stays')
+    assert second.endswith('at=part event=parked source="dc 1" topic=orders msg=starts')
+    out = set_up("info", "json")
+    log.warning("stays", extra=place)
+    assert json.loads(out.getvalue()).items() >= place.items()
+
+
+def test_json_in_the_journal_keeps_its_level_behind_the_priority() -> None:
+    record = log.makeRecord("part", logging.WARNING, "f", 1, "late", (), None)
+    line = LineFormatter("json", in_journal=True).format(record)
+    assert line.startswith("<4>{")
+    assert json.loads(line[3:])["level"] == "warning"
+
+
+def test_the_level_can_be_changed_while_the_program_runs(set_up: Callable[..., io.StringIO]) -> None:
+    out = set_up()
+    log.debug("hidden")
+    set_level("debug")
+    log.debug("shown")
+    assert current_level() == "debug"
+    assert [line.rpartition("=")[2] for line in out.getvalue().splitlines()] == ["shown"]
+    with pytest.raises(ValueError, match="log level is one of debug, info, warning, error, not loud"):
+        set_level("loud")
 
 
 def test_second_set_up_replaces_the_first(set_up: Callable[..., io.StringIO]) -> None:

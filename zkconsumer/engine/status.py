@@ -100,11 +100,11 @@ class ParkedReports:
             done = cursor.committable()
             if reason is not None:
                 if was is None or was[0] != reason:
-                    self._on_event(ConsumerEvent("parked", _sentence(tp, reason), tp))
+                    self._on_event(ConsumerEvent("parked", _sentence(tp, reason), tp, offset=done))
                 self._reported[tp] = (reason, done)
             elif was is not None and done is not None and (was[1] is None or done > was[1]):
                 text = f"{tp} flows again; it stood still at {was[1]}" if was[1] is not None else f"{tp} flows again"
-                self._on_event(ConsumerEvent("flows", text, tp))
+                self._on_event(ConsumerEvent("flows", text, tp, offset=done))
             elif was is not None:
                 self._reported[tp] = was  # being retried
 

@@ -124,5 +124,5 @@ class Damage:
             return
         where = f"{cursor.tp} at {found.start}: damaged in the log of {self._broker}: {found.error.why}"
         text = f"{where}; skipped {found.what}, going on at {found.to}"
-        self._on_event(ConsumerEvent("gap", text, cursor.tp, found.count))
+        self._on_event(ConsumerEvent("gap", text, cursor.tp, found.count, found.start))
         cursor.skip_to(found.to)

@@ -56,16 +56,16 @@ def _begins_new_log(
     text = f"{tp} at {wanted}: {former}, which holds {earliest} to {latest}; starting at {to}"
     if to > earliest:
         count = to - earliest
-        return ConsumerEvent("gap", f"{text}, {count} {unit} before it are not read ({who})", tp, count)
-    return ConsumerEvent("reset", f"{text} ({who})", tp)
+        return ConsumerEvent("gap", f"{text}, {count} {unit} before it are not read ({who})", tp, count, wanted)
+    return ConsumerEvent("reset", f"{text} ({who})", tp, offset=wanted)
 
 
 def _jump(tp: TopicPartition, wanted: int | None, to: int, span: str, who: str, unit: str) -> ConsumerEvent:
     if wanted is None:
-        return ConsumerEvent("start", f"{tp}: no committed offset, starting at {to} ({who}; {span})", tp)
+        return ConsumerEvent("start", f"{tp}: no committed offset, starting at {to} ({who}; {span})", tp, offset=to)
     if to >= wanted:
         lost = f"{to - wanted} {unit} are missing ({who}): the log was cut before they were read"
         text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {lost}"
-        return ConsumerEvent("gap", text, tp, to - wanted)
+        return ConsumerEvent("gap", text, tp, to - wanted, wanted)
     text = f"{tp} at {wanted}: out of range, {span}; going back to {to} ({who}): the log was truncated or created again"
-    return ConsumerEvent("reset", text, tp)
+    return ConsumerEvent("reset", text, tp, offset=wanted)

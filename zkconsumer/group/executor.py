@@ -7,8 +7,9 @@ store or a broker is a report, too: `Failed`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from groundwork.plural import counted
 from groundwork.tasks import Event, now, sleep
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
@@ -40,7 +41,15 @@ from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zksession import SessionState, ZkSession
 
 SESSION_POLL_S = 0.05
+NAMED = 20  # partitions named in one event
 REPORT_AFTER_S = 3.0  # an id node of another session is reported only when it stays
+
+
+def some_of(partitions: Iterable[TopicPartition]) -> str:
+    """How many partitions, with the names of the first NAMED."""
+    names = sorted(map(str, partitions))
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{counted(len(names), 'partition')}: {', '.join(names[:NAMED])}{more}"
 
 
 class RebalanceExecutor:
@@ -229,6 +238,7 @@ class RebalanceExecutor:
     def _release(self, action: Action) -> Report:
         self._revoke(action.assignment)
         self._claims.release(action.assignment)
+        self._on_event(ConsumerEvent("released", some_of(action.assignment)))
         return Finished(action.turn)
 
     def _claim(self, action: Action) -> Report:
@@ -274,6 +284,8 @@ class RebalanceExecutor:
             self._recreated.pop(tp, None)
             fresh.append(cursor)
         self._fetchers.add(fresh)
+        if fresh:
+            self._on_event(ConsumerEvent("owned", some_of(cursor.tp for cursor in fresh)))
         return Finished(action.turn)
 
     def _reset_of(self, tp: TopicPartition) -> str:
