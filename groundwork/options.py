@@ -22,7 +22,17 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
-from groundwork.optionvalues import MASK, BadValue, Kind, Option, code, show_value, value_of, without_none
+from groundwork.optionvalues import (
+    MASK,
+    BadValue,
+    Kind,
+    Option,
+    SecretUnreadable,
+    code,
+    show_value,
+    value_of,
+    without_none,
+)
 
 C = TypeVar("C", bound="Options")
 CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class listed in JVM_CLASSES
@@ -30,11 +40,13 @@ ERROR, WARN = "error", "warn"  # how unknown keys are treated
 
 
 class OptionError(ValueError):
-    """The problems of a file of options; .problems has one sentence for each."""
+    """The problems of a file of options; .problems has one sentence for each.  forbidden: a file that an option names
+    may not be read by this user."""
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    def __init__(self, problems: Sequence[str], forbidden: bool = False) -> None:
         super().__init__("\n".join(problems))
         self.problems = list(problems)
+        self.forbidden = forbidden
 
 
 class Secret:
@@ -141,7 +153,7 @@ def load(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = Fal
     reading = _Reading(jvm, unknown)
     instance = reading.section(cls, values, where)
     if reading.problems or instance is None:
-        raise OptionError(reading.problems)
+        raise OptionError(reading.problems, reading.forbidden)
     object.__setattr__(instance, "_warnings", tuple(reading.warnings))
     return cast(C, instance)
 
@@ -172,6 +184,7 @@ class _Reading:
         self.unknown = unknown
         self.problems: list[str] = []
         self.warnings: list[str] = []
+        self.forbidden = False
 
     def section(self, cls: type[Options], values: object, where: str) -> Options | None:
         """An instance from a mapping; None when it or a section in it has problems."""
@@ -249,6 +262,10 @@ class _Reading:
         for key in keys:
             try:
                 value = self._value(cls, spec, hint, raw=values[key], path=f"{where}: {key}")
+            except SecretUnreadable as unreadable:
+                self.problems.append(f"{where}: option '{key}': {unreadable}")
+                self.forbidden |= unreadable.forbidden
+                continue
             except BadValue as wrong:
                 here = dict(spec.newer).get(str(values[key]).strip().lower())
                 helps = f"; the newer client's '{values[key]}' is {here} here" if here is not None else ""

@@ -22,6 +22,14 @@ class BadValue(ValueError):
     """A value that an option does not accept; the text says what is expected."""
 
 
+class SecretUnreadable(BadValue):
+    """A value names a file with a secret that cannot be had; the text is a sentence.  forbidden: it may not be read."""
+
+    def __init__(self, sentence: str, forbidden: bool = False) -> None:
+        super().__init__(sentence)
+        self.forbidden = forbidden
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """The arguments of option()."""

@@ -1,7 +1,7 @@
 """ZooKeeper security: credentials, ACLs of created nodes, TLS, and the options for them.
 
-auth      digest:USER:PASSWORD, sent on each connection.  ZooKeeper does not report wrong credentials: it only refuses
-          the nodes that need other ones
+auth      digest:USER:PASSWORD, or where that is kept (groundwork.credentials); sent on each connection.  ZooKeeper does
+          not report wrong credentials: it only refuses the nodes that need other ones
 set_acl   created nodes can be written with these credentials only and read by all, except nodes of the first level,
           such as /consumers, which belong to every group
 tls       each connection uses TLS; the server's certificate must name the host as zookeeper.connect does
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from groundwork.credentials import secret_file, secret_text
 from groundwork.options import Options, Secret, option
 from groundwork.optionvalues import filled
 from groundwork.tls import TlsUnusable
@@ -103,7 +104,8 @@ class ZooKeeper:
 
 
 def identity(raw: object) -> Secret:
-    """Option type for `digest:USER:PASSWORD`.  Raises ValueError, which does not quote the value."""
+    """Option type for `digest:USER:PASSWORD`, or where that is.  Raises ValueError, which does not quote the value."""
+    raw = secret_text(raw)
     scheme, _, who = raw.strip().partition(":") if isinstance(raw, str) else ("", "", "")
     user, _, password = who.partition(":")
     if scheme != "digest" or not user or not password:
@@ -112,7 +114,12 @@ def identity(raw: object) -> Secret:
 
 
 def _password(raw: object) -> Secret:
-    return Secret(filled(raw))
+    return Secret(filled(secret_text(raw)))
+
+
+def _location(raw: object) -> str:
+    """A path, also of a credential: credential:NAME."""
+    return str(secret_file(raw) or filled(raw))
 
 
 _CONNECT = "{prefix}.connect"
@@ -125,7 +132,8 @@ class ZkSecurityOptions(Options):
     PREFIX: ClassVar[str] = "zookeeper"
 
     zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "{prefix}.auth", None, "ZooKeeper credentials, digest:USER:PASSWORD; masked wherever they are printed",
+        "{prefix}.auth", None,
+        "ZooKeeper credentials: digest:USER:PASSWORD, or file:PATH or credential:NAME with that in it; never printed",
         kind=identity, secret=True, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl: bool = option(
@@ -133,18 +141,19 @@ class ZkSecurityOptions(Options):
     )
     zookeeper_ssl_ca: str | None = option(
         "{prefix}.ssl.ca.location", None, "PEM file of the authorities to trust; the system's when empty",
-        kind=filled, behind=_CONNECT,
+        kind=_location, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl_certificate: str | None = option(
         "{prefix}.ssl.certificate.location", None, "PEM file of our certificate, where the server asks for one",
-        kind=filled, behind=_CONNECT,
+        kind=_location, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl_key: str | None = option(
-        "{prefix}.ssl.key.location", None, "PEM file of its key; the certificate's file when empty",
-        kind=filled, behind=_CONNECT,
+        "{prefix}.ssl.key.location", None, "PEM file of its key; the certificate's file when empty; or credential:NAME",
+        kind=_location, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "{prefix}.ssl.key.password", None, "password of the key; masked wherever it is printed",
+        "{prefix}.ssl.key.password", None,
+        "password of the key, or file:PATH or credential:NAME with it; never printed",
         kind=_password, secret=True, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl_verify: bool = option(

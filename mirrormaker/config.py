@@ -95,7 +95,7 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
     try:
         file = load(FileOptions, values, where, unknown=unknown)
     except OptionError as exc:
-        raise ConfigError(exc.problems) from exc
+        raise ConfigError(exc.problems, exc.forbidden) from exc
     names = Names(where, tuple(where for _ in file.sources), where)
     return _checked(Configuration(file.sources, file.target, file.mirror, tuple(warnings_of(file))), names)
 
@@ -153,6 +153,7 @@ class _PropertiesFiles:
             self.forbidden |= exc.forbidden
         except OptionError as exc:
             self.problems += exc.problems
+            self.forbidden |= exc.forbidden
         except ValueError as exc:
             self.problems.append(f"{path.name}: {exc}")
         return None

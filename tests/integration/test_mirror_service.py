@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from kazoo.security import make_digest_acl_credential
 
 from localkafka.client import ClusterClient
 from tests.conftest import Unique
@@ -54,3 +56,22 @@ def test_each_line_of_the_journal_is_json_with_a_priority_and_what_happened_has_
         ("dc1", topic, 1, 0),
     ]
     assert "debug" in {record["level"] for record in records}
+
+
+def test_credentials_of_systemd_are_what_zookeeper_is_shown(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = unique.topic(), unique.group()
+    filled(source, {topic: 1}, 10, PLAIN_ONLY)
+    (tmp_path / "zk").write_text("digest:mirror:s3cret\n")
+    mirror = Mirror(tmp_path, source, target, group, topic, env={"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    settings = yaml.safe_load(mirror.file.read_text())
+    settings["sources"][0] |= {"zookeeper.auth": "credential:zk", "zookeeper.set.acl": True}
+    mirror.file.write_text(yaml.safe_dump(settings))
+    with mirror:
+        mirror.wait_all_committed([topic])
+        acls, _ = source.registry().zk.get_acls(f"/consumers/{group}/offsets/{topic}/0")
+        assert mirror.stop()[0] == 0, mirror.said()
+    who = make_digest_acl_credential("mirror", "s3cret")
+    assert {(acl.id.scheme, acl.id.id) for acl in acls} == {("digest", who), ("world", "anyone")}
+    assert "s3cret" not in mirror.said()

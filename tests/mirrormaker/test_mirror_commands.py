@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,43 @@ def test_a_file_that_is_missing_is_exit_78_and_one_that_is_forbidden_77(
     monkeypatch.setattr(Path, "read_bytes", forbidden)
     assert outcome(args) == 77
     assert capsys.readouterr().err == f"error: {file}: may not be read by this user: Permission denied\n"
+
+
+@pytest.mark.parametrize("form", ["yaml", "properties"])
+def test_a_secret_that_cannot_be_had_is_exit_78_and_one_that_is_forbidden_77(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials"))
+    if form == "yaml":
+        text = (ROOT / "conf" / "mirror.yaml").read_text()
+        file = tmp_path / "m.yaml"
+        file.write_text(text.replace("group.id", "zookeeper.auth: credential:zk\n    group.id", 1))
+        args, at = ["check", str(file)], "m.yaml: sources[0]"
+    else:
+        file, target = tmp_path / "c.properties", ROOT / "conf" / "producer.properties"
+        file.write_text("zookeeper.connect=zk:2181\ngroup.id=g\nzookeeper.auth=credential:zk\n")
+        args, at = (
+            ["check", "--consumer.config", str(file), "--producer.config", str(target), "--whitelist", "a"],
+            file.name,
+        )
+    assert outcome(args) == 78
+    credential = tmp_path / "credentials" / "zk"
+    said = f"error: {at}: option 'zookeeper.auth': credential:zk: {credential} cannot be read: "
+    assert capsys.readouterr().err == f"{said}No such file or directory\n"
+    credential.parent.mkdir()
+    credential.write_text("digest:ann:sec-ret\n")
+    assert outcome(args) == 0
+    assert "sec-ret" not in capsys.readouterr().err
+    opened = Path.open
+
+    def forbidden(path: Path, *given: Any, **named: Any) -> Any:  # root, who may run the tests, may read all
+        if path == credential:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *given, **named)
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    assert outcome(args) == 77
+    assert capsys.readouterr().err == f"{said}Permission denied\n"
 
 
 def test_a_blacklist_is_not_told_as_the_topics(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,12 +71,15 @@ def zookeeper_option(required: bool = True) -> Callable[[F], F]:
 def _identity(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
     if text is None:
         return None
+    from groundwork.optionvalues import SecretUnreadable
     from groundwork.zksecurity import identity
 
     try:
         return identity(text).text
     except ValueError as e:
         by = "--zk-auth" if ctx.get_parameter_source("zk_auth") is _COMMAND_LINE else AUTH_VARIABLE
+        if isinstance(e, SecretUnreadable):
+            raise click.UsageError(f"{by}: {e}", ctx) from None
         raise click.UsageError(f"{by} is ***, expected {e}", ctx) from None
 
 
