@@ -31,6 +31,7 @@ from mirrormaker.reload import reload_into
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
 from mirrormaker.startup import StartRefused, Startup
+from mirrormaker.statefolder import state_folder
 from mirrormaker.status import StatusLine, StatusReporter
 from mirrormaker.systemd import Systemd, Watchdog
 from mirrormaker.target import Target
@@ -38,7 +39,6 @@ from mirrormaker.target import Target
 log = logging.getLogger(__name__)
 
 DRAIN_S = 9.0  # what the operator may rely on is 10 s
-STATE_FOLDER = "STATE_DIRECTORY"  # what systemd sets for StateDirectory=
 
 
 def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) -> int:
@@ -96,9 +96,8 @@ class Daemon:
         self._sources = [
             Source(options, self._tasks, partial(self._target.fence, options.name)) for options in configuration.sources
         ]
-        state_folder = os.environ.get(STATE_FOLDER, "").partition(":")[0]
         several = len(self._sources) > 1
-        self._maps = OffsetMaps(self._target, mirror, self._tasks, several=several, state_folder=state_folder)
+        self._maps = OffsetMaps(self._target, mirror, self._tasks, several=several, state_folder=state_folder(os.environ))
         self._startup = Startup(
             configuration,
             self._tasks,

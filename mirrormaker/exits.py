@@ -6,6 +6,7 @@ CLEAN = DAEMON_EXIT["clean stop"]
 USAGE = DAEMON_EXIT["usage"]
 UNREACHABLE = DAEMON_EXIT["unreachable"]  # a cluster, for longer than start.timeout.ms
 INTERNAL = DAEMON_EXIT["internal"]  # a part of the program died
+STATE_FOLDER = DAEMON_EXIT["state folder"]  # it cannot be written
 TEMPORARY = DAEMON_EXIT["temporary"]  # a stop did not drain: parts are not acknowledged, or a second signal came
 CONFIGURATION = DAEMON_EXIT["configuration"]
 PERMISSION = DAEMON_EXIT["permission"]  # a file of the configuration may not be read

@@ -41,6 +41,10 @@ class MapInUse(ConsumerError):
     """Another process writes this map, or it is of another flow."""
 
 
+class MapUnwritable(ConsumerError):
+    """The file cannot be made, or may not be written."""
+
+
 class FileStorage:
     """A map in a file.  path's folder must exist.
 
@@ -60,8 +64,13 @@ class FileStorage:
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as why:
-            raise ConsumerError(f"offset map {self.path} cannot be opened: {why.strerror}") from why
-        lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            raise MapUnwritable(f"offset map {self.path} cannot be opened: {why.strerror}") from why
+        beside = self.path.with_name(f"{self.path.name}.lock")
+        try:
+            lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as why:
+            os.close(file)
+            raise MapUnwritable(f"lock {beside} of an offset map cannot be opened: {why.strerror}") from why
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

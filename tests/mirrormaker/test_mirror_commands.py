@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -212,6 +213,24 @@ def test_a_dead_zookeeper_is_told_in_our_words_only(command: list[str], tmp_path
     assert f"ZooKeeper at 127.0.0.1:{port} does not answer within" in done.stderr
     assert "kazoo" not in done.stderr
     assert not [line for line in done.stderr.splitlines() if "socket connection error" in line or "CONNECTING" in line]
+
+
+@pytest.mark.parametrize("said_by", ["offset.map.folder", "$STATE_DIRECTORY"])
+@pytest.mark.parametrize(("folder", "why"), [("gone", "No such file"), ("file", "Not a directory"), ("/sys", "")])
+def test_a_state_folder_that_cannot_be_written_is_exit_73_before_anything_is_connected_to(
+    said_by: str, folder: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    named = tmp_path / folder  # /sys, which the kernel lets nobody write files into, stays what it is
+    by_option = said_by == "offset.map.folder"
+    text = (ROOT / "conf" / "mirror.yaml").read_text()
+    file = tmp_path / "m.yaml"
+    file.write_text(f"{text}\n  offset.map.folder: {named}\n" if by_option else text)
+    words = [sys.executable, "-m", "mirrormaker.commands.main", "run", str(file)]
+    env = {**os.environ, **({} if by_option else {"STATE_DIRECTORY": f"{named}:/elsewhere"})}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == 73, done.stderr
+    assert f'event=refused msg="{said_by}: folder {named} cannot be written: {why}' in done.stderr
 
 
 @pytest.fixture(scope="module")

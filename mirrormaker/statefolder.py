@@ -1,0 +1,49 @@
+"""The folders in which a mirror keeps what a restart needs: offset maps, and what an operator set.
+
+    offset.map.folder    given in the configuration
+    $STATE_DIRECTORY     what systemd gives for StateDirectory=
+
+A folder that cannot be written is found before the mirror joins any group: exit 73, and systemd does not try again.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from mirrormaker.options import MirrorOptions
+
+VARIABLE = "STATE_DIRECTORY"
+
+
+class StateFolderUnwritable(Exception):
+    """Nothing can be kept in a folder; the text is a sentence that names it."""
+
+
+def state_folder(environ: Mapping[str, str]) -> str:
+    """The folder that systemd gives, its first where there are several; "": none."""
+    return environ.get(VARIABLE, "").partition(":")[0]
+
+
+def folders(mirror: MirrorOptions, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """The folders that this mirror will write, each with the name of what says so."""
+    if mirror.map_folder and not mirror.map_topic:
+        yield "offset.map.folder", Path(mirror.map_folder)
+    if given := state_folder(environ):
+        yield f"${VARIABLE}", Path(given)
+
+
+def must_be_writable(name: str, folder: Path) -> None:
+    """Write a file there and delete it.  Raises StateFolderUnwritable."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".mirrormaker-", suffix=".probe") as probe:
+            probe.write(b"\n")
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as exc:
+        raise StateFolderUnwritable(
+            f"{name}: folder {folder} cannot be written: {exc.strerror or exc}; it must exist, belong to the user of "
+            "the mirror, and have room"
+        ) from exc
