@@ -6,39 +6,20 @@
     order        the same for the same messages in the same order only
     first, last  offsets; None where messages of several partitions are added up
 
-A message's hash is made of the CRC-32 and the length of its key and of its value (null and empty differ).  Offset and
-time are not in it: a mirror changes the first, and some change the second.
-
-numpy does it where it is installed, and pure Python with the same results where it is not: an executor may have no
-more than pyspark and pyarrow.
+What a message's hash is made of: kafkawire.fingerprints.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.util
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kafkawire.columns import Columns, Field, Part, as_list, checksums
+from kafkawire.fingerprints import HAS_NUMPY, MASK, Hashed
 from sparkpipeline.audit.windows import HOUR_MS, Windows
 
-MASK = (1 << 64) - 1
 ORDER_BASE = 0x9E3779B97F4A7C15  # odd, so that no power of it loses bits
-SIZES = 0xD6E8FEB86659FD93
-MIX_1, MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of splitmix64, which spreads each bit over all
-HAS_NUMPY = importlib.util.find_spec("numpy") is not None
-
-
-def message_hash(key_crc: int, key_size: int, value_crc: int, value_size: int) -> int:
-    """64 bits.  Sizes are −1 for null, whose checksum is 0."""
-    x = (key_crc << 32 | value_crc) + ((key_size + 1) << 32 | (value_size + 1)) * SIZES & MASK
-    x = (x ^ x >> 30) * MIX_1 & MASK
-    x = (x ^ x >> 27) * MIX_2 & MASK
-    return x ^ x >> 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +63,6 @@ class Figures:
 # ---- of columns ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hashed:
-    """The messages of one set from a first to a last offset: columns of equal length."""
-
-    offsets: Any  # a Column, or an array of int64
-    value_crcs: Any
-    hashes: Any  # of uint64
-    timestamps_ms: Any  # None where no message has one
-
-
-def hashed(columns: Columns, start: int, until: int, vector: bool = HAS_NUMPY) -> Hashed:
-    """The hashes of its messages with start <= offset < until.  vector False: without numpy."""
-    rows = bisect_left(columns.offsets, start), bisect_left(columns.offsets, until)  # offsets never descend
-    return _vector_hashed(columns, *rows) if vector else _plain_hashed(columns, *rows)
-
-
 def add(sums: dict[int, Figures], found: Hashed, windows: Windows, vector: bool = HAS_NUMPY) -> None:
     """Add the figures of these messages to those of the ones before them, window by window."""
     sorted_out = _vector_figures(found, windows) if vector else _plain_figures(found, windows)
@@ -105,26 +70,7 @@ def add(sums: dict[int, Figures], found: Hashed, windows: Windows, vector: bool 
         sums[window] = sums.get(window, Figures()).then(figures)
 
 
-def _checksums(columns: Columns, since: int, until: int) -> tuple[memoryview, memoryview]:
-    """Of keys, and of values."""
-    part = [Part(columns, since, until)]
-    key, value = (memoryview(checksums(part, field).numbers).cast("B").cast("q") for field in (Field.KEY, Field.VALUE))
-    return key, value
-
-
 # ---- pure Python -----------------------------------------------------------------------------------------------------
-
-
-def _plain_hashed(columns: Columns, since: int, until: int) -> Hashed:
-    key_crcs, value_crcs = (array("q", numbers) for numbers in _checksums(columns, since, until))
-    sizes = (as_list(size[since:until]) for size in (columns.key_size, columns.value_size))
-    hashes = [
-        message_hash(key_crc, key_size, value_crc, value_size)
-        for key_crc, key_size, value_crc, value_size in zip(key_crcs, next(sizes), value_crcs, next(sizes), strict=True)
-    ]
-    stamps = columns.timestamps_ms
-    times = None if stamps is None else as_list(stamps[since:until])
-    return Hashed(as_list(columns.offsets[since:until]), value_crcs, hashes, times)
 
 
 def _plain_figures(found: Hashed, windows: Windows) -> Iterator[tuple[int, Figures]]:
@@ -147,18 +93,6 @@ def _plain_figures(found: Hashed, windows: Windows) -> Iterator[tuple[int, Figur
 # ---- numpy -----------------------------------------------------------------------------------------------------------
 
 
-def _vector_hashed(columns: Columns, since: int, until: int) -> Hashed:
-    import numpy as np
-
-    cut = slice(since, until)
-    key_crcs, value_crcs = (np.asarray(numbers).view(np.uint64) for numbers in _checksums(columns, since, until))
-    key_size, value_size = (np.asarray(sizes[cut], np.int64) for sizes in (columns.key_size, columns.value_size))
-    hashes = _mixed(key_crcs, key_size, value_crcs, value_size)
-    stamps = columns.timestamps_ms
-    times = None if stamps is None else np.asarray(stamps[cut], np.int64)
-    return Hashed(np.asarray(columns.offsets[cut], np.int64), value_crcs, hashes, times)
-
-
 def _vector_figures(found: Hashed, windows: Windows) -> Iterator[tuple[int, Figures]]:
     import numpy as np
 
@@ -178,18 +112,6 @@ def _vector_figures(found: Hashed, windows: Windows) -> Iterator[tuple[int, Figu
         content = int(hashes[of_it].sum(dtype=np.uint64))
         crc_sum = int(value_crcs[of_it].sum(dtype=np.uint64))
         yield window, Figures(len(of_it), crc_sum, content, _order(hashes[of_it]), first, last)
-
-
-def _mixed(key_crcs: Any, key_sizes: Any, value_crcs: Any, value_sizes: Any) -> Any:
-    """message_hash of each."""
-    import numpy as np
-
-    u64 = np.uint64
-    sizes = (key_sizes + 1).astype(u64) << u64(32) | (value_sizes + 1).astype(u64)
-    x = (key_crcs << u64(32) | value_crcs) + sizes * u64(SIZES)
-    x = (x ^ x >> u64(30)) * u64(MIX_1)
-    x = (x ^ x >> u64(27)) * u64(MIX_2)
-    return x ^ x >> u64(31)
 
 
 def _order(hashes: Any) -> int:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.plural import counted
+from kafkawire.fingerprints import MASK
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.clusters import BY_BROKER, refuse_by_broker, refuse_told_elsewhere
 from sparkpipeline.audit.differences import CHANGED, AuditResult, Difference, Scope, SideSums, from_sums, unequal
-from sparkpipeline.audit.figures import MASK, Figures
+from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.job import Tell
 from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
 from sparkpipeline.audit.tasks import dealt, pieces, size_for

@@ -12,8 +12,9 @@ from typing import Any
 from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LibraryMissing
+from kafkawire.fingerprints import HAS_NUMPY, Hashed, hashed
 from kafkawire.model import MessageSet, TopicPartition
-from sparkpipeline.audit.figures import HAS_NUMPY, Figures, Hashed, add, hashed
+from sparkpipeline.audit.figures import Figures, add
 from sparkpipeline.audit.matching import Pack
 from sparkpipeline.audit.windows import Windows, untimed
 from sparkpipeline.cluster.access import ClusterAccess

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kafkawire.fingerprints import hashed
 from kafkawire.formats.v01.messages import message_set
 from kafkawire.formats.v01.write import Row, encode
 from kafkawire.model import MessageSet
-from sparkpipeline.audit.figures import Figures, add, hashed
+from sparkpipeline.audit.figures import Figures, add
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import AuditPiece, Reading
 from sparkpipeline.audit.windows import Windows

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from kafkawire.fingerprints import hashed, message_hash
 from kafkawire.formats.v01.write import Row
-from sparkpipeline.audit.figures import Figures, hashed, message_hash
+from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.windows import HOUR_MS, UNTIMED, Windows, label, parse_time
 from tests.sparkpipeline.audited import in_sets, sums
 
