@@ -1,6 +1,6 @@
-"""Exit codes of `mirrormaker run` and `check`: those of sysexits.h.  systemd restarts only 69, 70 and 75."""
+"""Exit codes of `mirrormaker`: those of sysexits.h.  systemd restarts only 69, 70 and 75."""
 
-from groundwork.output import DAEMON_EXIT
+from groundwork.output import DAEMON_EXIT, EXIT
 
 CLEAN = DAEMON_EXIT["clean stop"]
 USAGE = DAEMON_EXIT["usage"]
@@ -10,4 +10,5 @@ STATE_FOLDER = DAEMON_EXIT["state folder"]  # it cannot be written
 TEMPORARY = DAEMON_EXIT["temporary"]  # a stop did not drain: parts are not acknowledged, or a second signal came
 CONFIGURATION = DAEMON_EXIT["configuration"]
 PERMISSION = DAEMON_EXIT["permission"]  # a file of the configuration may not be read
+DIFFERENCE = EXIT["partly"]  # `verify`: the target lacks messages
 INTERRUPTED = 130  # ctrl-C before `run` began, or of `check`: as a shell counts SIGINT

@@ -3,6 +3,7 @@
     mirrormaker run FILE                     from a YAML file
     mirrormaker run --consumer.config C --producer.config P --whitelist W     from what the original was given
     mirrormaker check ... [--online]         the same arguments: says what is wrong, starts nothing
+    mirrormaker verify ... [--since TIME]    the same arguments: compares what both clusters hold
 
 Data on stdout, everything else on stderr; one sentence an error.  Exit codes: mirrormaker.exits.
 """
@@ -25,6 +26,7 @@ from groundwork.options import ERROR, WARN
 from groundwork.plural import counted
 from mirrormaker import exits
 from mirrormaker.commands.flags import original_flags
+from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml
 from mirrormaker.options import MirrorOptions
 
@@ -167,6 +169,22 @@ def check(file: Path | None, *, online: bool, **flags: Any) -> int:
         return check_online(found)
     click.echo(f"ok: {counted(len(found.sources), 'source')}, {topics(found.mirror)}")
     return exits.CLEAN
+
+
+@cli.command()
+@verify_options
+@configured
+def verify(file: Path | None, **flags: Any) -> int:
+    """Compare what sources and target hold, message by message, also while the mirror runs; exit 4 if any is missing.
+
+    Prints a row for each partition, or for each topic whose partitions differ, and the first differences.
+    """
+    asked = VerifyFlags.taken(flags)
+    found = configuration(file, **flags)
+    set_up_logging("error")
+    from mirrormaker.commands.verify import run_verify
+
+    return run_verify(found, asked)
 
 
 def topics(mirror: MirrorOptions) -> str:

@@ -1,0 +1,113 @@
+"""The options of `mirrormaker verify`, and the times they name."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from zkconsumer.filters import TopicFilter, Whitelist
+
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+
+
+def moment_ms(text: str, now_ms: int) -> int:
+    """Unix time of an ISO time (UTC where it names no zone), or of a duration before now: 90s, 15m, 24h, 7d.
+
+    Raises ValueError.
+    """
+    duration = _DURATION.fullmatch(text.strip())
+    if duration is not None:
+        return now_ms - int(duration[1]) * UNITS_S[duration[2]] * 1000
+    moment = datetime.fromisoformat(text.strip())
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _since(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        found = moment_ms(text, now_ms)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither a time (2026-01-31T10:00Z) nor a duration (90s, 15m, 24h, 7d)"
+        ) from None
+    if found > now_ms:
+        raise click.BadParameter(f"{text} lies in the future")
+    return found
+
+
+def _topics(context: click.Context, parameter: click.Parameter, text: str | None) -> TopicFilter | None:
+    try:
+        return None if text is None else Whitelist(text)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyFlags:
+    """What the command line asked for, beside the configuration."""
+
+    only_topics: TopicFilter | None
+    since: int | None  # Unix time in ms
+    deep: bool
+    wait: float  # seconds
+    first: int
+    no_duplicates: bool
+    no_foreign: bool
+    output: str
+
+    @staticmethod
+    def taken(flags: dict[str, Any]) -> VerifyFlags:
+        """Out of all values of a command line, which then lack them."""
+        return VerifyFlags(**{field.name: flags.pop(field.name) for field in fields(VerifyFlags)})
+
+
+def verify_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options, for a click command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS = (
+    click.option(
+        "--topics",
+        "only_topics",
+        callback=_topics,
+        help="Compare these source topics only: a Java regex, commas mean 'or'.",
+    ),
+    click.option(
+        "--since",
+        callback=_since,
+        help="Compare messages of this time (2026-01-31T10:00Z) or duration (24h) and later. Default: all.",
+    ),
+    click.option("--deep", is_flag=True, help="Hash all bytes, compare timestamps, and name codecs and formats."),
+    click.option(
+        "--wait",
+        type=click.FloatRange(min=0),
+        default=60.0,
+        show_default=True,
+        help="Seconds to wait until the mirror has committed what the source holds now.",
+    ),
+    click.option(
+        "--first", type=click.IntRange(min=0), default=10, show_default=True, help="Number of differences to describe."
+    ),
+    click.option("--no-duplicates", is_flag=True, help="Exit 4, too, where the target has messages more than once."),
+    click.option("--no-foreign", is_flag=True, help="Exit 4, too, where the target has messages of another writer."),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Form of stdout.",
+    ),
+)  # fmt: skip

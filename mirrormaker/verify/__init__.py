@@ -1,0 +1,1 @@
+"""`mirrormaker verify`: what the source has against what the target has, message by message, without Spark."""

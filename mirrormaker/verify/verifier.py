@@ -1,0 +1,471 @@
+"""The comparison carried out: bounds taken, both sides read scope by scope, what has no partner described.
+
+One scope after the other, the target before the source, so that memory is bounded by one of them: some 200 MB with the
+extra `fast` and without it, and 8 bytes for each message that may or may not be at the target yet (OPTIONAL at most).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Protocol
+
+from groundwork.tasks import now
+from kafkawire import kernels
+from kafkawire.cluster.view import ClusterView
+from kafkawire.columns import as_list
+from kafkawire.dialects import dialect
+from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
+from kafkawire.model import PartitionId, TopicPartition
+from mirrormaker.config import Configuration, route_rules
+from mirrormaker.probe import OtherCluster, no_topic_matches, same_cluster, target_brokers
+from mirrormaker.verify.bounds import (
+    SourceBounds,
+    SourceCluster,
+    TargetBounds,
+    compacted_topics,
+    read_source,
+    wait_committed,
+)
+from mirrormaker.verify.compacted import LastByKey
+from mirrormaker.verify.logs import Gap, Logs, Piece, close_all
+from mirrormaker.verify.matching import SOURCE, TARGET, Cut, Matched, Odd, Place, Rows, Side, Tally, match
+from mirrormaker.verify.result import (
+    DUPLICATED,
+    FOREIGN,
+    MISSING,
+    Difference,
+    Kind,
+    ScopeResult,
+    VerifyResult,
+    runs,
+)
+from mirrormaker.verify.scopes import Scope, SourcePartition, SourceTopics, scopes
+from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
+from zkconsumer.filters import TopicFilter
+
+OPTIONAL = 1_000_000  # messages of a partition behind what is compared that are looked at, or 100 times as many bytes
+SINCE_MARGIN_MS = 3_600_000  # how much earlier the target's log is read: clocks differ
+
+
+class Show(Protocol):
+    """groundwork.output.Progress."""
+
+    def update(self, done: int, note: str = "") -> None: ...
+    def line(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is compared.
+
+    topics     these source topics only; None: all that are mirrored
+    since_ms   messages of that time (Unix) and later; None: everything that the logs hold
+    deep       all bytes of keys and values are hashed, and timestamps where both sides have them
+    wait_s     so long may the group take to commit what the source held when the comparison began
+    first      so many differences of each kind are described
+    """
+
+    topics: TopicFilter | None = None
+    since_ms: int | None = None
+    deep: bool = False
+    wait_s: float = 60.0
+    first: int = 10
+
+
+class NothingToCompare(Exception):
+    """The configuration leaves nothing that can be compared; a sentence."""
+
+
+def target_topic(source: str, topic: str) -> str:
+    """The target topic of a topic of a source."""
+    return topic
+
+
+def verify(configuration: Configuration, view: ClusterView, request: Request, show: Show) -> VerifyResult:
+    """Compare all topics of a mirror.  view: the target's brokers and topics.
+
+    Raises NothingToCompare, OtherCluster, what probe_source raises, ConsumerError, WireError.
+    """
+    began = now()
+    if configuration.mirror.handler:
+        raise NothingToCompare(
+            f"message.handler {configuration.mirror.handler} may change or drop every message: there is nothing that "
+            "the target could be compared with"
+        )
+    kernels.prepare()
+    verifier = _Verifier(configuration, view, request, show)
+    try:
+        return verifier.run(began)
+    finally:
+        verifier.close()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What reading one scope brought beside its messages."""
+
+    gaps: dict[tuple[Side, int], list[Gap]] = field(default_factory=dict)
+    codecs: dict[Side, set[int]] = field(default_factory=lambda: {SOURCE: set(), TARGET: set()})
+    formats: dict[Side, set[int]] = field(default_factory=lambda: {SOURCE: set(), TARGET: set()})
+    timestamps: bool = False
+
+    def gap(self, side: Side, part: int, gap: Gap) -> None:
+        known = self.gaps.setdefault((side, part), [])
+        if gap not in known:
+            known.append(gap)
+
+
+class _Verifier:
+    def __init__(self, configuration: Configuration, view: ClusterView, request: Request, show: Show) -> None:
+        self._configuration = configuration
+        self._view = view
+        self._request = request
+        self._show = show
+        self._logs: dict[str, Logs] = {}  # of sources, by name
+        self._target: Logs | None = None
+        self._source_bounds: dict[SourcePartition, SourceBounds] = {}
+        self._target_bounds: dict[TopicPartition, TargetBounds] = {}
+        self._read = 0
+        self._notes: list[str] = []
+        self._differences: list[Difference] = []
+
+    def run(self, began: float) -> VerifyResult:
+        sources = [self._source(options) for options in self._configuration.sources]
+        every = self._scopes(sources)
+        if not every:
+            raise NothingToCompare("no topic of any source is both mirrored and asked for: is --topics right?")
+        self._open(sources, every)
+        self._take_bounds(sources, every)
+        rows = tuple(self._compared(scope) for scope in every)
+        return VerifyResult(rows, tuple(self._differences), tuple(self._notes), self._read, now() - began)
+
+    def close(self) -> None:
+        close_all([*self._logs.values(), *([self._target] if self._target is not None else [])])
+
+    # ---- before anything is read ---------------------------------------------------------------------------------
+
+    def _source(self, options: Any) -> SourceCluster:
+        found = read_source(options, self._configuration.mirror, self._request.topics)
+        target = self._configuration.target
+        same = same_cluster(found.brokers, target_brokers(target, self._view.brokers))
+        if same is not None:
+            raise OtherCluster(f"source {options.name} and the target are one cluster ({same} is in both)")
+        if not found.partitions and self._request.topics is None:
+            self._notes.append(no_topic_matches(options, self._configuration.mirror))
+        return found
+
+    def _scopes(self, sources: Sequence[SourceCluster]) -> list[Scope]:
+        configuration, target = self._configuration, self._configuration.target
+        of_sources = [
+            SourceTopics(
+                each.options.name,
+                route_rules(each.options, target, configuration.mirror),
+                each.partitions,
+                lambda topic, name=each.options.name: target_topic(name, topic),  # type: ignore[misc]
+                each.compacted,
+            )
+            for each in sources
+        ]
+        names = {source.target_topic(topic) for source in of_sources for topic in source.partitions}
+        there: dict[str, Sequence[PartitionId]] = {name: self._view.partitions(name) for name in names}
+        compacted: frozenset[str] = frozenset()
+        if target.zookeeper and dialect(target.version).describes_itself:
+            with zookeeper_session("target.zookeeper.connect", target.zookeeper, CONNECT_S, target.security) as zk:
+                compacted = compacted_topics(zk, names)
+        return scopes(of_sources, there, compacted)
+
+    def _open(self, sources: Sequence[SourceCluster], every: Sequence[Scope]) -> None:
+        for each in sources:
+            name, speaks = each.options.name, dialect(each.options.version)
+            self._logs[name] = Logs.of(f"source {name}", speaks, list(each.brokers.values()), each.tps)
+        target, tps = self._configuration.target, [tp for scope in every for tp in scope.targets]
+        brokers = target_brokers(target, self._view.brokers)
+        self._target = Logs.of("the target", dialect(target.version), list(brokers.values()), tps)
+
+    def _take_bounds(self, sources: Sequence[SourceCluster], every: Sequence[Scope]) -> None:
+        """In the order that mirrormaker.verify.bounds needs."""
+        assert self._target is not None
+        since, targets = self._request.since_ms, [tp for scope in every for tp in scope.targets]
+        begins = {each.options.name: _begins(self._logs[each.options.name], each.tps, since) for each in sources}
+        ends = {each.options.name: self._logs[each.options.name].ends(each.tps) for each in sources}
+        until = {
+            each.options.name: wait_committed(
+                each,
+                ends[each.options.name],
+                begins[each.options.name],
+                wait_s=self._request.wait_s,
+                tell=self._show.line,
+            )
+            for each in sources
+        }
+        margin = None if since is None else since - SINCE_MARGIN_MS
+        target_begins = _begins(self._target, targets, margin)
+        for tp, end in self._target.ends(targets, replicated=False).items():
+            self._target_bounds[tp] = TargetBounds(target_begins[tp], end, target_begins[tp] > 0)
+        for each in sources:
+            name = each.options.name
+            later = self._logs[name].ends(each.tps)
+            for tp in each.tps:
+                first, last = begins[name][tp], until[name][tp]
+                self._source_bounds[SourcePartition(name, tp)] = SourceBounds(
+                    begins=first, until=max(first, last), end=ends[name][tp], later=later[tp], cut=first > 0
+                )
+
+    # ---- one scope -----------------------------------------------------------------------------------------------
+
+    def _compared(self, scope: Scope) -> ScopeResult:
+        reading = _Reading(timestamps=self._request.deep and self._have_timestamps(scope))
+        counts, found, unread, at_least = (
+            self._last_by_key(scope, reading) if scope.compacted else self._all_messages(scope, reading)
+        )
+        notes = self._scope_notes(scope, reading, found, unread)
+        bounds = [self._source_bounds[each] for each in scope.sources]
+        lost = sum(
+            gap.until - gap.first
+            for (side, part), gaps in reading.gaps.items()
+            for gap in gaps
+            if side == SOURCE and self._of(scope, SOURCE, part)[0].dialect.offsets.count_messages
+        )
+        for kind, odd in ((MISSING, found.missing), (DUPLICATED, found.duplicated), (FOREIGN, found.foreign)):
+            self._differences += self._described(scope, kind, odd, reading)
+        return ScopeResult(
+            topic=scope.topic,
+            partition="all" if scope.partition is None else str(scope.partition),
+            source=counts[SOURCE],
+            target=counts[TARGET],
+            missing=found.missing.count + at_least,
+            duplicated=found.duplicated.count,
+            only_in_target=found.foreign.count,
+            not_yet=sum(each.end - each.until for each in bounds if each.end > each.until),
+            not_compared=found.cut + lost + unread,
+            at_least=unread > 0,
+            notes=tuple(notes),
+        )
+
+    def _all_messages(self, scope: Scope, reading: _Reading) -> tuple[Mapping[Side, int], Matched, int, int]:
+        """Counts, what has no partner, how many source messages were too many to be matched, how many of those are
+        missing at least."""
+        tally = Tally()
+        for side, part, found in self._hashed(scope, reading):
+            tally.add(side, part, found.hashes, found.offsets)
+        for optional in self._optional(scope, reading):
+            tally.add_optional(optional.hashes)
+        counts = {side: tally.count(side) for side in (SOURCE, TARGET)}
+        cut = self._cut(scope, reading)
+        matched = tally.matched(cut)
+        if matched is not None:
+            return counts, matched, 0, 0
+        shares, matched = tally.shares(), Matched()
+        for number in range(shares.count):
+            rows = {SOURCE: Rows(), TARGET: Rows()}
+            for side, part, found in self._hashed(scope, reading):
+                rows[side].add(part, *shares.chosen(number, found.hashes, found.offsets))
+            optional, _ = shares.chosen(number, tally.optional, tally.optional)
+            matched.add(match(rows[SOURCE], optional, rows[TARGET], self._cut(scope, reading)))
+        return counts, matched, shares.unread, 0 if cut.target else shares.least
+
+    def _last_by_key(self, scope: Scope, reading: _Reading) -> tuple[Mapping[Side, int], Matched, int, int]:
+        """The same for a compacted topic."""
+        counts: dict[Side, int] = {SOURCE: 0, TARGET: 0}
+        matched, share, shares = Matched(), 0, 1
+        while share < shares:
+            lasts = LastByKey(share, shares)
+            for side, part, found in self._hashed(scope, reading, keys=True):
+                counts[side] += len(found.hashes) if not share else 0
+                lasts.add(side, part, found.keys, found.hashes, found.offsets, found.nulls)
+            for optional in self._optional(scope, reading, keys=True):
+                lasts.add_newer(optional.keys)
+            matched.add(lasts.matched())
+            share, shares = share + 1, lasts.shares
+        return counts, matched, 0, 0
+
+    def _cut(self, scope: Scope, reading: _Reading) -> Cut:
+        """Whose logs lost their beginning, before or while they were read."""
+        lost = {key for key, gaps in reading.gaps.items() if gaps}
+        return Cut(
+            frozenset(
+                n for n, each in enumerate(scope.sources) if self._source_bounds[each].cut or (SOURCE, n) in lost
+            ),
+            frozenset(n for n, tp in enumerate(scope.targets) if self._target_bounds[tp].cut or (TARGET, n) in lost),
+        )
+
+    # ---- reading -------------------------------------------------------------------------------------------------
+
+    def _hashed(self, scope: Scope, reading: _Reading, keys: bool = False) -> Iterator[tuple[Side, int, _Fingerprints]]:
+        """What is compared of a scope, the target first.  What is lost of it and damaged comes into `reading`."""
+        for part, tp in enumerate(scope.targets):
+            there = self._target_bounds[tp]
+            for found in self._messages(scope, reading, TARGET, part, start=there.begins, until=there.until, keys=keys):
+                yield TARGET, part, found
+        for part, each in enumerate(scope.sources):
+            here = self._source_bounds[each]
+            for found in self._messages(scope, reading, SOURCE, part, start=here.begins, until=here.until, keys=keys):
+                yield SOURCE, part, found
+
+    def _optional(self, scope: Scope, reading: _Reading, keys: bool = False) -> Iterator[_Fingerprints]:
+        """Messages of the sources that may or may not be at the target."""
+        if not any(self._target_bounds[tp].until for tp in scope.targets):
+            return
+        for part, each in enumerate(scope.sources):
+            here, logs = self._source_bounds[each], self._logs[each.source]
+            most = OPTIONAL if logs.dialect.offsets.count_messages else 100 * OPTIONAL
+            if here.later - here.until > most:
+                self._notes.append(
+                    f"{each}: {logs.dialect.offsets.counted(here.later - here.until)} are not yet mirrored: what the "
+                    "target has of them may count as only in the target"
+                )
+            until = min(here.later, here.until + most)
+            yield from self._messages(
+                scope, reading, SOURCE, part, start=here.until, until=until, keys=keys, optional=True
+            )
+
+    def _messages(
+        self,
+        scope: Scope,
+        reading: _Reading,
+        side: Side,
+        part: int,
+        *,
+        start: int,
+        until: int,
+        keys: bool,
+        optional: bool = False,
+    ) -> Iterator[_Fingerprints]:
+        logs, tp = self._of(scope, side, part)
+        for found in logs.read(tp, start, until):
+            if isinstance(found, Gap):
+                if not optional:
+                    reading.gap(side, part, found)
+                continue
+            rows = self._fingerprints(found, start, until, reading.timestamps)
+            reading.codecs[side] |= found.codecs
+            reading.formats[side].add(found.format)
+            self._read += len(rows.offsets)
+            self._show.update(self._read, f"{scope}, {side}")
+            if len(rows.offsets):
+                yield _with_keys(found, rows, start) if keys else _Fingerprints(rows.hashes, rows.offsets)
+
+    def _fingerprints(self, piece: Piece, start: int, until: int, timestamps: bool) -> Hashed:
+        if self._request.deep:
+            return whole_hashed(piece.columns, start, until, timestamps)
+        return hashed(piece.columns, start, until)
+
+    def _have_timestamps(self, scope: Scope) -> bool:
+        """Both sides keep the time that a writer gave: a broker of the target that sets its own changes all of them."""
+        assert self._target is not None
+        if min(self._target.dialect.magic, *(self._logs[each.source].dialect.magic for each in scope.sources)) < 1:
+            return False
+        for tp in scope.targets:
+            there = self._target_bounds[tp]
+            for found in islice(self._target.read(tp, there.begins, there.until), 1):
+                kinds = found.columns.timestamp_types if isinstance(found, Piece) else None
+                return kinds is not None and not any(as_list(kinds))
+        return False
+
+    def _of(self, scope: Scope, side: Side, part: int) -> tuple[Logs, TopicPartition]:
+        assert self._target is not None
+        if side == TARGET:
+            return self._target, scope.targets[part]
+        return self._logs[scope.sources[part].source], scope.sources[part].tp
+
+    # ---- what is said --------------------------------------------------------------------------------------------
+
+    def _scope_notes(self, scope: Scope, reading: _Reading, found: Matched, unread: int) -> list[str]:
+        notes = [f"compared as a whole: {scope.why}"] if scope.why else []
+        if not scope.targets:
+            notes.append("the target does not have it")
+        if scope.compacted:
+            notes.append("compacted: the last message of each key was compared")
+        if found.cut:
+            notes.append(f"{found.cut} messages of the source are older than what was read of the target's log")
+        if found.older:
+            notes.append(f"{found.older} messages of the target are older than what was read of the source's log")
+        if unread:
+            notes.append(f"{unread} messages are among too many that differ: they were counted and not matched")
+        for (side, part), gaps in sorted(reading.gaps.items()):
+            _, tp = self._of(scope, side, part)
+            notes += [f"{side} {tp}: offsets {gap.first} to {gap.until - 1} were not read: {gap.why}" for gap in gaps]
+        if self._request.deep:
+            notes.append(f"timestamps were {'' if reading.timestamps else 'not '}compared")
+            for what, both in (("codecs", reading.codecs), ("message formats", reading.formats)):
+                if both[SOURCE] != both[TARGET] and both[SOURCE] and both[TARGET]:
+                    said = [", ".join(map(str, sorted(both[side]))) for side in (SOURCE, TARGET)]
+                    notes.append(f"{what}: {said[0]} at the source, {said[1]} at the target")
+        return notes
+
+    def _described(self, scope: Scope, kind: Kind, odd: Odd, reading: _Reading) -> Iterator[Difference]:
+        """The first differences of one kind, neighbours together."""
+        side = SOURCE if kind == MISSING else TARGET
+        left = self._request.first
+        parts = sorted({place.part for place in odd.first})
+        for part in parts:
+            logs, tp = self._of(scope, side, part)
+            places = [place for place in odd.first if place.part == part]
+            counts = logs.dialect.offsets.count_messages
+            for first, last, count in islice(runs([p.offset for p in places], message_offsets=counts), left):
+                left -= 1
+                size = self._sizes(logs, tp, next(p for p in places if p.offset == first), reading)
+                yield Difference(
+                    difference=kind,
+                    topic=tp.topic,
+                    partition=str(tp.partition),
+                    first_offset=first,
+                    last_offset=last,
+                    messages=count,
+                    key_bytes=size[0],
+                    value_bytes=size[1],
+                    value_crc=size[2],
+                    source=scope.sources[part].source if side == SOURCE else None,
+                )
+
+    def _sizes(
+        self, logs: Logs, tp: TopicPartition, place: Place, reading: _Reading
+    ) -> tuple[int | None, int | None, str | None]:
+        """Bytes of key and value, and the value's CRC-32, of a message that is read again."""
+        columns = logs.message(tp, place.offset)
+        if columns is None:
+            return None, None, None
+        piece = Piece(columns, frozenset(), 0)
+        rows = self._fingerprints(piece, place.offset, place.offset + 1, reading.timestamps)
+        which = next((n for n, each in enumerate(rows.hashes) if int(each) == place.hash), None)
+        if which is None:
+            return None, None, None
+        at = as_list(columns.offsets).index(place.offset) + which
+        key, value = columns.keys()[at], columns.values()[at]
+        crc = None if value is None else f"{zlib.crc32(value):08x}"
+        return None if key is None else len(key), None if value is None else len(value), crc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fingerprints:
+    """Columns of equal length; keys and nulls where they were asked for: of messages that have a key."""
+
+    hashes: Any
+    offsets: Any
+    keys: Any = ()
+    nulls: Sequence[bool] = ()
+
+
+def _with_keys(piece: Piece, rows: Hashed, start: int) -> _Fingerprints:
+    columns = piece.columns
+    offsets = as_list(columns.offsets)
+    since = next(n for n, offset in enumerate(offsets) if offset >= start)
+    until = since + len(rows.offsets)
+    keyed = [n for n, size in enumerate(as_list(columns.key_size[since:until])) if size >= 0]
+    keys, nulls = key_hashes(columns, since, until), as_list(columns.value_size[since:until])
+
+    def chosen(column: Any) -> list[int]:
+        return [int(column[n]) for n in keyed]
+
+    return _Fingerprints(chosen(rows.hashes), chosen(rows.offsets), chosen(keys), [nulls[n] < 0 for n in keyed])
+
+
+def _begins(logs: Logs, tps: Sequence[TopicPartition], since_ms: int | None) -> dict[TopicPartition, int]:
+    """The first offset to compare of each."""
+    first = logs.earliest(tps)
+    if since_ms is None:
+        return first
+    return {tp: max(first[tp], at) for tp, at in logs.at_time(tps, since_ms).items()}
