@@ -1,4 +1,4 @@
-"""Two clusters filled so that a test knows what `mirrormaker verify` has to say of them; the command as it is installed."""
+"""Two clusters filled so that a test knows what `mirrormaker verify` has to say; the command as it is installed."""
 
 from __future__ import annotations
 
