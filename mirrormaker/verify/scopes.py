@@ -81,7 +81,7 @@ def _of_topic(
     route = source.rules.choose(topic, source.rules.numbering.total or len(partitions), there)
     why = ""
     if len(writers) > 1:
-        why = f"sources {', '.join(sorted({each.name for each, _ in writers}))} write to it"
+        why = f"it is fed by {', '.join(sorted(f'{each.name}/{t}' for each, t in writers))}"
     elif route.partitioning != "identity":
         why = f"its partitions are chosen by {route.partitioning}"
     if why:

@@ -19,7 +19,7 @@ from kafkawire.columns import as_list
 from kafkawire.dialects import dialect
 from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
 from kafkawire.model import PartitionId, TopicPartition
-from mirrormaker.config import Configuration, route_rules
+from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.probe import OtherCluster, no_topic_matches, same_cluster, target_brokers
 from mirrormaker.verify.bounds import (
     SourceBounds,
@@ -77,11 +77,6 @@ class Request:
 
 class NothingToCompare(Exception):
     """The configuration leaves nothing that can be compared; a sentence."""
-
-
-def target_topic(source: str, topic: str) -> str:
-    """The target topic of a topic of a source."""
-    return topic
 
 
 def verify(configuration: Configuration, view: ClusterView, request: Request, show: Show) -> VerifyResult:
@@ -151,7 +146,8 @@ class _Verifier:
         found = read_source(options, self._configuration.mirror, self._request.topics)
         target = self._configuration.target
         same = same_cluster(found.brokers, target_brokers(target, self._view.brokers))
-        if same is not None:
+        named = selection(options, self._configuration.mirror)
+        if same is not None and any(named.target(topic) == topic for topic in found.partitions):
             raise OtherCluster(f"source {options.name} and the target are one cluster ({same} is in both)")
         if not found.partitions and self._request.topics is None:
             self._notes.append(no_topic_matches(options, self._configuration.mirror))
@@ -164,7 +160,7 @@ class _Verifier:
                 each.options.name,
                 route_rules(each.options, target, configuration.mirror),
                 each.partitions,
-                lambda topic, name=each.options.name: target_topic(name, topic),  # type: ignore[misc]
+                selection(each.options, configuration.mirror).target,
                 each.compacted,
             )
             for each in sources
