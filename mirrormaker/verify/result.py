@@ -12,7 +12,7 @@ MISSING: Kind = "missing"
 DUPLICATED: Kind = "duplicated"
 FOREIGN: Kind = "only in target"
 COLUMNS = (
-    "topic", "partition", "source", "target", "missing", "duplicated", "only_in_target", "not_yet", "not_compared",
+    "topic", "partition", "source", "target", "missing", "duplicated", "only_in_target", "not_yet_mirrored", "not_compared",
     "result",
 )  # fmt: skip
 DIFFERENCE_COLUMNS = (
@@ -29,7 +29,7 @@ class ScopeResult:
     missing           at the source and not at the target        at_least: there may be more
     duplicated        more often at the target than at the source; at-least-once allows them
     only_in_target    at the target and not at the source
-    not_yet           lag: behind the group's committed offset; messages, of 0.7 bytes
+    not_yet_mirrored           lag: behind the group's committed offset; messages, of 0.7 bytes
     not_compared      messages that one log lost by retention, or that could not be read: see notes
     """
 
@@ -40,7 +40,7 @@ class ScopeResult:
     missing: int = 0
     duplicated: int = 0
     only_in_target: int = 0
-    not_yet: int = 0
+    not_yet_mirrored: int = 0
     not_compared: int = 0
     at_least: bool = False
     notes: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class ScopeResult:
     def result(self) -> str:
         if self.missing:
             return "differs"
-        if not self.source and (self.not_yet or self.not_compared):
+        if not self.source and (self.not_yet_mirrored or self.not_compared):
             return "not compared"
         return "sound"
 

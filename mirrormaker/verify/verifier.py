@@ -235,7 +235,7 @@ class _Verifier:
             missing=found.missing.count + at_least,
             duplicated=found.duplicated.count,
             only_in_target=found.foreign.count,
-            not_yet=sum(each.end - each.until for each in bounds if each.end > each.until),
+            not_yet_mirrored=sum(each.end - each.until for each in bounds if each.end > each.until),
             not_compared=found.cut + lost + unread,
             at_least=unread > 0,
             notes=tuple(notes),
