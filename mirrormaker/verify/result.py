@@ -12,8 +12,8 @@ MISSING: Kind = "missing"
 DUPLICATED: Kind = "duplicated"
 FOREIGN: Kind = "only in target"
 COLUMNS = (
-    "topic", "partition", "source", "target", "missing", "duplicated", "only_in_target", "not_yet_mirrored", "not_compared",
-    "result",
+    "topic", "partition", "source", "target", "missing", "duplicated", "only_in_target", "not_yet_mirrored",
+    "not_compared", "result",
 )  # fmt: skip
 DIFFERENCE_COLUMNS = (
     "difference", "topic", "partition", "first_offset", "last_offset", "messages", "key_bytes", "value_bytes",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
 from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.probe import OtherCluster, no_topic_matches, same_cluster, target_brokers
+from mirrormaker.verify.alignment import aligned
 from mirrormaker.verify.bounds import (
     SourceBounds,
     SourceCluster,
@@ -47,6 +48,7 @@ from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from zkconsumer.filters import TopicFilter
 
 OPTIONAL = 1_000_000  # messages of a partition behind what is compared that are looked at, or 100 times as many bytes
+COMPILED_FROM = 200_000  # offsets: a second of reading in pure Python
 SINCE_MARGIN_MS = 3_600_000  # how much earlier the target's log is read: clocks differ
 
 
@@ -90,7 +92,6 @@ def verify(configuration: Configuration, view: ClusterView, request: Request, sh
             f"message.handler {configuration.mirror.handler} may change or drop every message: there is nothing that "
             "the target could be compared with"
         )
-    kernels.prepare()
     verifier = _Verifier(configuration, view, request, show)
     try:
         return verifier.run(began)
@@ -106,6 +107,7 @@ class _Reading:
     codecs: dict[Side, set[int]] = field(default_factory=lambda: {SOURCE: set(), TARGET: set()})
     formats: dict[Side, set[int]] = field(default_factory=lambda: {SOURCE: set(), TARGET: set()})
     timestamps: bool = False
+    skipped: list[tuple[Side, int, int]] = field(default_factory=list)  # offsets that only this side still has
 
     def gap(self, side: Side, part: int, gap: Gap) -> None:
         known = self.gaps.setdefault((side, part), [])
@@ -134,6 +136,8 @@ class _Verifier:
             raise NothingToCompare("no topic of any source is both mirrored and asked for: is --topics right?")
         self._open(sources, every)
         self._take_bounds(sources, every)
+        if sum(each.until - each.begins for each in self._target_bounds.values()) > COMPILED_FROM:
+            kernels.prepare()  # else it is loaded beside the reading, as everywhere
         rows = tuple(self._compared(scope) for scope in every)
         return VerifyResult(rows, tuple(self._differences), tuple(self._notes), self._read, now() - began)
 
@@ -236,7 +240,7 @@ class _Verifier:
             duplicated=found.duplicated.count,
             only_in_target=found.foreign.count,
             not_yet_mirrored=sum(each.end - each.until for each in bounds if each.end > each.until),
-            not_compared=found.cut + lost + unread,
+            not_compared=found.cut + lost + unread + self._skipped(scope, reading),
             at_least=unread > 0,
             notes=tuple(notes),
         )
@@ -244,6 +248,7 @@ class _Verifier:
     def _all_messages(self, scope: Scope, reading: _Reading) -> tuple[Mapping[Side, int], Matched, int, int]:
         """Counts, what has no partner, how many source messages were too many to be matched, how many of those are
         missing at least."""
+        self._align(scope, reading)
         tally = Tally()
         for side, part, found in self._hashed(scope, reading):
             tally.add(side, part, found.hashes, found.offsets)
@@ -262,6 +267,29 @@ class _Verifier:
             optional, _ = shares.chosen(number, tally.optional, tally.optional)
             matched.add(match(rows[SOURCE], optional, rows[TARGET], self._cut(scope, reading)))
         return counts, matched, shares.unread, 0 if cut.target else shares.least
+
+    def _align(self, scope: Scope, reading: _Reading) -> None:
+        """Let both sides of a partition begin at the same message, where one of the logs lost its beginning.
+
+        What only one of them still has would otherwise be read and matched for nothing.
+        """
+        cut = self._cut(scope, reading)
+        if scope.partition is None or not scope.targets or not cut.source | cut.target:
+            return
+        here, there = self._source_bounds[scope.sources[0]], self._target_bounds[scope.targets[0]]
+        ours = self._messages(scope, reading, SOURCE, 0, start=here.begins, until=here.until, aside=True)
+        theirs = self._messages(scope, reading, TARGET, 0, start=there.begins, until=there.until, aside=True)
+        found = aligned(ours, theirs)
+        if found is None:
+            return
+        side, offset = found
+        begins = here.begins if side == SOURCE else there.begins
+        if side == SOURCE:
+            self._source_bounds[scope.sources[0]] = replace(here, begins=offset)
+        else:
+            self._target_bounds[scope.targets[0]] = replace(there, begins=offset)
+        if offset > begins:
+            reading.skipped.append((side, begins, offset))
 
     def _last_by_key(self, scope: Scope, reading: _Reading) -> tuple[Mapping[Side, int], Matched, int, int]:
         """The same for a compacted topic."""
@@ -315,7 +343,7 @@ class _Verifier:
                 )
             until = min(here.later, here.until + most)
             yield from self._messages(
-                scope, reading, SOURCE, part, start=here.until, until=until, keys=keys, optional=True
+                scope, reading, SOURCE, part, start=here.until, until=until, keys=keys, aside=True
             )
 
     def _messages(
@@ -327,13 +355,14 @@ class _Verifier:
         *,
         start: int,
         until: int,
-        keys: bool,
-        optional: bool = False,
+        keys: bool = False,
+        aside: bool = False,
     ) -> Iterator[_Fingerprints]:
+        """Messages of one partition.  aside: they are not what is compared, so what is lost of them does not matter."""
         logs, tp = self._of(scope, side, part)
         for found in logs.read(tp, start, until):
             if isinstance(found, Gap):
-                if not optional:
+                if not aside:
                     reading.gap(side, part, found)
                 continue
             rows = self._fingerprints(found, start, until, reading.timestamps)
@@ -361,6 +390,11 @@ class _Verifier:
                 return kinds is not None and not any(as_list(kinds))
         return False
 
+    def _skipped(self, scope: Scope, reading: _Reading) -> int:
+        """Messages of the source that were left out when both sides were aligned; those of 0.7 cannot be counted."""
+        counted = all(self._logs[each.source].dialect.offsets.count_messages for each in scope.sources)
+        return sum(until - first for side, first, until in reading.skipped if side == SOURCE and counted)
+
     def _of(self, scope: Scope, side: Side, part: int) -> tuple[Logs, TopicPartition]:
         assert self._target is not None
         if side == TARGET:
@@ -375,6 +409,10 @@ class _Verifier:
             notes.append("the target does not have it")
         if scope.compacted:
             notes.append("compacted: the last message of each key was compared")
+        notes += [
+            f"{side}: offsets {first} to {until - 1} are older than what the other side still has"
+            for side, first, until in reading.skipped
+        ]
         if found.cut:
             notes.append(f"{found.cut} messages of the source are older than what was read of the target's log")
         if found.older:

@@ -15,6 +15,7 @@ from tests.integration.mirroring import KEYED, Mirror, close_loads, filled
 from tests.integration.verifying import commit, numbered, settings, verify, without, write
 
 pytestmark = pytest.mark.real
+ODD = ("missing", "duplicated", "only_in_target")
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def test_nothing_is_missing_while_messages_flow_through_a_mirror(
     with Mirror(tmp_path, source, target, group, pattern) as mirror:
         mirror.wait_arrived(kept, 2000)
         with load.in_background({kept: KEYED, keyed: KEYED}, 2, 30_000):
-            for turn in range(4):
+            for turn in range(2):
                 found = verify(mirror.file)
                 assert found.code == 0, (found.document, found.said)
                 assert found.total("missing", "duplicated", "only_in_target", "not_yet_mirrored") == [0, 0, 0, 0], (
@@ -86,7 +87,7 @@ def test_what_only_one_side_has_is_told_apart(
     file = settings(tmp_path, source, target, group, topic)
     found = verify(file, "--wait", "0")
     assert found.code == 4
-    assert found.total("missing", "duplicated", "only_in_target", "not_yet_mirrored") == [3, 5, 1, 13]
+    assert found.total(*ODD, "not_yet_mirrored") == [3, 5, 1, 13]
     assert found.differences == [
         ("missing", topic, "0", 60, 62, 3),
         ("duplicated", topic, "0", 10, 14, 5),

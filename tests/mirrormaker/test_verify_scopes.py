@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 import pytest
 
 from kafkawire.dialects import dialect
@@ -9,6 +12,7 @@ from kafkawire.model import BrokerPartition, TopicPartition
 from mirrormaker.commands.verifyflags import moment_ms
 from mirrormaker.partitioning import Numbering
 from mirrormaker.routes import RouteRules
+from mirrormaker.verify.alignment import aligned
 from mirrormaker.verify.compacted import LastByKey
 from mirrormaker.verify.matching import SOURCE, TARGET, Place
 from mirrormaker.verify.result import ScopeResult, VerifyResult, runs
@@ -146,3 +150,41 @@ def test_times_and_durations(text: str, found: int) -> None:
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ValueError):
         moment_ms(text, 0)
+
+
+# ---- logs that begin at different messages ---------------------------------------------------------------------------
+
+
+@dataclass
+class Some:
+    hashes: list[int]
+    offsets: list[int]
+
+
+def log(numbers: Sequence[int], first: int, lot: int = 300) -> Iterator[Some]:
+    for begin in range(0, len(numbers), lot):
+        some = list(numbers[begin : begin + lot])
+        yield Some(some, list(range(first + begin, first + begin + len(some))))
+
+
+def test_the_log_that_begins_later_is_found_in_the_other() -> None:
+    every = list(range(10_000))
+    assert aligned(log(every, 0), log(every[6000:], 50)) == (SOURCE, 6000)
+    assert aligned(log(every[6000:], 6000), log(every, 50)) == (TARGET, 6050)
+    assert aligned(log(every, 0), log(every, 50)) == (SOURCE, 0)
+    assert aligned(log(every[:40], 0), log(every[30:40], 0)) == (SOURCE, 30)
+
+
+def test_a_place_is_found_though_messages_are_missing_and_others_are_there_twice() -> None:
+    every = list(range(10_000))
+    target = [*every[5000:5010], *every[5002:5010], *every[5011:]]
+    assert aligned(log(every, 0), log(target, 0)) == (SOURCE, 5000)
+
+
+def test_no_place_is_made_up() -> None:
+    every = list(range(10_000))
+    assert aligned(log(every, 0), log(range(20_000, 30_000), 0)) is None
+    assert aligned(log([1, 2] * 500, 0), log([1, 2] * 300, 0)) is None
+    assert aligned(log(every, 0), log([], 0)) is None
+    assert aligned(log([], 0), log([], 0)) is None
+    assert aligned(log([*every[:5000], 7777], 0), log([*range(20_000, 22_000), 77], 0)) is None
