@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkawire.model import TopicPartition
+from kafkawire.znodes import v07 as znodes
 from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
+from localkafka.seven.cluster import Cluster07
+from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import KEYED, Mirror, close_loads, filled
+from tests.integration.mirroring07 import Mirror07, fill
 from tests.integration.verifying import commit, numbered, settings, verify, without, write
+from zkconsumer.simple import SimpleConsumer
 
 pytestmark = pytest.mark.real
+DELETING = {
+    "log.retention.check.interval.ms": 300, "log.cleaner.enable": True, "log.cleaner.backoff.ms": 100,
+    "log.cleaner.dedupe.buffer.size": 2 << 20,
+}  # fmt: skip
 ODD = ("missing", "duplicated", "only_in_target")
 
 
@@ -100,3 +110,69 @@ def test_what_only_one_side_has_is_told_apart(
     assert (found.code, found.document["sound"]) == (0, True)
     assert "5 messages are at the target more often" in found.said
     assert [verify(file, "--wait", "0", flag).code for flag in ("--no-duplicates", "--no-foreign")] == [4, 4]
+
+
+def test_what_retention_or_the_cleaner_deleted_is_not_missing(
+    own_cluster: Callable[..., Cluster], source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    other = own_cluster(settings=DELETING)
+    shorter, longer, compacted = (unique.topic(name) for name in ("shorter", "longer", "compacted"))
+    rows, cutting = numbered(4000), {"segment.bytes": 20_000, "retention.bytes": 60_000, "file.delete.delay.ms": 100}
+    for here, there, topic in ((source, other, shorter), (other, target, longer)):
+        for cluster in (here, there):
+            cluster.create_topic(topic, config=cutting if cluster is other else None)
+        write(here, TopicPartition(topic, 0), rows, lot=100)
+        write(there, TopicPartition(topic, 0), without(rows, 3900), lot=100)
+    cleaning = {"cleanup.policy": "compact", "segment.bytes": 20_000, "min.cleanable.dirty.ratio": 0.01}
+    keyed = [(b"key-%d" % (n % 13), None if n % 13 == 3 else b"value %d" % n) for n in range(3000)]
+    for cluster in (source, other):
+        cluster.create_topic(compacted, config=cleaning if cluster is other else None)
+        write(cluster, TopicPartition(compacted, 0), keyed, lot=100)
+    wait_until(lambda: all(earliest(other, topic) > 0 for topic in (shorter, longer)), 60, "segments to be deleted")
+    other.wait_cleaned(TopicPartition(compacted, 0), at_most=13 * 300)
+    for cluster, topic in ((source, shorter), (source, compacted), (other, longer)):
+        commit(cluster, unique.group(), topic)
+
+    found = verify(settings(tmp_path, source, other, unique.group(), f"{shorter}|{compacted}"))
+    rows_found = {scope["topic"]: scope for scope in found.document["scopes"]}
+    assert found.differences == [("missing", shorter, "0", 3900, 3900, 1)]
+    assert (found.code, rows_found[shorter]["not_compared"] > 1000) == (4, True)
+    assert (rows_found[compacted]["missing"], rows_found[compacted]["only_in_target"]) == (0, 0)
+    assert "compacted: the last message of each key was compared" in rows_found[compacted]["notes"]
+    write(source, TopicPartition(compacted, 0), [(b"key-5", b"newer")])
+    commit(source, unique.group(), compacted)
+    found = verify(settings(tmp_path, source, other, unique.group(), compacted))
+    assert found.differences == [("missing", compacted, "0", 3000, 3000, 1)]
+
+    found = verify(settings(tmp_path, other, target, unique.group(), longer))
+    assert found.differences == [("missing", longer, "0", 3900, 3900, 1)]
+    assert found.document["only_in_target"] == 0
+    assert "older than what the other side still has" in str(found.document["scopes"][0]["notes"])
+
+
+def earliest(cluster: ClusterClient, topic: str) -> int:
+    host, port = cluster.brokers.split(",")[0].split(":")
+    with SimpleConsumer(host, int(port)) as asked:
+        return asked.earliest(TopicPartition(topic, 0))
+
+
+def test_out_of_seven_every_message_of_every_broker_is_looked_for(
+    cluster07: Callable[..., Cluster07], target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    source, topic = cluster07(partitions={0: 2, 3: 1}), unique.topic()
+    total = fill(source, topic, 400)
+    section = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
+    with Mirror07(tmp_path, source, section, unique.group(), topic) as mirror:
+        mirror.wait_all_committed()
+        assert mirror.stop()[0] == 0
+    found = verify(mirror.file)
+    assert (found.code, found.total("source", "target", *ODD)) == (0, [total, total, 0, 0, 0]), found.document
+    source.produce(topic, 3, 0, [b"not mirrored"], "none")
+    found = verify(mirror.file, "--wait", "0")
+    assert (found.code, found.document["source"]) == (0, total)
+    assert found.document["not_yet_mirrored"] > 0
+    for partition, end in source.ends(topic).items():
+        source.zk().set(znodes.offset(unique.group(), TopicPartition(topic, partition)), str(end).encode())
+    found = verify(mirror.file)
+    [odd] = found.document["differences"]
+    assert (found.code, odd["partition"], odd["messages"], odd["value_bytes"]) == (4, "3-0", 1, len(b"not mirrored"))

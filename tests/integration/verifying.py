@@ -25,14 +25,14 @@ LOT = 10_000  # messages in a request
 Row = tuple[bytes | None, bytes | None]
 
 
-def write(cluster: ClusterClient, tp: TopicPartition, rows: Iterable[Row], codec: int = 0) -> None:
-    """Append messages to one partition, in sets of many."""
+def write(cluster: ClusterClient, tp: TopicPartition, rows: Iterable[Row], codec: int = 0, lot: int = LOT) -> None:
+    """Append messages to one partition, in sets of `lot`."""
     speaks, links = dialect(cluster.version), Links("writer")
     bootstrap = [(host, int(port)) for host, port in (each.split(":") for each in cluster.brokers.split(","))]
     client, every = KafkaClient.of_brokers(bootstrap, links, speaks), list(rows)
     try:
-        for begin in range(0, len(every), LOT):
-            entries = [(n, key, value, None) for n, (key, value) in enumerate(every[begin : begin + LOT])]
+        for begin in range(0, len(every), lot):
+            entries = [(n, key, value, None) for n, (key, value) in enumerate(every[begin : begin + lot])]
             leader = client.leader(tp)
             assert isinstance(leader, Broker), leader
             request = speaks.requests.produce(speaks, -1, 10_000, {tp: [speaks.messages.encode(entries, codec)]})
