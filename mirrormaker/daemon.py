@@ -97,7 +97,9 @@ class Daemon:
             Source(options, self._tasks, partial(self._target.fence, options.name)) for options in configuration.sources
         ]
         several = len(self._sources) > 1
-        self._maps = OffsetMaps(self._target, mirror, self._tasks, several=several, state_folder=state_folder(os.environ))
+        self._maps = OffsetMaps(
+            self._target, mirror, self._tasks, several=several, state_folder=state_folder(os.environ)
+        )
         self._startup = Startup(
             configuration,
             self._tasks,
@@ -124,7 +126,7 @@ class Daemon:
         """Bring everything up and tell systemd, unless a signal ends it meanwhile.  Raises StartRefused, TaskDied."""
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
-            log.warning("%s", sentence, extra=configured(sentence))
+            log.warning("%s", sentence, extra={"event": "configured", "key": sentence})
         self._tasks.spawn("lag", self._lag.run)
         self._tasks.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._tasks.dead])
