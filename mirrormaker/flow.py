@@ -339,11 +339,13 @@ class Flow:
         self._returning.discard(target)
 
     def _until_done(self, name: str, attempt: Callable[[], T]) -> T:
-        """What attempt() returns, retried until it works; meanwhile the topic waits."""
+        """What attempt() returns, retried until it works; meanwhile the topic waits.  Raises TopicRefused."""
         pause_s = RETRY_MIN_S
         while True:
             try:
                 found = attempt()
+            except TopicRefused:
+                raise
             except Closed:  # we are stopping: the log keeps why the topic waited
                 sleep(RETRY_MAX_S)
             except (TopicMissing, *OUT_OF_REACH) as exc:
