@@ -160,3 +160,29 @@ def test_positions_of_0_7_are_byte_positions_of_broker_partitions() -> None:
     known = Facts({T0: (0, 230), T1: (0, 0)}, {SEVEN: (0, 18000)}, {SEVEN: 9000})
     found = translated(offsets, known, TOPICS)
     assert found == {T0: Safe(100, 50), T1: Safe(0, 0)}
+
+
+def test_a_group_moves_to_the_name_that_its_topic_has_in_the_target() -> None:
+    there = [TopicPartition("dc1.t", n) for n in (0, 1)]
+    records = [Begun(S0, 100, 1, True, 5, "dc1.t"), Entry(S0, there[0], 100, 1100, 1100), Reached(S0, 450)]
+    idle = Begun(S1, 0, 1, None, None, "dc1.t")  # nothing was sent yet
+    ends = {there[0]: (0, 2000), there[1]: (40, 40), T0: (0, 9), T1: (0, 9)}
+    known = Facts(ends, {S0: (0, 500), S1: (0, 0)}, {S0: 200})
+    found = translated(gathered([*records, idle]), known, {"dc1.t": there, "t": [T0, T1]})
+    assert found == {there[0]: Safe(1100, 900), there[1]: Safe(40, 0, mapped=False)}
+
+
+def test_a_partition_that_is_not_in_the_map_is_a_problem_of_the_renamed_topic() -> None:
+    there = [TopicPartition("dc1.t", n) for n in (0, 1)]
+    records = [Begun(S0, 100, 1, True, 5, "dc1.t"), Entry(S0, there[0], 100, 1100, 1100), Reached(S0, 450)]
+    known = Facts(dict.fromkeys(there, (0, 2000)), {S0: (0, 500), S1: (0, 80)}, {S0: 200, S1: 10})
+    found = translated(gathered(records), known, {"dc1.t": there})
+    assert set(found) == set(there)
+    assert all("source partition t/1 is not in the map" in str(row) for row in found.values())
+
+
+def test_a_topic_that_was_renamed_later_feeds_both_names() -> None:
+    new = TopicPartition("dc1.t", 0)
+    offsets = identity(Begun(S0, 450, 2, True, None, "dc1.t"))
+    read_all = Facts({T0: (0, 1450), new: (0, 70)}, {S0: (0, 450)}, {S0: 450})
+    assert translated(offsets, read_all, {"t": [T0], "dc1.t": [new]}) == {T0: Safe(1450, 0), new: Safe(70, 0)}

@@ -7,7 +7,7 @@ import json
 import pytest
 from kazoo.client import KazooClient
 
-from kafkawire.cluster.topics import assign, check_name, create
+from kafkawire.cluster.topics import assign, check_name, create, grow
 from kafkawire.cluster.zookeeper import read_brokers, read_leaders, read_partitions, read_topics, read_view
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
@@ -74,6 +74,40 @@ def test_a_topic_is_written_as_the_admin_tool_does_and_only_once(zk: KazooClient
     zk.delete("/brokers/topics/t")  # what a deletion leaves behind does not stand in the way
     assert create(zk, "t", {0: [2]}) is True
     assert zk.get("/config/topics/t")[0] == b'{"version":1,"config":{}}'
+
+
+@pytest.mark.real
+def test_a_topic_gets_partitions_as_the_admin_tool_gives_them(zk: KazooClient):
+    create(zk, "t", {0: [2, 1], 1: [3, 2]})
+    zk.set("/brokers/topics/t", b'{"version":3,"topic_id":"x","partitions":{"1":[3,2],"0":[2,1]}}')
+    assert grow(zk, "t", 2, [1, 2, 3]) == (2, 2)  # enough
+    assert grow(zk, "t", 1, [1, 2, 3]) == (2, 2)  # none is ever taken away
+    assert grow(zk, "t", 4, [1, 2, 3]) == (2, 4)
+    written = json.loads(zk.get("/brokers/topics/t")[0])
+    assert {key: written["partitions"][key] for key in ("0", "1")} == {"0": [2, 1], "1": [3, 2]}
+    assert {key: set(written["partitions"][key]) <= {1, 2, 3} for key in ("2", "3")} == {"2": True, "3": True}
+    assert [len(set(written["partitions"][key])) for key in ("2", "3")] == [2, 2]
+    assert [written["partitions"][key][0] for key in ("2", "3")] == [1, 2]  # leaders go on round the brokers
+    assert (written["version"], written["topic_id"]) == (3, "x")  # what later releases keep there stays
+
+
+@pytest.mark.real
+def test_a_topic_does_not_grow_while_it_is_deleted_or_reassigned(zk: KazooClient):
+    create(zk, "t", {0: [1]})
+    zk.create("/admin/reassign_partitions", b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2]}]}',
+              makepath=True)  # fmt: skip
+    with pytest.raises(LocalError, match="are being reassigned"):
+        grow(zk, "t", 2, [1])
+    zk.set("/admin/reassign_partitions", b'{"version":1,"partitions":[]}')
+    zk.create("/admin/delete_topics/t", makepath=True)
+    with pytest.raises(LocalError, match="is being deleted"):
+        grow(zk, "t", 2, [1])
+    zk.delete("/admin/delete_topics/t")
+    zk.set("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1,2]}}')
+    with pytest.raises(LocalError, match="replication factor 2 is larger than the number of live brokers, 1"):
+        grow(zk, "t", 2, [1])
+    with pytest.raises(LocalError, match="topic u does not exist"):
+        grow(zk, "u", 2, [1])
 
 
 @pytest.mark.real

@@ -20,10 +20,11 @@ from mirrormaker.offsetmap.checkpoints import Checkpoint
 from mirrormaker.offsetmap.file import FileStorage
 from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.tickets import MapTickets
-from mirrormaker.routes import RouteRules, SourceTopic
+from mirrormaker.routes import AsConfigured, RouteRules, SourceTopic
 from mirrormaker.selection import Selection
 from mirrormaker.topics import TopicMissing
 from zkconsumer.errors import Closed
+from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.text import Header
 
 SPEAKS = dialect("0.8.2")
@@ -379,3 +380,133 @@ def test_a_topic_that_comes_back_with_other_partitions_gets_another_route(tasks:
     carry([(fetched("t", 0, 2), Share())], flow.take)  # type: ignore[list-item]
     until(lambda: "t" in flow.topics)
     assert flow.topics["t"].route.partitioning == "key"
+
+
+# ---- names in the target -----------------------------------------------------------------------------------------
+
+
+class Growing(Targets):
+    """grow() adds partitions."""
+
+    def grow(self, topic: str, partitions: int) -> range:
+        self.counts[topic] = partitions
+        return range(partitions)
+
+
+def test_a_topic_goes_to_its_name_in_the_target_and_what_a_handler_says_is_literal(tasks: TaskGroup) -> None:
+    sends, targets = Sends(), Targets(**{"dc1.t": 2, "there": 2, "t": 2})
+    flow = flow_of(
+        tasks, targets, sends,
+        handler=lambda m: [m, (m.key, b"pair"), ("there", m.key, b"other")],
+        selection=Selection(source="dc1", whitelist=".*", prefix="dc1."),
+    )  # fmt: skip
+    flow.take(fetched("t", 1, 0, count=1), Share())
+    until(lambda: len(sends.parts) == 2)
+    assert sorted(sends.values()) == [
+        (TopicPartition("dc1.t", 1), b"pair"),
+        (TopicPartition("dc1.t", 1), b"v-0"),
+        (TopicPartition("there", 1), b"other"),
+    ]
+    assert "t" not in targets.asked
+    assert not flow.target_is_gone("t")
+
+
+def test_a_renamed_target_topic_that_is_gone_is_created_again(tasks: TaskGroup) -> None:
+    targets, sends = Deleted(both=2), Sends()
+    names = Selection(source="dc1", whitelist=".*", rename={"a": "both", "b": "both"})
+    flow = flow_of(tasks, targets, sends, selection=names)
+    for topic in ("a", "b"):
+        flow.take(fetched(topic, 0, 0), Share())
+    until(lambda: len(flow.topics) == 2)
+    del targets.counts["both"]
+    assert flow.target_is_gone("both")
+    until(lambda: "does not exist" in flow.waiting.get("a", ""))
+    targets.creates["both"] = 1
+    until(lambda: not flow.topics)  # both are looked at again
+    assert not flow.waiting
+
+
+def test_a_topic_that_would_feed_itself_is_parked_until_it_does_not(tasks: TaskGroup) -> None:
+    sends, refused, share = Sends(), Share(), Share()
+    names = Selection(source="dc1", whitelist="a|b|copy.b", prefix="copy.")
+    flow = flow_of(tasks, Targets(**{"copy.a": 2, "copy.b": 2}), sends, selection=names, in_target=True)
+    flow.take(fetched("b", 0, 5), refused)
+    flow.take(fetched("a", 0, 0), share)
+    until(lambda: refused.told and sends.parts)
+    assert {part.tp.topic for part in sends.parts} == {"copy.a"}
+    [(what, reason, position)] = refused.told
+    assert (what, position, "it would feed itself" in str(reason)) == ("failed", 5, True)
+    assert flow.waiting == {"b": reason}
+    flow.selection = Selection(source="dc1", whitelist="a|b", prefix="copy.")
+    flow.take(fetched("b", 0, 5), share)  # a retry
+    until(lambda: "b" in flow.topics)
+    assert flow.waiting == {}
+
+
+def test_a_handler_may_not_send_where_its_flow_reads(tasks: TaskGroup) -> None:
+    share = Share()
+    names = Selection(source="dc1", whitelist="a|b", rename={"a": "x", "b": "y"})
+    flow = flow_of(
+        tasks, Targets(x=2, b=2), Sends(), selection=names, in_target=True, handler=lambda m: ("b", m.key, m.value)
+    )
+    flow.take(fetched("a", 0, 5), share)
+    until(lambda: share.told)
+    [(what, reason, _)] = share.told
+    assert what == "failed"
+    assert "message.handler sent a message of a to b: topic a goes to b in the cluster that it comes from" in str(
+        reason
+    )
+
+
+def test_where_a_target_topic_may_have_one_writer_only_the_second_is_refused(tasks: TaskGroup) -> None:
+    share, sends = Share(), Sends()
+    names = Selection(source="dc1", whitelist=".*", rename={"a": "one", "b": "one"})
+    flow = flow_of(tasks, Targets(one=2), sends, selection=names, delivery=Delivery(alone=True))
+    flow.take(fetched("a", 0, 0), Share())
+    until(lambda: sends.parts)
+    flow.take(fetched("b", 0, 0), share)
+    until(lambda: share.told)
+    assert "target topic one is fed by dc1/a and dc1/b: their messages are merged" in str(share.told)
+    assert len(sends.parts) == 1
+
+
+def test_a_target_topic_grows_with_its_source_unless_keys_choose(tasks: TaskGroup) -> None:
+    grown, sends = {"t": 2, "k": 2}, Sends()
+    targets = Growing(t=2, k=2)
+
+    def of_topic(topic: str) -> AsConfigured:
+        return AsConfigured(partitioning="key" if topic == "k" else "identity")
+
+    flow = flow_of(
+        tasks, targets, sends, source_topic=lambda name: SourceTopic(grown[name], 1), grow=True, of_topic=of_topic
+    )
+    for topic in grown:
+        flow.take(fetched(topic, 1, 0), Share())
+    until(lambda: len(sends.parts) == 2)
+    grown.update(t=4, k=4)
+    for topic in grown:
+        flow.take(fetched(topic, 3, 0), Share())
+    until(lambda: len(sends.parts) == 4)
+    assert targets.counts == {"t": 4, "k": 2}
+    assert [part.tp for part in sends.parts if part.tp.topic == "t"] == [TopicPartition("t", 1), TopicPartition("t", 3)]
+
+
+def test_a_map_knows_a_topic_by_its_name_in_the_target(tmp_path: Path, tasks: TaskGroup) -> None:
+    names = Selection(source="dc1", whitelist=".*", prefix="dc1.")
+    recorder = MapRecorder(FileStorage(tmp_path / "m", Header("dc1", "g"), 1 << 20), 1, names.target)
+    sends, share, here, there = Sends(), Share(), TopicPartition("t", 1), TopicPartition("dc1.t", 1)
+    delivery = Delivery(tickets=MapTickets(recorder))
+    flow = flow_of(tasks, Targets(**{"dc1.t": 2}), sends, delivery=delivery, selection=names, partitioning="key")
+    flow.take(fetched("t", 1, 7), share)
+    until(lambda: sends.tickets)
+    for ticket in sends.tickets:
+        ticket.placed(2, 500, True)
+        ticket.done()
+    recorder.before_commit({here: 9, TopicPartition("idle", 0): 3})
+    recorder.close()
+    assert recorder.checkpoint(here, there) == Checkpoint(9, 502)
+    text = (tmp_path / "m").read_text()
+    assert '["begin","t",1,7,"keys",' in text
+    assert ',null,"dc1.t"]' in text
+    assert ',null,"dc1.idle"]' in text
+    assert read_map(tmp_path / "m").map.names("t") == {"dc1.t"}

@@ -18,7 +18,7 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
 from mirrormaker.partitioning import numbering
-from mirrormaker.routes import Route, RouteRules
+from mirrormaker.routes import AsConfigured, Route, RouteRules, SourceTopic, TopicRoute
 from producer.conversion import MessageHandlerFailed, Output, Step, pass_through, reencode
 
 LIMIT = 1000012
@@ -320,3 +320,30 @@ def test_messages_are_looked_at_one_by_one_for_a_handler_or_a_key_only() -> None
     ]
     assert route(4, 2, SAME).by_message
     assert route(4, 4, {**SAME, "handler": "a:b"}).by_message
+
+
+def test_what_is_different_for_a_topic_decides_about_its_route() -> None:
+    def of_topic(topic: str) -> AsConfigured:
+        return {"zipped": AsConfigured(codec="snappy"), "plain": AsConfigured(codec="none")}.get(
+            topic, AsConfigured(partitioning="key")
+        )
+
+    rules = RouteRules(message_max_bytes=LIMIT, source=OLD, target=OLD, codec="gzip", of_topic=of_topic, grow=True)
+    assert str(rules.choose("zipped", 4, 4)) == "re-encode: compression.codec snappy is asked for"
+    assert str(rules.choose("plain", 4, 4)) == "pass-through: same format, partition kept"
+    keyed = "re-encode: compression.codec gzip is asked for"
+    assert (str(rules.choose("keyed", 4, 4)), rules.choose("keyed", 4, 4).partitioning) == (keyed, "key")
+    assert [rules.grows(topic) for topic in ("zipped", "keyed")] == [True, False]
+    as_it_is = RouteRules(message_max_bytes=LIMIT, source=OLD, target=OLD, of_topic=of_topic, grow=True)
+    assert str(as_it_is.choose("keyed", 4, 2)) == (
+        "re-encode: partitioning key is asked for, so the target is not grown"
+    )
+
+
+def test_a_renamed_topic_has_its_partitions_and_its_codec_by_its_name_in_the_target() -> None:
+    rules = RouteRules(message_max_bytes=LIMIT, **SAME, codec="gzip", compressed_topics=("dc1.t",))
+    topic = TopicRoute("t", SourceTopic(2, 1), range(2), rules, target="dc1.t")
+    assert (topic.target, str(topic.route)) == ("dc1.t", "re-encode: compression.codec gzip is asked for")
+    assert topic.partitioner.of_source(1) == TopicPartition("dc1.t", 1)
+    assert TopicRoute("dc1.t", SourceTopic(2, 1), range(2), rules).route.kind == "re-encode"
+    assert TopicRoute("t", SourceTopic(2, 1), range(2), rules).route.kind == "pass-through"

@@ -21,7 +21,12 @@ def some(rng: random.Random) -> Record:
     return rng.choice(
         (
             Begun(
-                source, position, rng.randrange(2**42), rng.choice((True, False, None)), rng.choice((None, position))
+                source,
+                position,
+                rng.randrange(2**42),
+                rng.choice((True, False, None)),
+                rng.choice((None, position)),
+                rng.choice(("", "dc1.orders")),
             ),
             Entry(source, target, position, low, rng.choice((None, low, rng.randrange(2**62)))),
             Reached(source, position),
@@ -66,3 +71,14 @@ def test_nonsense_before_what_makes_sense_is_told_with_its_line() -> None:
 def test_what_is_no_record_is_no_record(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_line(line)
+
+
+def test_a_topic_of_the_same_name_has_the_line_that_it_always_had() -> None:
+    """Releases that know no other names read maps without them, and refuse the others."""
+    source = TopicPartition("orders", 1)
+    assert line_of(Begun(source, 7, 5, True)) == '["begin","orders",1,7,"same",5]\n'
+    assert line_of(Begun(source, 7, 5, True, 9)) == '["begin","orders",1,7,"same",5,9]\n'
+    assert line_of(Begun(source, 7, 5, True, 9, "x")) == '["begin","orders",1,7,"same",5,9,"x"]\n'
+    assert line_of(Begun(source, 7, 5, True, None, "x")) == '["begin","orders",1,7,"same",5,null,"x"]\n'
+    with pytest.raises(ValueError, match="no line of an offset map"):
+        read_line('["begin","orders",1,7,"same",5,"9","x"]')
