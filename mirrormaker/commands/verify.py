@@ -9,7 +9,7 @@ import click
 
 from groundwork.output import Progress, write
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.errors import LocalError, WireError
+from kafkawire.errors import BrokerError, LocalError, WireError
 from mirrormaker import exits
 from mirrormaker.commands.online import target_view
 from mirrormaker.commands.verifyflags import VerifyFlags
@@ -34,7 +34,8 @@ def run_verify(configuration: Configuration, asked: VerifyFlags) -> int:
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError, WireError) as exc:
         click.echo(f"error: {exc}", err=True)
-        return exits.UNREACHABLE
+        lasting = isinstance(exc, BrokerError) and not exc.retriable
+        return exits.CONFIGURATION if lasting else exits.UNREACHABLE
     sound = found.sound(duplicates=not asked.no_duplicates, foreign=not asked.no_foreign)
     if asked.output == "json":
         click.echo(json.dumps(found.document(sound), indent=2))
@@ -45,7 +46,11 @@ def run_verify(configuration: Configuration, asked: VerifyFlags) -> int:
     if sound:
         _warn(found)
     click.echo(found.sentence(), err=True)
-    return exits.CLEAN if sound else exits.DIFFERENCE
+    for sentence in found.unreachable:
+        click.echo(f"error: {sentence}", err=True)
+    if not sound:
+        return exits.DIFFERENCE
+    return exits.UNREACHABLE if found.unreachable else exits.CLEAN
 
 
 def _table(found: VerifyResult) -> None:

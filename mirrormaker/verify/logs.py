@@ -18,7 +18,7 @@ from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect
-from kafkawire.errors import BrokerError, LinkLost, RemoteError, WireError
+from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.apis import LIST_OFFSETS
@@ -31,6 +31,7 @@ MAX_FETCH_BYTES = 1 << 29
 WAIT_MS = 500
 TIMEOUT_MS = 10_000
 PATIENCE_S = 30.0
+SHORT_S = 2.0  # once it was in vain
 AGAIN = RetryPolicy(retries=8, backoff=Backoff(0.2, 3.0))
 CLIENT = "mirrormaker-verify"
 UNKNOWN = -1  # the code 0.8 answers with while a new leader may not show what it has
@@ -65,10 +66,15 @@ class _Position:
 
 
 class Logs:
-    """The logs of one cluster.  name: for sentences, "the target" or "source dc1"."""
+    """The logs of one cluster.  name: for sentences, "the target" or "source dc1".
+
+    unknown: partitions whose ends no broker tells, each with a sentence; nothing more is asked about them.
+    """
 
     def __init__(self, name: str, client: KafkaClient) -> None:
         self.name = name
+        self.unknown: dict[TopicPartition, str] = {}
+        self._patience_s = PATIENCE_S
         self.dialect = client.dialect
         self._client = client
         self._consumers: dict[Broker, SimpleConsumer] = {}
@@ -85,35 +91,43 @@ class Logs:
     # ---- ends --------------------------------------------------------------------------------------------------------
 
     def earliest(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each log begins.  Raises WireError."""
+        """Where each log begins; those that become unknown are left out, here and below."""
         return self._known(tps, EARLIEST)
 
     def ends(self, tps: Collection[TopicPartition], *, replicated: bool = True) -> dict[TopicPartition, int]:
-        """Where each log ends, as far as it is replicated, or as its leader has it.  Raises WireError."""
+        """Where each log ends, as far as it is replicated, or as its leader has it."""
         return self._known(tps, LATEST, CONSUMER if replicated or not self.dialect.describes_itself else DEBUGGING)
 
     def at_time(self, tps: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """The offset of each log from which on everything of that time and later is found.  Raises WireError.
+        """The offset of each log from which on everything of that time and later is found.
 
         From 0.10.1 on by the messages' timestamps; before by files of the log, whose first offset may be much older.
         """
         by_message = self.dialect.describes_itself and self.dialect.speaks(LIST_OFFSETS.key) >= 1
         otherwise = self.ends(tps) if by_message else self.earliest(tps)
-        asked = self._client.list_offsets(dict.fromkeys(tps, time_ms))
+        asked = self._client.list_offsets(dict.fromkeys(otherwise, time_ms))
+        known: dict[TopicPartition, int] = {}
         for tp, found in asked.items():
             if found.error is not None:
-                raise _about(self.name, tp, found.error)
-        return {tp: otherwise[tp] if found.offset is None else found.offset for tp, found in asked.items()}
+                self._unknown(tp, found.error)
+            else:
+                known[tp] = otherwise[tp] if found.offset is None else found.offset
+        return known
 
     def _known(
         self, tps: Collection[TopicPartition], time: int, replica_id: int = CONSUMER
     ) -> dict[TopicPartition, int]:
-        found = self._client.list_offsets(dict.fromkeys(tps, time), replica_id=replica_id)
-        try:
-            return {tp: found[tp].known() for tp in tps}
-        except WireError as why:
-            tp = next(tp for tp in tps if found[tp].error is why or found[tp].offset is None)
-            raise _about(self.name, tp, why) from why
+        asked = {tp: time for tp in tps if tp not in self.unknown}
+        known: dict[TopicPartition, int] = {}
+        for tp, found in self._client.list_offsets(asked, replica_id=replica_id).items():
+            try:
+                known[tp] = found.known()
+            except WireError as why:
+                self._unknown(tp, why)
+        return known
+
+    def _unknown(self, tp: TopicPartition, why: WireError) -> None:
+        self.unknown[tp] = f"{self.name}: the ends of {tp} are not known: {why}"
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +167,9 @@ class Logs:
         try:
             found = self._leader(tp).fetch(tp.topic, tp.partition, offset, at.size, WAIT_MS)
         except OffsetOutOfRange as outside:
-            begins = self.earliest([tp])[tp]
+            begins = self.earliest([tp]).get(tp)
+            if begins is None:
+                raise Unreachable(self.unknown[tp]) from outside
             if offset < begins:
                 return Gap(offset, min(begins, until), "deleted by retention while it was read")
             self._again(at, outside)
@@ -184,9 +200,10 @@ class Logs:
 
     def _again(self, at: _Position, why: WireError | None) -> None:
         """Wait before another try.  Raises Unreachable once nothing was read for too long."""
-        if now() - at.silent_since > PATIENCE_S:
+        if now() - at.silent_since > self._patience_s:
+            waited_s, self._patience_s = self._patience_s, SHORT_S
             reason = f": {why}" if why is not None else "; its end is not replicated, or not flushed"
-            raise Unreachable(f"{self.name}: nothing was read of {at.tp} for {PATIENCE_S:g} s{reason}")
+            raise Unreachable(f"{self.name}: nothing was read of {at.tp} for {waited_s:g} s{reason}")
         if why is not None:
             self._forget()
         sleep(0.2)
@@ -220,12 +237,6 @@ class Logs:
         for consumer in self._consumers.values():
             consumer.close()
         self._client.links.end()
-
-
-def _about(name: str, tp: TopicPartition, why: WireError) -> WireError:
-    if isinstance(why, RemoteError) and not isinstance(why, BrokerError):
-        return RemoteError(f"{name}: {tp}: {why}")
-    return Unreachable(f"{name}: the ends of {tp} are not known: {why}")
 
 
 def close_all(every: Sequence[Logs]) -> None:

@@ -31,6 +31,7 @@ class ScopeResult:
     only_in_target    at the target and not at the source
     not_yet_mirrored           lag: behind the group's committed offset; messages, of 0.7 bytes
     not_compared      messages that one log lost by retention, or that could not be read: see notes
+    unreachable       why nothing of it was compared
     """
 
     topic: str
@@ -44,9 +45,12 @@ class ScopeResult:
     not_compared: int = 0
     at_least: bool = False
     notes: tuple[str, ...] = ()
+    unreachable: str = ""
 
     @property
     def result(self) -> str:
+        if self.unreachable:
+            return "out of reach"
         if self.missing:
             return "differs"
         if not self.source and (self.not_yet_mirrored or self.not_compared):
@@ -79,13 +83,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """The whole.  notes: sentences about what was compared, and how."""
+    """The whole.  notes: sentences about what was compared, and how; unreachable: why what is not compared is not."""
 
     scopes: tuple[ScopeResult, ...]
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
     messages: int  # read of both sides
     seconds: float
+    unreachable: tuple[str, ...] = ()
 
     def sound(self, *, duplicates: bool, foreign: bool) -> bool:
         """Nothing is missing.  duplicates, foreign: whether the target may have such."""
@@ -98,13 +103,14 @@ class VerifyResult:
     def document(self, sound: bool) -> dict[str, Any]:
         """As JSON has it."""
         return {
-            "sound": sound,
+            "sound": sound and not self.unreachable,
             "messages": self.messages,
             "seconds": round(self.seconds, 3),
             **{name: self.total(name) for name in COLUMNS[2:-1]},
             "scopes": [dataclasses.asdict(scope) | {"result": scope.result} for scope in self.scopes],
             "differences": [dataclasses.asdict(each) for each in self.differences],
             "notes": list(self.notes),
+            "unreachable": list(self.unreachable),
         }
 
     def sentence(self) -> str:

@@ -14,9 +14,11 @@ from typing import Any, Protocol
 
 from groundwork.tasks import now
 from kafkawire import kernels
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.columns import as_list
 from kafkawire.dialects import dialect
+from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
 from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.config import Configuration, route_rules, selection
@@ -45,6 +47,7 @@ from mirrormaker.verify.result import (
 )
 from mirrormaker.verify.scopes import Scope, SourcePartition, SourceTopics, scopes
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
+from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 from zkconsumer.filters import TopicFilter
 
 OPTIONAL = 1_000_000  # messages of a partition behind what is compared that are looked at, or 100 times as many bytes
@@ -128,9 +131,10 @@ class _Verifier:
         self._read = 0
         self._notes: list[str] = []
         self._differences: list[Difference] = []
+        self._away: list[str] = []  # sources that are out of reach: sentences
 
     def run(self, began: float) -> VerifyResult:
-        sources = [self._source(options) for options in self._configuration.sources]
+        sources = self._sources()
         every = self._scopes(sources)
         if not every:
             raise NothingToCompare("no topic of any source is both mirrored and asked for: is --topics right?")
@@ -138,13 +142,38 @@ class _Verifier:
         self._take_bounds(sources, every)
         if sum(each.until - each.begins for each in self._target_bounds.values()) > COMPILED_FROM:
             kernels.prepare()  # else it is loaded beside the reading, as everywhere
-        rows = tuple(self._compared(scope) for scope in every)
-        return VerifyResult(rows, tuple(self._differences), tuple(self._notes), self._read, now() - began)
+        rows = tuple(self._row(scope) for scope in every)
+        away = (*self._away, *(row.unreachable for row in rows if row.unreachable))
+        return VerifyResult(
+            rows,
+            tuple(self._differences),
+            tuple(self._notes),
+            messages=self._read,
+            seconds=now() - began,
+            unreachable=tuple(dict.fromkeys(away)),
+        )
 
     def close(self) -> None:
         close_all([*self._logs.values(), *([self._target] if self._target is not None else [])])
 
     # ---- before anything is read ---------------------------------------------------------------------------------
+
+    def _sources(self) -> list[SourceCluster]:
+        """Those that are in reach.  Raises Unreachable where none is."""
+        found: list[SourceCluster] = []
+        last: ZooKeeperUnreachable | None = None
+        for options in self._configuration.sources:
+            try:
+                found.append(self._source(options))
+            except ZooKeeperUnreachable as away:
+                last = away
+                self._away.append(f"source {options.name}: {away}")
+                self._notes.append(
+                    f"source {options.name} was not compared; its messages may count as only in the target"
+                )
+        if not found and last is not None:
+            raise last
+        return found
 
     def _source(self, options: Any) -> SourceCluster:
         found = read_source(options, self._configuration.mirror, self._request.topics)
@@ -190,31 +219,43 @@ class _Verifier:
         assert self._target is not None
         since, targets = self._request.since_ms, [tp for scope in every for tp in scope.targets]
         begins = {each.options.name: _begins(self._logs[each.options.name], each.tps, since) for each in sources}
-        ends = {each.options.name: self._logs[each.options.name].ends(each.tps) for each in sources}
+        ends = {name: self._logs[name].ends(first) for name, first in begins.items()}
+        deadline = now() + self._request.wait_s
         until = {
             each.options.name: wait_committed(
                 each,
                 ends[each.options.name],
                 begins[each.options.name],
-                wait_s=self._request.wait_s,
+                wait_s=max(0.0, deadline - now()),
                 tell=self._show.line,
             )
             for each in sources
         }
         margin = None if since is None else since - SINCE_MARGIN_MS
         target_begins = _begins(self._target, targets, margin)
-        for tp, end in self._target.ends(targets, replicated=False).items():
+        for tp, end in self._target.ends(list(target_begins), replicated=False).items():
             self._target_bounds[tp] = TargetBounds(target_begins[tp], end, target_begins[tp] > 0)
-        for each in sources:
-            name = each.options.name
-            later = self._logs[name].ends(each.tps)
-            for tp in each.tps:
-                first, last = begins[name][tp], until[name][tp]
+        for name, where in until.items():
+            for tp, later in self._logs[name].ends(list(where)).items():
+                first = begins[name][tp]
                 self._source_bounds[SourcePartition(name, tp)] = SourceBounds(
-                    begins=first, until=max(first, last), end=ends[name][tp], later=later[tp], cut=first > 0
+                    begins=first, until=max(first, where[tp]), end=ends[name][tp], later=later, cut=first > 0
                 )
 
     # ---- one scope -----------------------------------------------------------------------------------------------
+
+    def _row(self, scope: Scope) -> ScopeResult:
+        """A scope compared; one that is out of reach says so."""
+        assert self._target is not None
+        unknown = [self._logs[each.source].unknown.get(each.tp) for each in scope.sources]
+        unknown += [self._target.unknown.get(tp) for tp in scope.targets]
+        why = next((sentence for sentence in unknown if sentence), None)
+        if why is None:
+            try:
+                return self._compared(scope)
+            except (Unreachable, LinkLost, BrokerError) as away:
+                why = str(away)
+        return ScopeResult(topic=scope.topic, partition=_partition(scope), source=0, target=0, unreachable=why)
 
     def _compared(self, scope: Scope) -> ScopeResult:
         reading = _Reading(timestamps=self._request.deep and self._have_timestamps(scope))
@@ -233,7 +274,7 @@ class _Verifier:
             self._differences += self._described(scope, kind, odd, reading)
         return ScopeResult(
             topic=scope.topic,
-            partition="all" if scope.partition is None else str(scope.partition),
+            partition=_partition(scope),
             source=counts[SOURCE],
             target=counts[TARGET],
             missing=found.missing.count + at_least,
@@ -497,9 +538,13 @@ def _with_keys(piece: Piece, rows: Hashed, start: int) -> _Fingerprints:
     return _Fingerprints(chosen(rows.hashes), chosen(rows.offsets), chosen(keys), [nulls[n] < 0 for n in keyed])
 
 
+def _partition(scope: Scope) -> str:
+    return "all" if scope.partition is None else str(scope.partition)
+
+
 def _begins(logs: Logs, tps: Sequence[TopicPartition], since_ms: int | None) -> dict[TopicPartition, int]:
     """The first offset to compare of each."""
     first = logs.earliest(tps)
     if since_ms is None:
         return first
-    return {tp: max(first[tp], at) for tp, at in logs.at_time(tps, since_ms).items()}
+    return {tp: max(first[tp], at) for tp, at in logs.at_time(list(first), since_ms).items()}

@@ -1,0 +1,91 @@
+"""`mirrormaker verify` as a command: what it refuses, a cluster that is away, and its interruption."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mirrormaker.commands.cli import outcome
+
+COMMAND = Path(sys.executable).with_name("mirrormaker")
+AWAY = "127.0.0.1:1"  # nothing listens there
+
+
+def settings(folder: Path, broker: str = AWAY, **mirror: object) -> str:
+    file = folder / "orders.yaml"
+    content = {
+        "sources": [{"zookeeper.connect": "127.0.0.1:1", "group.id": "orders"}],
+        "target": {"metadata.broker.list": broker},
+        "mirror": {"whitelist": "orders", **mirror},
+    }
+    file.write_text(yaml.safe_dump(content))
+    return str(file)
+
+
+def test_a_cluster_out_of_reach_is_one_sentence_and_69(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["verify", settings(tmp_path)]) == 69
+    said = capsys.readouterr()
+    assert said.out == ""
+    [line] = said.err.splitlines()
+    assert line.startswith("error: no broker of the cluster answers")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--since", "yesterday"], "neither a time (2026-01-31T10:00Z) nor a duration"),
+        (["--since", "2999-01-01T00:00Z"], "lies in the future"),
+        (["--topics", "("], "Invalid value for '--topics'"),
+        (["--wait", "-1"], "Invalid value for '--wait'"),
+        (["--window", "3"], "No such option"),
+    ],
+)
+def test_a_wrong_command_line_is_64(
+    flags: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(["verify", settings(tmp_path), *flags]) == 64
+    assert said in capsys.readouterr().err
+
+
+def test_a_wrong_configuration_is_78(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["verify", settings(tmp_path, whitelistt="x")]) == 78
+    assert "whitelistt" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_it_with_130(tmp_path: Path, silent: Callable[[], socket.socket]) -> None:
+    server = silent()
+    file = settings(tmp_path, f"127.0.0.1:{server.getsockname()[1]}")
+    child = subprocess.Popen([str(COMMAND), "verify", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        server.settimeout(60)
+        connection, _ = server.accept()  # it waits for an answer now
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+        connection.close()
+    finally:
+        child.kill()
+        child.wait()
+    assert (child.returncode, out) == (130, "")
+    assert err == "mirrormaker: interrupted\n"
+
+
+@pytest.fixture
+def silent() -> Callable[[], socket.socket]:
+    """A broker that takes connections and says nothing."""
+
+    def listen() -> socket.socket:
+        server = socket.create_server(("127.0.0.1", 0))
+        servers.append(server)
+        return server
+
+    servers: list[socket.socket] = []
+    yield listen
+    for server in servers:
+        server.close()
