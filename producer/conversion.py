@@ -2,8 +2,8 @@
 
     pass_through(set)   its runs unchanged: views, without copies or message objects
     reencode(set)       its messages decoded, turned into outputs with partitions, and encoded again
-    transcode(set)      the same with columns instead of message objects, when all messages go to one partition
-                        unchanged: several times as fast
+    by_columns(set)     the same with columns instead of message objects: several times as fast
+    transcode(set)      by_columns, where all messages go to one partition unchanged
 
 All yield steps.  One ticket covers a step: once all its parts are stored, the source may resume at its resume_at.  The
 steps of a set ascend, and the last one ends at the end of the set.
@@ -19,15 +19,15 @@ Rules for bytes that are forwarded unchanged:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, count
 from typing import NamedTuple
 
 from kafkawire.columns import Columns, as_list
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
-from kafkawire.errors import LocalError, RemoteError
+from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
 
 STEP_BYTES = 1 << 20  # of entries, after which a step ends
@@ -49,7 +49,16 @@ class Step:
 
 
 class MessageHandlerFailed(LocalError):
-    """message.handler raised, or returned something that is not a message; names topic, partition and offset."""
+    """A program's own code (a handler, an encoder, a partitioner) raised at a message, or returned what cannot be used.
+
+    The sentence names topic, partition, offset and option.
+
+    offset: of the message; None: it was called with several messages, and it is not known which one it was.
+    """
+
+    def __init__(self, sentence: str, offset: int | None = None) -> None:
+        super().__init__(sentence)
+        self.offset = offset
 
 
 # ---- pass-through ----------------------------------------------------------------------------------------------
@@ -156,7 +165,7 @@ def reencode(
                 builder.resume_at = message.resume_at
                 if builder.full:
                     yield from builder.build()
-        except (RemoteError, MessageHandlerFailed):
+        except (RemoteError, LocalError):
             builder.inside.clear()
             yield from builder.build()
             raise
@@ -261,61 +270,219 @@ def _size(output: Output) -> int:
     return _ENTRY_BYTES + len(output.key or b"") + len(output.value or b"")
 
 
+class Rows(NamedTuple):
+    """Messages of a set as columns of equal length.  resume_at: where the source resumes once all of them are done."""
+
+    offsets: Sequence[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps_ms: list[int | None]
+    resume_at: int
+
+    def before(self, offset: int) -> Rows:
+        """Those with a smaller offset, which is one of theirs."""
+        end = bisect_left(self.offsets, offset)
+        return Rows(self.offsets[:end], self.keys[:end], self.values[:end], self.timestamps_ms[:end], offset)
+
+    def since(self, offset: int) -> Rows:
+        """Those from an offset on."""
+        begin = bisect_left(self.offsets, offset)
+        lists = self.offsets[begin:], self.keys[begin:], self.values[begin:], self.timestamps_ms[begin:]
+        return Rows(*lists, self.resume_at)
+
+    def middle(self) -> int | None:
+        """An offset near the middle, at which they can be cut in two; None: they share one."""
+        first, middle = self.offsets[0], self.offsets[len(self.offsets) // 2]
+        if middle > first:
+            return middle
+        after = bisect_right(self.offsets, first)
+        return self.offsets[after] if after < len(self.offsets) else None
+
+
+class Lists(NamedTuple):
+    """Keys, values and timestamps of messages for one target partition, in order."""
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps_ms: list[int | None]
+
+
+class Placed(NamedTuple):
+    """What messages become, by target partition.  resume_at: of the source, once all of it is stored."""
+
+    by_partition: Mapping[TopicPartition, Lists]
+    resume_at: int
+
+
+Place = Callable[[Rows], Iterable[Placed]]
+
+
 def transcode(
     fetched: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int, codec: int | None = None
 ) -> Iterator[Step]:
-    """The messages of a set from its start on, in the target's format and in order.  dialect is the target's.
+    """The messages of a set from its start on, in the target's format and in order, for one partition.
 
+    As by_columns().
+    """
+
+    def place(rows: Rows) -> Iterable[Placed]:
+        return (Placed({target: Lists(rows.keys, rows.values, rows.timestamps_ms)}, rows.resume_at),)
+
+    return by_columns(fetched, place, dialect, message_max_bytes, codec)
+
+
+def by_columns(
+    fetched: MessageSet,
+    place: Place,
+    dialect: Dialect,
+    message_max_bytes: int,
+    codec: int | None = None,
+    *,
+    least_bytes: int = 0,
+) -> Iterator[Step]:
+    """What place() makes of the messages of a set from its start on, in the target's format.  dialect is the target's.
+
+    place() gets a piece of the set at a time, and yields what it becomes, at message borders.  least_bytes: of decoded
+    messages in a piece, as far as the set has them and they share a codec.
     codec None: neighbours that share a codec at the source share it at the target, as far as it knows it.
     Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
-    Raises CorruptMessage only after everything before the damage was yielded.
+    Raises CorruptMessage, and what place() raises, only after everything before it was yielded.
     """
-    builder = _Rows(dialect, message_max_bytes, reached=fetched.start, target=target)
-    for alone, wanted in coded_runs(fetched, dialect, codec):
+    builder = _Rows(dialect, message_max_bytes, reached=fetched.start)
+    for rows, wanted, damage in _pieces(fetched, dialect, codec, least_bytes):
         if wanted != builder.codec:
             yield from builder.build()
             builder.codec = wanted
-        for columns in alone.pieces():
-            builder.add(columns)
-            if builder.full or columns.damage is not None:
-                yield from builder.build()
-            if columns.damage is not None:
-                raise columns.damage
-        builder.resume_at = alone.resume_at
+        try:
+            for placed in place(rows) if rows.offsets else ():
+                builder.add(placed)
+                if builder.full:
+                    yield from builder.build()
+        except (RemoteError, LocalError):
+            yield from builder.build()
+            raise
+        builder.resume_at = rows.resume_at
+        if damage is not None:
+            yield from builder.build()
+            raise damage
     yield from builder.build()
 
 
+def _pieces(
+    fetched: MessageSet, dialect: Dialect, codec: int | None, least_bytes: int
+) -> Iterator[tuple[Rows, int, CorruptMessage | None]]:
+    """Pieces of a set, each with the codec for its messages at the target, and what is damaged behind it."""
+    held: list[Rows] = []
+    size = held_codec = 0
+    for alone, wanted in coded_runs(fetched, dialect, codec):
+        if held and wanted != held_codec:
+            yield _joined(held), held_codec, None
+            held, size = [], 0
+        held_codec = wanted
+        for columns in alone.pieces():
+            held.append(rows_of(columns))
+            size += len(columns.data)
+            if size >= least_bytes or columns.damage is not None:
+                yield _joined(held), wanted, columns.damage
+                held, size = [], 0
+    if held:
+        yield _joined(held), held_codec, None
+
+
+def _joined(pieces: Sequence[Rows]) -> Rows:
+    """Neighbouring pieces as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    offsets: list[int] = []
+    found = Rows(offsets, [], [], [], pieces[-1].resume_at)
+    for rows in pieces:
+        offsets += rows.offsets
+        found.keys.extend(rows.keys)
+        found.values.extend(rows.values)
+        found.timestamps_ms.extend(rows.timestamps_ms)
+    return found
+
+
+def narrowed(place: Callable[[Rows], Placed]) -> Place:
+    """place(), with everything before the message at which it fails.
+
+    Where it does not say which message that is, it is called with each half of them, until it fails at one offset.
+    """
+
+    def placed(rows: Rows) -> Iterator[Placed]:
+        try:
+            found = place(rows)
+        except MessageHandlerFailed as failed:
+            middle = rows.middle() if failed.offset is None else None
+            if middle is not None:
+                yield from placed(rows.before(middle))
+                yield from placed(rows.since(middle))
+                return
+            if failed.offset is not None and failed.offset > rows.offsets[0]:
+                yield from placed(rows.before(failed.offset))
+            raise
+        yield found
+
+    return placed
+
+
+def rows_of(columns: Columns) -> Rows:
+    """The messages of a piece; of an entry that is damaged inside none."""
+    offsets, end = columns.offsets, len(columns)
+    if columns.damage is not None:
+        offsets = as_list(offsets)
+        end = bisect_left(offsets, columns.resume_at)
+    stamps: list[int | None] = [None] * end
+    if columns.timestamps_ms is not None:
+        stamps = as_list(columns.timestamps_ms[:end])  # type: ignore[assignment]  # no number of it is changed
+    return Rows(offsets[:end], columns.keys()[:end], columns.values()[:end], stamps, columns.resume_at)
+
+
 @dataclass(slots=True)
-class _Rows(StepBuilder):
+class _Collected:
     """Rows for one target partition."""
 
-    target: TopicPartition = field(kw_only=True)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     stamps: list[int | None] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # of the entries they will be
 
-    def add(self, columns: Columns) -> None:
-        """Add the rows of a piece; of an entry that is damaged inside none."""
-        end = len(columns)
-        if columns.damage is not None:
-            end = bisect_left(as_list(columns.offsets), columns.resume_at)
-        keys, values = columns.keys()[:end], columns.values()[:end]
-        overhead = ENTRY_OVERHEAD[self.dialect.magic]
+    def add(self, lists: Lists, overhead: int) -> int:
+        """Bytes of the entries they will be."""
+        keys, values, stamps = lists
         sizes = [overhead + (len(k) if k else 0) + (len(v) if v else 0) for k, v in zip(keys, values, strict=True)]
         self.keys += keys
         self.values += values
-        self.stamps += [None] * end if columns.timestamps_ms is None else as_list(columns.timestamps_ms[:end])
+        self.stamps += stamps
         self.sizes += sizes
-        self.size += sum(sizes)
-        self.resume_at = columns.resume_at
+        return sum(sizes)
+
+
+@dataclass(slots=True)
+class _Rows(StepBuilder):
+    """Rows by target partition."""
+
+    by_partition: dict[TopicPartition, _Collected] = field(default_factory=dict)
+
+    def add(self, placed: Placed) -> None:
+        overhead = ENTRY_OVERHEAD[self.dialect.magic]
+        for tp, lists in placed.by_partition.items():
+            found = self.by_partition.get(tp)
+            if found is None:
+                found = self.by_partition[tp] = _Collected()
+            self.size += found.add(lists, overhead)
+        self.resume_at = placed.resume_at
 
     def parts(self) -> Iterator[Part]:
-        ends, at, total = list(accumulate(self.sizes)), 0, len(self.sizes)
+        by_partition, self.by_partition = self.by_partition, {}
+        for tp, rows in by_partition.items():
+            yield from self._parts(tp, rows)
+
+    def _parts(self, tp: TopicPartition, rows: _Collected) -> Iterator[Part]:
+        ends, at, total = list(accumulate(rows.sizes)), 0, len(rows.sizes)
         while at < total:
             before = ends[at - 1] if at else 0
             end = max(at + 1, bisect_left(ends, before + self.limit + 1, at))
-            rows = zip(count(), self.keys[at:end], self.values[at:end], self.stamps[at:end], strict=False)
-            yield self.part(self.target, rows, end - at)
+            numbered = zip(count(), rows.keys[at:end], rows.values[at:end], rows.stamps[at:end], strict=False)
+            yield self.part(tp, numbered, end - at)
             at = end
-        self.keys, self.values, self.stamps, self.sizes = [], [], [], []
