@@ -21,10 +21,11 @@ from typing import TypeVar
 
 from groundwork import metrics
 from groundwork.java import read_properties
-from groundwork.options import ERROR, OptionError, Options, given, load, warnings_of
+from groundwork.options import ERROR, WARN, OptionError, Options, given, load, warnings_of
 from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.dialects import dialect
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
+from mirrormaker.plugins import Partitioners, check_plugins, encoders_of
 from mirrormaker.routes import RouteRules
 from mirrormaker.selection import Override, Selection, merged_sentence
 
@@ -97,7 +98,7 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
     except OptionError as exc:
         raise ConfigError(exc.problems, exc.forbidden) from exc
     names = Names(where, tuple(where for _ in file.sources), where)
-    return _checked(Configuration(file.sources, file.target, file.mirror, tuple(warnings_of(file))), names)
+    return _checked(Configuration(file.sources, file.target, file.mirror, tuple(warnings_of(file))), names, unknown)
 
 
 def from_flags(
@@ -132,7 +133,7 @@ def from_flags(
     loaded: list[Options] = [*sources, target, mirror]
     warnings = tuple(warning for options in loaded for warning in warnings_of(options))
     names = Names(FLAGS, tuple(path.name for path in consumers), producer.name)
-    return _checked(Configuration(tuple(sources), target, mirror, warnings), names)
+    return _checked(Configuration(tuple(sources), target, mirror, warnings), names, unknown)
 
 
 class _PropertiesFiles:
@@ -171,7 +172,7 @@ class Names:
     target: str
 
 
-def _checked(loaded: Configuration, names: Names) -> Configuration:
+def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration:
     """The parts as they run: names and the mirror's own settings filled in.  Raises ConfigError."""
     sources, target, mirror = loaded.sources, loaded.target, loaded.mirror
     where = names.whole
@@ -180,7 +181,6 @@ def _checked(loaded: Configuration, names: Names) -> Configuration:
     named = [_named(s, s.name or _place(n, sources)) for n, s in enumerate(sources, 1)]
     if not sources:
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
-    problems += [f"{where}: {sentence}" for sentence in _not_resumable(named, target, mirror)]
     problems += [f"{where}: {sentence}" for sentence in _not_growing(target, mirror)]
     if len({source.name for source in named}) < len(named):
         problems.append(f"{where}: two sources have the same name; logs and status could not tell them apart")
@@ -193,8 +193,16 @@ def _checked(loaded: Configuration, names: Names) -> Configuration:
         problems += [f"{at}: {metrics.missing()}"] if source.metrics_enable and metrics.missing() else []
         if loops(source.zookeeper_connect, target.zookeeper):
             problems += [f"{at}: {sentence}" for sentence in _feeds_itself(source, target, mirror)]
-    warnings += _without_effect(target, mirror, f"{names.target}: target")
-    warnings += _counted_acks(target, f"{names.target}: target")
+    at = f"{names.target}: target"
+    plugins = check_plugins(target, mirror, ignore_unknown=unknown == WARN)
+    target, mirror = plugins.target, plugins.mirror
+    problems += [f"{at}: {sentence}" for sentence in plugins.problems]
+    warnings += [f"{at}: {sentence}" for sentence in plugins.warnings]
+    notes += [f"{at}: {sentence}" for sentence in plugins.notes]
+    warnings += _without_effect(target, mirror, at)
+    warnings += _counted_acks(target, at)
+    if not plugins.problems:
+        problems += [f"{where}: {sentence}" for sentence in _not_resumable(named, target, mirror)]
     target = _target(target, problems, notes, names.target)
     if problems:
         raise ConfigError(problems)
@@ -209,8 +217,13 @@ def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirr
     refused = "resume: target-end compares what the target has with the source, partition by partition"
     if mirror.partitioning == "key":
         yield f"{refused}; with mirror.partitioning key it cannot: leave it auto or identity, or set resume: committed"
-    if mirror.handler:
-        yield f"{refused}; with message.handler it cannot: set resume: committed"
+    for key, handler in (("message.handler", mirror.handler), ("message.set.handler", mirror.set_handler)):
+        if handler:
+            yield f"{refused}; with {key} it cannot: set resume: committed"
+    if encoders_of(target):
+        yield f"{refused}; with {encoders_of(target)} it cannot: set resume: committed"
+    for chosen in filter(None, (chosen.name for chosen in Partitioners(target, mirror).used)):
+        yield f"{refused}; with partitioner.class {chosen} it cannot: leave it out, or set resume: committed"
     if len({source.topic_prefix for source in sources}) < len(sources):
         yield (
             f"{refused}; {len(sources)} sources may write to one topic: give each a topic.prefix of its own, run a "
@@ -276,6 +289,8 @@ def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOpti
         yield f"'broker.partitions' has no use: partitions of target.version {target.version} have no numbers"
     elif source.broker_partitions and mirror.partitioning == "key":
         yield "'broker.partitions' has no use where mirror.partitioning is key"
+    elif source.broker_partitions and target.partitioner and mirror.handler + mirror.set_handler:
+        yield "'broker.partitions' has no use where partitioner.class chooses by the keys that a handler makes"
     elif mirror.partitioning == "identity" and here.partitions_by_broker and not source.broker_partitions:
         yield (
             f"mirror.partitioning identity: partitions of version {source.version} have no numbers to be kept; give "
@@ -340,9 +355,6 @@ def _unsafe(source: SourceOptions) -> list[str]:
 TARGET_OVERRULED = {
     "message.send.max.retries": "a mirror retries for ever, and commits nothing meanwhile",
     "delivery.timeout.ms": "a mirror retries for ever, and commits nothing meanwhile",
-    "partitioner.class": "mirror.partitioning decides",
-    "serializer.class": "keys and values travel as the bytes they are",
-    "key.serializer.class": "keys and values travel as the bytes they are",
     "queue.buffering.max.messages": "memory is bounded by queued.max.bytes of the source",
     "queue.buffering.max.bytes": "memory is bounded by queued.max.bytes of the source",
     "queue.enqueue.timeout.ms": "what cannot be sent yet is not fetched either",
@@ -351,25 +363,20 @@ TARGET_OVERRULED = {
     "event.handler": "message.handler of the mirror is the place for a program's own code",
     "producer.type": "sending is always asynchronous, and nothing is committed before it is acknowledged",
     "confirm": "into 0.7 nothing is committed before it is confirmed; later releases acknowledge",
-    "unkeyed.partitioner": "without keys all messages of a source partition go to one target partition",
 }
-
-
-PARTITIONING = {  # mirror.partitioning, for a file that names a partitioner.class
-    "auto": "auto: partitions keep their number where the target has enough, else keys are hashed as 0.8.2's "
-    "ByteArrayPartitioner does",
-    "identity": "identity: partitions keep their number",
-    "key": "key: keys are hashed as 0.8.2's ByteArrayPartitioner does",
-}
+UNKEYED = "without keys all messages of a source partition go to one target partition"
 
 
 def _without_effect(target: TargetOptions, mirror: MirrorOptions, at: str) -> Iterator[str]:
     for key, why in TARGET_OVERRULED.items():
-        if key == "partitioner.class" and key in given(target):
-            decides = f"{why}, {PARTITIONING[mirror.partitioning]}"
-            yield f"{at}: option '{key}' ({target.partitioner}) has no effect here: {decides}"
-        elif key in given(target):
+        if key in given(target):
             yield f"{at}: option '{key}' has no effect here: {why}"
+    decided = [target.partitioner, *(override.partitioner for override in mirror.overrides)]
+    if target.unkeyed and mirror.partitioning != "key" and not any(decided):
+        yield (
+            f"{at}: option 'unkeyed.partitioner' has no effect here: {UNKEYED}, unless partitioner.class or "
+            "mirror.partitioning key is given"
+        )
 
 
 def _counted_acks(target: TargetOptions, at: str) -> Iterator[str]:
@@ -415,6 +422,9 @@ def route_rules(source: SourceOptions, target: TargetOptions, mirror: MirrorOpti
         codec="" if target.codec == "none" else target.codec,
         compressed_topics=target.compressed_topics,
         handler=mirror.handler,
+        set_handler=mirror.set_handler,
+        partitioner=Partitioners(target, mirror).of,
+        encoders=encoders_of(target),
         of_topic=mirror.for_topic,
         grow=mirror.grow,
     )

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 from groundwork.logs import FORMS, LEVELS
 from groundwork.named import NotLoaded, load_named
-from groundwork.options import Options, option, specs
+from groundwork.options import CLASS, Options, option, specs
 from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.partitioning import Numbering, numbering
 from mirrormaker.selection import prefix, renames, topic_filter
 from producer.config import ProducerConfig, brokers
+from producer.partitioners import UNKEYED
 from zkconsumer.filters import TopicFilter, Whitelist
 from zkconsumer.options.config import NEWER_RESETS, ConsumerConfig
 
@@ -107,6 +108,28 @@ class TargetOptions(ProducerConfig):
     retries: int = option(
         "message.send.max.retries", -1, "a mirror retries for ever; other values are a warning", old="num.retries"
     )
+    partitioner: str = option(
+        "partitioner.class",
+        "",
+        "partitioner of keys: package.module:function of (key, partition count), an entry point, murmur2, or a JVM "
+        "class; or random, round-robin, sticky, for all messages; default: mirror.partitioning alone decides",
+        kind=CLASS,
+    )
+    unkeyed: str = option(
+        "unkeyed.partitioner", "",
+        "of messages without a key, where partitioner.class or mirror.partitioning key decides; default: all of a "
+        "source partition go to one target partition, in order",
+        choices=UNKEYED,
+    )  # fmt: skip
+    encoder: str = option(
+        "serializer.class", "",
+        "encoder of values: package.module:function from bytes or None to the bytes that are sent; default: none",
+        kind=CLASS,
+    )  # fmt: skip
+    key_encoder: str = option(
+        "key.serializer.class", "", "the same of keys, but for messages without one; default: serializer.class",
+        kind=CLASS,
+    )  # fmt: skip
     replication: int = option(
         "target.replication.factor", 0, "replicas of topics the mirror creates; 0: the source's, at most one a broker",
         kind=replication,
@@ -149,6 +172,9 @@ class TopicOverride(Options):
     )  # fmt: skip
     partitioning: str | None = option(
         "partitioning", None, "as mirror.partitioning; default: what that says", choices=PARTITIONINGS
+    )
+    partitioner: str | None = option(
+        "partitioner.class", None, "as partitioner.class of the target; default: what that says"
     )
 
     def problems(self) -> Iterable[str]:
@@ -196,6 +222,12 @@ class MirrorOptions(Options):
         "",
         "package.module:function, called with each message: it returns what is sent, or mirrormaker.handler.DROP; None"
         " parks the partition",
+    )
+    set_handler: str = option(
+        "message.set.handler",
+        "",
+        "package.module:function, called with whole fetched sets as columns (mirrormaker.sethandler); not beside"
+        " message.handler",
     )
     partitioning: str = option(
         "partitioning",
@@ -276,11 +308,14 @@ class MirrorOptions(Options):
                 topic_filter(self.whitelist, self.blacklist)
             except ValueError as exc:
                 yield f"options 'whitelist' and 'blacklist' together: {exc}"
-        if self.handler:
-            try:
-                load_named("message.handler", self.handler)
-            except NotLoaded as exc:
-                yield str(exc)
+        if self.handler and self.set_handler:
+            yield "'message.handler' and 'message.set.handler' are both given: keep one"
+        for key, named in (("message.handler", self.handler), ("message.set.handler", self.set_handler)):
+            if named:
+                try:
+                    load_named(key, named)
+                except NotLoaded as exc:
+                    yield str(exc)
 
     def for_topic(self, topic: str) -> TopicOverride:
         """What is different for a source topic; None where nothing is."""

@@ -1,25 +1,28 @@
 """Partitioning: which partition of a target topic each message of a source goes to.  Pure.
 
     identity   partitions keep their number
-    key        a message with a key goes where 0.8.2's ByteArrayPartitioner puts it, one without as with `source`
+    key        a message with a key goes where the partitioner puts it (partitioner.class of the target; none: where
+               0.8.2's ByteArrayPartitioner does), one without as with `source`, or as unkeyed.partitioner says
     source     all of a source partition goes to one target partition, whatever other partitions there are: so the order
                of a source partition is kept when brokers of the source come and go
+    spread     whatever its key is: at random, in turn, or all to one for a while (partitioner.class of the target)
 
 Partitions of 0.7 belong to brokers and have no number.  A Numbering (option broker.partitions) gives them one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
 from kafkawire.errors import LocalError
 from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
-from producer.partitioners import byte_array_partitioner
+from producer.errors import PartitionerFailed
+from producer.partitioners import UnkeyedPartitioner, byte_array_partitioner
 
-Scheme = Literal["identity", "key", "source"]
+Scheme = Literal["identity", "key", "source", "spread"]
 STRIDE = 13  # neighbours on one broker, and the same index on several, spread well over the usual numbers of partitions
 
 
@@ -90,23 +93,95 @@ def by_source(partition: PartitionId, targets: Sequence[PartitionId]) -> Partiti
     return targets[number % len(targets)]
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenPartitioner:
+    """What partitioner.class and unkeyed.partitioner of the target say.
+
+    name: as a route shows it; "": no partitioner.class.  of_key: the index of a key's partition; None: keys do not
+    count.  unkeyed: of messages without a key, or of all where keys do not count: one of producer.partitioners.UNKEYED;
+    "": all of a source partition goes to one target partition.
+    """
+
+    name: str = ""
+    of_key: Callable[[bytes, int], int] | None = byte_array_partitioner
+    unkeyed: str = ""
+    refresh_s: float = 600.0  # how long a choice of `sticky` lasts
+
+    @property
+    def scheme(self) -> Scheme:
+        return "key" if self.of_key is not None else "spread"
+
+    def index(self, key: bytes, partitions: int) -> int:
+        """The index of a key's partition.  Raises PartitionerFailed."""
+        assert self.of_key is not None
+        try:
+            index = self.of_key(key, partitions)
+        except Exception as exc:  # a user's code may raise anything
+            raise PartitionerFailed(f"partitioner.class {self.name} raised {type(exc).__name__}: {exc}") from exc
+        if type(index) is not int or not 0 <= index < partitions:
+            there = f"{partitions} partitions: 0 to {partitions - 1} are there"
+            raise PartitionerFailed(f"partitioner.class {self.name} gave back {index!r} for {there}")
+        return index
+
+
+HASHED = ChosenPartitioner()
+
+
 class Partitioner:
     """The partitioner of one target topic.  partitions: the topic's, in order."""
 
     def __init__(
-        self, topic: str, scheme: Scheme, partitions: Sequence[PartitionId], numbering: Numbering = UNNUMBERED
+        self,
+        topic: str,
+        scheme: Scheme,
+        partitions: Sequence[PartitionId],
+        numbering: Numbering = UNNUMBERED,
+        chosen: ChosenPartitioner = HASHED,
     ) -> None:
         self._topic = topic
         self._scheme = scheme
         self._partitions = partitions
         self._numbering = numbering
+        self._index = chosen.index if scheme == "key" else None
+        self._unkeyed = None
+        if scheme in ("key", "spread") and chosen.unkeyed:
+            self._unkeyed = UnkeyedPartitioner(chosen.unkeyed, chosen.refresh_s)
+        self._all = [TopicPartition(topic, partition) for partition in partitions]
         self._of_source: dict[PartitionId, TopicPartition] = {}  # of a source partition, without a key
 
     def partition(self, source: PartitionId, key: bytes | None) -> TopicPartition:
-        """Target partition of a message of a source partition.  Raises NoSuchPartition."""
-        if key is not None and self._scheme == "key":
-            return TopicPartition(self._topic, self._partitions[byte_array_partitioner(key, len(self._partitions))])
+        """Target partition of a message of a source partition.  Raises NoSuchPartition, PartitionerFailed."""
+        if key is not None and self._index is not None:
+            return self._all[self._index(key, len(self._all))]
+        if self._unkeyed is not None:
+            return TopicPartition(self._topic, self._unkeyed.choose(self._topic, self._partitions))
         return self.of_source(source)
+
+    def each(self, source: PartitionId, keys: Iterable[bytes | None]) -> Iterator[TopicPartition]:
+        """Target partitions of neighbouring messages of a source partition.  Raises as partition()."""
+        index, places, unkeyed = self._index, self._all, self._unkeyed
+        count, without_key = len(places), None
+        if unkeyed is None:
+            without_key = self.of_source(source)
+        elif unkeyed.whole_rounds:
+            without_key = TopicPartition(self._topic, unkeyed.choose(self._topic, self._partitions))
+        for key in keys:
+            if key is not None and index is not None:
+                yield places[index(key, count)]
+            else:
+                yield without_key or self.partition(source, None)
+
+    def named(self, partition: object) -> TopicPartition:
+        """A partition that a handler chose: a number, or a BrokerPartition.  Raises NoSuchPartition."""
+        if partition in self._partitions and type(partition) in (int, BrokerPartition):
+            return TopicPartition(self._topic, partition)  # type: ignore[arg-type]  # which is one of them
+        there = ", ".join(map(str, self._partitions[:12])) + (", …" if len(self._partitions) > 12 else "")
+        raise NoSuchPartition(f"topic {self._topic} has no partition {partition!r}; it has {there}")
+
+    @property
+    def single(self) -> bool:
+        """Whether all of a source partition goes to one target partition."""
+        return self._index is None and self._unkeyed is None
 
     def of_source(self, source: PartitionId) -> TopicPartition:
         """Target partition of a source partition's messages without a key: one, so that they keep their order.

@@ -4,10 +4,12 @@
     choose()      the Route of one topic: the sentence that `check --online` prints
     TopicRoute    the route of a topic whose target is ready: what a fetched set becomes
 
-    pass-through   both sides share a message format, and neither a key, message.handler nor another codec is asked for:
-                   a set's bytes travel as they are
-    re-encode      otherwise: decoded and encoded again; by columns where all of a source partition goes to one target
-                   partition (transcode), else message by message
+    pass-through   both sides share a message format, and neither a partitioner, a handler, an encoder nor another codec
+                   is asked for: a set's bytes travel as they are
+    re-encode      otherwise: decoded and encoded again; by columns, or message by message for message.handler
+
+A message that is encoded again passes the handler, then the encoders of the target, then the partitioner: what chooses
+its partition is the key that is stored, as it is for any other producer that writes there.
 
 What is done to the bytes of a set is producer.conversion.
 """
@@ -20,11 +22,35 @@ from typing import Literal, NamedTuple, Protocol
 
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
-from kafkawire.model import Message, MessageSet, PartitionId
-from mirrormaker.partitioning import UNNUMBERED, Numbering, Partitioner, Scheme
-from producer.conversion import Output, Step, pass_through, reencode, transcode
+from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
+from mirrormaker.encoding import PLAIN, Encoders
+from mirrormaker.partitioning import (
+    HASHED,
+    UNNUMBERED,
+    ChosenPartitioner,
+    NoSuchPartition,
+    Numbering,
+    Partitioner,
+    Scheme,
+)
+from producer.conversion import (
+    Lists,
+    MessageHandlerFailed,
+    Output,
+    Place,
+    Placed,
+    Rows,
+    Step,
+    by_columns,
+    narrowed,
+    pass_through,
+    reencode,
+    transcode,
+)
+from producer.errors import PartitionerFailed
 
 Outputs = Callable[[Message], Sequence[Output]]
+SET_BYTES = 8 << 20  # of decoded messages that message.set.handler gets at once, at most about so many
 
 
 class TopicSettings(Protocol):
@@ -62,12 +88,13 @@ class Route:
     partitioning: Scheme
     reason: str
     codec: int | None = None
-    by_message: bool = False  # messages are looked at one by one: for message.handler, or for their keys
+    by_message: bool = False  # messages are looked at one by one: for message.handler
+    handled: bool = False  # by a handler, which may send messages anywhere
 
     @property
     def single_target(self) -> bool:
         """All of a source partition goes to one target partition, in order and of the same topic."""
-        return not self.by_message
+        return not self.handled and self.partitioning in ("identity", "source")
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.reason}"
@@ -85,35 +112,66 @@ class RouteRules:
     codec: str = ""  # compression.codec asked for at the target; "": as the source has it
     compressed_topics: tuple[str, ...] = ()  # target topics that the codec is for; none: all
     handler: str = ""  # message.handler as configured; "": none
+    set_handler: str = ""  # message.set.handler as configured; "": none
+    partitioner: Callable[[str], ChosenPartitioner] = lambda topic: HASHED  # of a source topic
+    encoders: Encoders = PLAIN
     of_topic: Callable[[str], TopicSettings] = as_configured  # by source topic
     grow: bool = False  # mirror.target.grow.partitions
 
     def grows(self, topic: str) -> bool:
-        """Whether the target topic is to get as many partitions as its source topic has."""
-        return self.grow and (self.of_topic(topic).partitioning or self.partitioning) != "key"
+        """Whether the target topic is to get as many partitions as its source topic has.
+
+        Not where keys choose their partition: with more partitions they would move to others.
+        """
+        partitioning = self.of_topic(topic).partitioning or self.partitioning
+        by_name = self._chosen_scheme(partitioning, self.partitioner(topic))
+        return self.grow and partitioning != "key" and by_name != "key"
 
     def choose(self, topic: str, source_partitions: int, target_partitions: int, target_topic: str = "") -> Route:
         """The route of a topic that has so many partitions on both sides.  target_topic: its name there, if another."""
-        differs = self.of_topic(topic)
+        differs, chosen = self.of_topic(topic), self.partitioner(topic)
         partitioning = differs.partitioning or self.partitioning
-        scheme = self._scheme(partitioning, source_partitions, target_partitions)
+        by_name = self._chosen_scheme(partitioning, chosen)
+        scheme = by_name or self._scheme(partitioning, source_partitions, target_partitions)
         asked = self._codec(target_topic or topic, differs.codec)
         reason = self._why_not_as_it_is(asked)
-        if not reason and scheme != "key":
+        if not reason and scheme in ("identity", "source"):
             kept = ", partition kept" if scheme == "identity" else self._unnumbered(scheme)
             return Route("pass-through", scheme, f"same format{kept}")
-        if not reason and partitioning == "key":
-            few = self.grow and target_partitions < source_partitions
-            reason = f"partitioning key is asked for{', so the target is not grown' if few else ''}"
-        if not reason:
+        few = (
+            self.grow
+            and scheme == "key"
+            and target_partitions < source_partitions
+            and (by_name or partitioning == "key")
+        )
+        ungrown = ", so the target is not grown" if few else ""
+        if by_name:
+            chooses = "chooses the partition by key" if scheme == "key" else "chooses the partition, whatever the key"
+            reason += f"{'; ' * bool(reason)}partitioner.class {chosen.name} {chooses}{ungrown}"
+        elif not reason and partitioning == "key":
+            reason = f"partitioning key is asked for{ungrown}"
+        elif not reason:
             counts = f"the target has {target_partitions} partitions, the source {source_partitions}"
             reason = f"partition chosen by key, as {counts}"
-        codec, by_message = CODECS[asked] if asked else None, bool(self.handler) or scheme == "key"
-        return Route("re-encode", scheme, f"{reason}{self._unnumbered(scheme)}", codec=codec, by_message=by_message)
+        return Route(
+            "re-encode",
+            scheme,
+            f"{reason}{self._unnumbered(scheme)}",
+            codec=CODECS[asked] if asked else None,
+            by_message=bool(self.handler),
+            handled=bool(self.handler or self.set_handler),
+        )
 
     def _why_not_as_it_is(self, codec: str) -> str:
+        reasons = []
         if self.handler:
-            return f"message.handler {self.handler} sees every message"
+            reasons.append(f"message.handler {self.handler} sees every message")
+        if self.set_handler:
+            reasons.append(f"message.set.handler {self.set_handler} sees every set")
+        if self.encoders:
+            reasons.append(f"{self.encoders} encodes every message")
+        if reasons:
+            return "; ".join(reasons)
         if self.source.formats.isdisjoint(self.target.formats):
             return "source and target do not share a message format"
         return f"compression.codec {codec} is asked for" if codec else ""
@@ -123,6 +181,13 @@ class RouteRules:
         if differs is not None:
             return "" if differs == "none" else differs
         return self.codec if target_topic in (self.compressed_topics or (target_topic,)) else ""
+
+    def _chosen_scheme(self, partitioning: str, chosen: ChosenPartitioner) -> Scheme | None:
+        """That of the named partitioner; None: it decides nothing."""
+        if not chosen.name or partitioning == "identity":
+            return None
+        may_have_keys = self.source.has_keys or bool(self.handler or self.set_handler)
+        return chosen.scheme if may_have_keys or chosen.scheme == "spread" else None
 
     def _scheme(self, partitioning: str, source_partitions: int, target_partitions: int) -> Scheme:
         if partitioning == "key":
@@ -139,9 +204,10 @@ class RouteRules:
         if scheme == "identity":
             return f"; partitions are numbered by broker.partitions {self.numbering}"
         if scheme == "key":
-            return (
-                "; a key decides where message.handler makes one, else all of a source partition goes to one partition"
-            )
+            handler = "message.set.handler" if self.set_handler else "message.handler"
+            return f"; a key decides where {handler} makes one, else all of a source partition goes to one partition"
+        if scheme == "spread":
+            return ""
         return "; all of a source partition goes to one partition, which follows from its name"
 
 
@@ -164,22 +230,37 @@ class TopicRoute:
         self.target = target or topic
         self.partitions = partitions
         self.route = route = rules.choose(topic, source.partitions, len(partitions), self.target)
-        self.partitioner = Partitioner(self.target, route.partitioning, partitions, rules.numbering)
+        chosen = rules.partitioner(topic)
+        self.partitioner = Partitioner(self.target, route.partitioning, partitions, rules.numbering, chosen)
         self._dialect = rules.target
         self._message_max_bytes = rules.message_max_bytes
+        self._encoders = rules.encoders
 
-    def steps(self, fetched: MessageSet, outputs: Outputs, aligned: bool, skipped: int = 0) -> Iterator[Step]:
+    def steps(
+        self,
+        fetched: MessageSet,
+        outputs: Outputs,
+        aligned: bool,
+        skipped: int = 0,
+        *,
+        place: Callable[[Rows], Placed] | None = None,
+    ) -> Iterator[Step]:
         """The steps that a set becomes.
 
         outputs: of each message, where the route looks at them one by one.  aligned: the set begins where another set
         of its partition ended.  skipped: so many of its first messages are in the target already.
-        Raises what producer.conversion and outputs raise, and NoSuchPartition, behind what precedes the message.
+        place: what message.set.handler makes of messages; None: there is none.
+        Raises what producer.conversion, outputs and place raise, and NoSuchPartition, behind what precedes the message.
         """
         dialect, limit, codec = self._dialect, self._message_max_bytes, self.route.codec
         if skipped:
             return reencode(fetched, but_the_first(skipped, outputs), dialect, limit, codec)
         if self.route.by_message:
             return reencode(fetched, outputs, dialect, limit, codec)
+        if place is not None:
+            return by_columns(fetched, narrowed(place), dialect, limit, codec, least_bytes=SET_BYTES)
+        if self._encoders or not self.partitioner.single:
+            return by_columns(fetched, self._place(fetched), dialect, limit, codec)
         target = self.partitioner.of_source(fetched.partition)
         if self.route.kind == "pass-through":
             return pass_through(fetched, target, dialect, limit, aligned)
@@ -187,8 +268,86 @@ class TopicRoute:
 
     def output(self, message: Message) -> tuple[Output]:
         """A message as it is, to its target partition."""
-        target = self.partitioner.partition(message.partition, message.key)
-        return (Output(target, message.key, message.value, message.timestamp_ms),)
+        source = TopicPartition(message.topic, message.partition)
+        return (self.sent(source, message.offset, message.key, message.value, message.timestamp_ms),)
+
+    def sent(
+        self,
+        source: TopicPartition,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None,
+        partition: object = None,
+    ) -> Output:
+        """What is sent for a message of a source partition, encoded.  partition: as message.handler chose, if it did.
+
+        Raises MessageHandlerFailed, NoSuchPartition.
+        """
+        if self._encoders:
+            (key,) = self._encoders.keys(source, (offset,), [key])
+            (value,) = self._encoders.values(source, (offset,), [value])
+        if partition is not None:
+            try:
+                return Output(self.partitioner.named(partition), key, value, timestamp_ms)
+            except NoSuchPartition as failed:
+                raise MessageHandlerFailed(f"{source} at {offset}: message.handler: {failed}", offset) from failed
+        try:
+            return Output(self.partitioner.partition(source.partition, key), key, value, timestamp_ms)
+        except PartitionerFailed as failed:
+            raise MessageHandlerFailed(f"{source} at {offset}: {failed}", offset) from failed
+
+    def _place(self, fetched: MessageSet) -> Place:
+        """What messages become that no handler sees."""
+
+        def place(rows: Rows) -> Placed:
+            by_partition: dict[TopicPartition, Lists] = {}
+            self.place(fetched.tp, rows, by_partition)
+            return Placed(by_partition, rows.resume_at)
+
+        return narrowed(place)
+
+    def place(
+        self,
+        source: TopicPartition,
+        rows: Rows,
+        into: dict[TopicPartition, Lists],
+        partitions: Sequence[object] | None = None,
+    ) -> None:
+        """Encode messages of a source partition, and add them to the lists of their target partitions.
+
+        partitions: as message.set.handler chose them.  Raises MessageHandlerFailed, NoSuchPartition.
+        """
+        keys = self._encoders.keys(source, rows.offsets, rows.keys)
+        values = self._encoders.values(source, rows.offsets, rows.values)
+        if partitions is None and self.partitioner.single:
+            all_of_them = into.setdefault(self.partitioner.of_source(source.partition), Lists([], [], []))
+            all_of_them.keys.extend(keys)
+            all_of_them.values.extend(values)
+            all_of_them.timestamps_ms.extend(rows.timestamps_ms)
+            return
+        targets: list[TopicPartition] = []
+        try:
+            for target in self._targets(source.partition, keys, partitions):
+                targets.append(target)  # as many as there were before one fails
+        except (PartitionerFailed, NoSuchPartition) as failed:
+            offset = rows.offsets[len(targets)]
+            by = "message.set.handler: " if isinstance(failed, NoSuchPartition) else ""
+            raise MessageHandlerFailed(f"{source} at {offset}: {by}{failed}", offset) from failed
+        for target, key, value, timestamp_ms in zip(targets, keys, values, rows.timestamps_ms, strict=True):
+            lists = into.get(target) or into.setdefault(target, Lists([], [], []))
+            lists.keys.append(key)
+            lists.values.append(value)
+            lists.timestamps_ms.append(timestamp_ms)
+
+    def _targets(
+        self, source: PartitionId, keys: Sequence[bytes | None], partitions: Sequence[object] | None
+    ) -> Iterator[TopicPartition]:
+        if partitions is None:
+            return self.partitioner.each(source, keys)
+        partition, named = self.partitioner.partition, self.partitioner.named
+        chosen = zip(keys, partitions, strict=True)
+        return (partition(source, key) if one is None else named(one) for key, one in chosen)
 
 
 def but_the_first(count: int, outputs: Outputs) -> Outputs:

@@ -37,8 +37,9 @@ number of replicas (2 and more) as -1, all in-sync ones.
 
 The original's `.properties` files are read as they are (`--consumer.config`, `--producer.config`).  They may also hold
 the options below that the JVM does not know, such as `version` and `target.zookeeper.connect`.  A key of the JVM's
-newer client beside the key to give is a warning: the clients of 0.8.2 ignore them, too.  Classes that a mirror has no
-use for (`partitioner.class`, serializers) are a warning, whatever they name.
+newer client beside the key to give is a warning: the clients of 0.8.2 ignore them, too.  A JVM class that is not known
+here (`partitioner.class`, serializers) is an error that says what to name instead; with `--unknown-options warn` it is
+a warning that says what decides.  [Which are known](operations.md#partitioners-and-encoders).
 
 """
 

@@ -370,30 +370,18 @@ CONSUMER = "zookeeper.connect=zk:1/a\ngroup.id=g\n"
 FOREIGN = """\
 metadata.broker.list=k:9092
 bootstrap.servers=k:9092
-partitioner.class=com.acme.X
-serializer.class=com.acme.Y
 callback.handler=com.acme.Z
 producer.type=sync
 """
 
 
-@pytest.mark.parametrize(
-    ("partitioning", "decides"), [("auto", "where the target has enough"), ("key", "key: keys are hashed as 0.8.2's")]
-)
-def test_classes_that_a_mirror_ignores_and_keys_that_0_8_2_ignores_are_warnings(
-    tmp_path: Path, partitioning: str, decides: str
-) -> None:
-    warnings = properties(tmp_path, CONSUMER, FOREIGN, partitioning=partitioning).warnings
+def test_classes_of_handlers_and_keys_that_0_8_2_ignores_are_warnings(tmp_path: Path) -> None:
+    warnings = properties(tmp_path, CONSUMER, FOREIGN).warnings
     assert (
         "p.properties: option 'bootstrap.servers' is one of the JVM's newer client and is ignored: "
         "'metadata.broker.list' counts"
     ) in warnings
-    [partitioner] = [warning for warning in warnings if "partitioner.class" in warning]
-    assert partitioner.startswith(
-        "p.properties: target: option 'partitioner.class' (com.acme.X) has no effect here: mirror.partitioning decides"
-    )
-    assert decides in partitioner
-    assert any("option 'serializer.class' has no effect here" in warning for warning in warnings)
+    assert any("option 'callback.handler' has no effect here" in warning for warning in warnings)
 
 
 def test_unknown_keys_stop_a_mirror_unless_they_are_to_be_warnings(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
-from mirrormaker.partitioning import numbering
+from mirrormaker.encoding import PLAIN, Encoder, Encoders
+from mirrormaker.partitioning import ChosenPartitioner, numbering
 from mirrormaker.routes import AsConfigured, Route, RouteRules, SourceTopic, TopicRoute
 from producer.conversion import MessageHandlerFailed, Output, Step, pass_through, reencode
+from producer.partitioners import murmur2_partitioner
 
 LIMIT = 1000012
 OLD, NEW, NEWEST = dialect("0.8.2"), dialect("0.10.1"), dialect("2.8")
@@ -313,15 +315,6 @@ def test_the_route_of_a_topic_and_why(
     assert (str(chosen), chosen.partitioning) == (sentence, partitioning)
 
 
-def test_messages_are_looked_at_one_by_one_for_a_handler_or_a_key_only() -> None:
-    assert [route(4, there, {**SAME, **more}).by_message for there, more in ((4, {}), (4, {"codec": "gzip"}))] == [
-        False,
-        False,
-    ]
-    assert route(4, 2, SAME).by_message
-    assert route(4, 4, {**SAME, "handler": "a:b"}).by_message
-
-
 def test_what_is_different_for_a_topic_decides_about_its_route() -> None:
     def of_topic(topic: str) -> AsConfigured:
         return {"zipped": AsConfigured(codec="snappy"), "plain": AsConfigured(codec="none")}.get(
@@ -347,3 +340,74 @@ def test_a_renamed_topic_has_its_partitions_and_its_codec_by_its_name_in_the_tar
     assert topic.partitioner.of_source(1) == TopicPartition("dc1.t", 1)
     assert TopicRoute("dc1.t", SourceTopic(2, 1), range(2), rules).route.kind == "re-encode"
     assert TopicRoute("t", SourceTopic(2, 1), range(2), rules).route.kind == "pass-through"
+
+
+@settings(max_examples=150, deadline=None)
+@given(stretches, st.integers(0, 12), st.sampled_from([None, 1]), st.sampled_from([OLD, NEW, NEWEST]), st.booleans())
+def test_a_partitioner_by_columns_sends_what_it_sends_message_by_message(
+    found: list[Stretch], skipped: int, codec: int | None, to: Dialect, encodes: bool
+) -> None:
+    _, rows = log(found, 100)
+    message_set = fetched(found, start=100 + min(skipped, len(rows) - 1))
+    encoders = Encoders(Encoder("serializer.class", "a:b", lambda data: b"<%b>" % (data or b"null")))
+    rules = RouteRules(
+        source=OLD,
+        target=to,
+        message_max_bytes=300,
+        codec="gzip" if codec else "",
+        partitioner=lambda topic: ChosenPartitioner("murmur2", murmur2_partitioner),
+        encoders=encoders if encodes else PLAIN,
+    )
+    route = TopicRoute("orders", SourceTopic(4, 1), range(3), rules)
+    steps = list(route.steps(message_set, route.output, aligned=False))
+    one_by_one = list(reencode(message_set, route.output, to, 300, codec))
+    well_formed(steps, message_set, to)
+    assert by_partition(steps) == by_partition(one_by_one)
+
+
+def by_partition(steps: Iterable[Step]) -> dict[TopicPartition, list[Pair]]:
+    found = defaultdict(list)
+    for part in (part for step in steps for part in step.parts):
+        found[part.tp] += decoded(part)
+    return dict(found)
+
+
+def test_the_named_partitioner_is_in_the_route() -> None:
+    murmur2 = ChosenPartitioner("murmur2", murmur2_partitioner)
+    chooses = "partitioner.class murmur2 chooses the partition by key"
+    for rules, sentence in (
+        ({}, f"re-encode: {chooses}"),
+        ({"partitioning": "key"}, f"re-encode: {chooses}"),
+        ({"partitioning": "identity"}, "pass-through: same format, partition kept"),
+        ({"handler": "a:b"}, f"re-encode: message.handler a:b sees every message; {chooses}"),
+        (
+            {"encoders": Encoders(None, Encoder("key.serializer.class", "a:b", bytes.upper))},
+            f"re-encode: key.serializer.class a:b encodes every message; {chooses}",
+        ),
+        (
+            {"source": dialect("0.7")},
+            "re-encode: source and target do not share a message format; all of a source partition goes to one "
+            "partition, which follows from its name",
+        ),
+        (
+            {"source": dialect("0.7"), "set_handler": "a:b"},
+            f"re-encode: message.set.handler a:b sees every set; {chooses}; a key decides where message.set.handler "
+            "makes one, else all of a source partition goes to one partition",
+        ),
+    ):
+        assert str(route(4, 4, {**SAME, "partitioner": lambda topic: murmur2, **rules})) == sentence
+
+
+def test_messages_are_looked_at_one_by_one_for_a_handler_only() -> None:
+    found = {
+        name: route(4, there, {**SAME, **more})
+        for name, there, more in (
+            ("kept", 4, {}),
+            ("packed", 4, {"codec": "gzip"}),
+            ("by key", 2, {}),
+            ("handled", 4, {"handler": "a:b"}),
+            ("handled by sets", 4, {"set_handler": "a:b"}),
+        )
+    }
+    assert [name for name, one in found.items() if one.by_message] == ["handled"]
+    assert [name for name, one in found.items() if one.single_target] == ["kept", "packed"]

@@ -1,0 +1,75 @@
+"""Encoders of the target in the flow: serializer.class for values, key.serializer.class for keys.
+
+    encoder    fn(bytes | None) -> bytes | None
+
+The bytes that a source or a handler gave go in, the bytes that are sent come out.  As in the JVM's producer a message
+without a key has none encoded, and a null value is encoded like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from producer.conversion import MessageHandlerFailed
+
+Encode = Callable[[Any], bytes | None]
+Data = list[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """One encoder.  option: that names it; name: as it is configured."""
+
+    option: str
+    name: str
+    encode: Encode
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.name}"
+
+    def all(self, source: TopicPartition, offsets: Sequence[int], data: Sequence[bytes | None], nulls: bool) -> Data:
+        """Data of messages, encoded.  nulls: of null, too.  Raises MessageHandlerFailed."""
+        encode, encoded = self.encode, list[bytes | None]()
+        try:
+            for one in data:
+                encoded.append(encode(one) if nulls or one is not None else None)
+        except Exception as exc:  # a user's code may raise anything
+            offset = offsets[len(encoded)]
+            raise MessageHandlerFailed(
+                f"{source} at {offset}: {self} raised {type(exc).__name__}: {exc}", offset
+            ) from exc
+        if not set(map(type, encoded)) <= {bytes, type(None)}:
+            row = next(row for row, one in enumerate(encoded) if not (one is None or type(one) is bytes))
+            raise MessageHandlerFailed(
+                f"{source} at {offsets[row]}: {self} gave back a {type(encoded[row]).__name__}, not bytes or None",
+                offsets[row],
+            )
+        return encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Encoders:
+    """The encoders of a target.  None: bytes as they are."""
+
+    of_values: Encoder | None = None
+    of_keys: Encoder | None = None
+
+    def __bool__(self) -> bool:
+        return self.of_values is not None or self.of_keys is not None
+
+    def __str__(self) -> str:
+        return " and ".join(str(encoder) for encoder in (self.of_values, self.of_keys) if encoder is not None)
+
+    def keys(self, source: TopicPartition, offsets: Sequence[int], keys: Data) -> Data:
+        """Keys, encoded.  Raises MessageHandlerFailed."""
+        return keys if self.of_keys is None else self.of_keys.all(source, offsets, keys, nulls=False)
+
+    def values(self, source: TopicPartition, offsets: Sequence[int], values: Data) -> Data:
+        """Values, encoded.  Raises MessageHandlerFailed."""
+        return values if self.of_values is None else self.of_values.all(source, offsets, values, nulls=True)
+
+
+PLAIN = Encoders()
