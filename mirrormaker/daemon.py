@@ -28,6 +28,7 @@ from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.handler import MessageHandler
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.reload import reload_into
+from mirrormaker.sethandler import SetHandler
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
 from mirrormaker.startup import StartRefused, Startup
@@ -90,7 +91,6 @@ class Daemon:
         self.drained = True  # until a stop leaves something that is sent again after the next start
         self._reloading = Lock()
         mirror = configuration.mirror
-        self._handler = load_named("message.handler", mirror.handler) if mirror.handler else None
         self._flows: list[Flow] = []  # of each source from the moment on when its offset map is open
         self._target = Target(configuration.target, self._tasks, self._target_topic_is_gone)
         self._sources = [
@@ -155,9 +155,13 @@ class Daemon:
 
     def _flow(self, source: Source) -> Flow:
         mirror, target = self._configuration.mirror, self._target
-        handler = None
-        if self._handler is not None:
-            handler = MessageHandler(self._handler, mirror.handler, source.name, target.dialect)
+        handler: MessageHandler | SetHandler | None = None
+        if mirror.handler:
+            function = load_named("message.handler", mirror.handler)
+            handler = MessageHandler(function, mirror.handler, source.name, target.dialect)
+        elif mirror.set_handler:
+            function = load_named("message.set.handler", mirror.set_handler)
+            handler = SetHandler(function, mirror.set_handler, source.name, target.dialect)
         rules = route_rules(source.options, target.options, mirror)
         return Flow(
             source,

@@ -24,12 +24,13 @@ from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
 from mirrormaker.handler import MessageHandler
 from mirrormaker.options import MirrorOptions
-from mirrormaker.routes import RouteRules, TopicRoute, as_configured
+from mirrormaker.routes import Outputs, RouteRules, TopicRoute, as_configured
 from mirrormaker.selection import Selection, merged_sentence
+from mirrormaker.sethandler import SetHandler, by_topic
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from mirrormaker.topics import OUT_OF_REACH, TopicMissing
-from producer.conversion import MessageHandlerFailed, Output, Step
+from producer.conversion import Lists, MessageHandlerFailed, Output, Placed, Rows, Step
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import Closed
 
@@ -107,7 +108,7 @@ class TopicRefused(LocalError):
 class Flow:
     """One source into one target.  topics: routes of the topics that are ready, by name.
 
-    rules: what its options say about routes.  handler: message.handler, where one is configured.
+    rules: what its options say about routes.  handler: message.handler or message.set.handler, where one is configured.
     selection: which topics, and under which names; None: every topic under its own.
     """
 
@@ -118,7 +119,7 @@ class Flow:
         rules: RouteRules,
         tasks: TaskGroup,
         *,
-        handler: MessageHandler | None = None,
+        handler: MessageHandler | SetHandler | None = None,
         delivery: Delivery = PLAIN_DELIVERY,
         selection: Selection | None = None,
     ) -> None:
@@ -132,8 +133,8 @@ class Flow:
         self._tasks = tasks
         self._handler = handler
         self._delivery = delivery
-        self._other_rules = replace(rules, handler="", codec="", of_topic=as_configured)
-        self._others: dict[str, TopicRoute] = {}  # topics that only message.handler sends to
+        self._other_rules = replace(rules, handler="", set_handler="", codec="", of_topic=as_configured)
+        self._others: dict[str, TopicRoute] = {}  # topics that only a handler sends to
         self._waiting: dict[str, str] = {}
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}  # sets of topics that are not ready
         self._returning: set[str] = set()  # topics that the target had, and that are being created again
@@ -164,8 +165,12 @@ class Flow:
         return self._handler is not None
 
     @property
+    def _handler_option(self) -> str:
+        return "message.set.handler" if isinstance(self._handler, SetHandler) else "message.handler"
+
+    @property
     def dropped(self) -> int:
-        """Messages that message.handler dropped since the start."""
+        """Messages that the handler dropped since the start."""
         return sum(self._handler.dropped.values()) if self._handler is not None else 0
 
     # sets ------------------------------------------------------------------------------------------------------------
@@ -201,11 +206,16 @@ class Flow:
         at = fetched.start
         tickets = self._delivery.tickets.of_set(fetched, share, topic)
         decodes = topic.route.kind == "re-encode" or skipped
-        outputs = topic.output if self._handler is None else partial(self._handled, self._handler, topic)
+        outputs: Outputs = topic.output
+        place = None
+        if isinstance(self._handler, SetHandler):
+            place = partial(self._placed, self._handler, topic, fetched.tp)
+        elif self._handler is not None:
+            outputs = partial(self._handled, self._handler, topic, fetched.tp)
         submit = self.sender.submit
         try:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
-            for step in topic.steps(fetched, outputs, aligned, skipped):
+            for step in topic.steps(fetched, outputs, aligned, skipped, place=place):
                 if step.parts:
                     for part, ticket in tickets(step):
                         submit(part, ticket)
@@ -219,14 +229,30 @@ class Flow:
             share.ticket(fetched.resume_at).failed(reason, at)
         self._ended_at[fetched.tp] = fetched.resume_at
 
-    def _handled(self, handler: MessageHandler, topic: TopicRoute, message: Message) -> Sequence[Output]:
+    def _handled(
+        self, handler: MessageHandler, topic: TopicRoute, source: TopicPartition, message: Message
+    ) -> Sequence[Output]:
         """What message.handler wants sent for a message."""
-        source_topic = message.topic  # a handler may change the message it was given
+        offset = message.offset  # a handler may change the message it was given
         outputs = []
         for sent in handler.sent(message):
-            there = topic if sent.topic == source_topic else self._other(sent.topic, source_topic, topic)
-            outputs.append(Output(there.partitioner.partition(message.partition, sent.key), *sent[1:]))
+            there = topic if sent.topic == source.topic else self._other(sent.topic, source.topic, topic)
+            outputs.append(there.sent(source, offset, sent.key, sent.value, sent.timestamp_ms, sent.partition))
         return outputs
+
+    def _placed(self, handler: SetHandler, topic: TopicRoute, source: TopicPartition, rows: Rows) -> Placed:
+        """What message.set.handler wants sent for messages of a source partition."""
+        given = handler.handled(source, rows)
+        into: dict[TopicPartition, Lists] = {}
+        for name, these, partitions in by_topic(given, rows.resume_at):
+            try:
+                there = topic if name is None or name == source.topic else self._other(name, source.topic, topic)
+            except MessageHandlerFailed as failed:
+                failed.offset = these.offsets[0]
+                raise
+            there.place(source, these, into, partitions)
+        handler.count_dropped(source, rows, given)
+        return Placed(into, rows.resume_at)
 
     # topics of the target --------------------------------------------------------------------------------------------
 
@@ -287,10 +313,12 @@ class Flow:
                 partitions = self.target.topics.prepare(name, topic.source)
             except (TopicMissing, LocalError) as exc:
                 raise MessageHandlerFailed(
-                    f"message.handler sent a message of {source_topic} to {name}: {exc}"
+                    f"{self._handler_option} sent a message of {source_topic} to {name}: {exc}"
                 ) from exc
             except OUT_OF_REACH as exc:
-                log.warning("source %s: topic %s, which message.handler sends to, waits: %s", self.name, name, exc)
+                log.warning(
+                    "source %s: topic %s, which %s sends to, waits: %s", self.name, name, self._handler_option, exc
+                )
                 sleep(HANDLED_RETRY_S)
             else:
                 self._others[name] = TopicRoute(name, topic.source, partitions, self._other_rules)

@@ -4,6 +4,8 @@
         return DROP                             drop it (counted); an empty list does the same
         return key, value                       send this instead, to the same topic
         return topic, key, value                ... to another topic
+        return Send(value, key=..., topic=..., partition=..., timestamp_ms=...)
+                                                ... to a partition that the handler chooses
         return message                          send it (perhaps changed, perhaps with another topic)
         return [ ... ]                          several of these, in this order
 
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 from groundwork.failures import kind_of
 from kafkawire.dialects import Dialect
-from kafkawire.model import Message
+from kafkawire.model import Message, PartitionId, TopicPartition
 from producer.conversion import MessageHandlerFailed
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,21 @@ class Drop(enum.Enum):
 
 
 DROP = Drop.DROP  # what a handler returns for a message that must not be sent
-RETURNS = "the message, (key, value), (topic, key, value) or a list of these"
+RETURNS = "the message, (key, value), (topic, key, value), a Send or a list of these"
+
+
+class Send(NamedTuple):
+    """A message to send, as a handler makes it.
+
+    topic: None: the message's own.  partition: of the target topic, a number (0.7: a BrokerPartition); None: chosen as
+    for any other message.  timestamp_ms: None: the message's.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    topic: str | None = None
+    partition: PartitionId | None = None
+    timestamp_ms: int | None = None
 
 
 class Sent(NamedTuple):
@@ -43,6 +59,7 @@ class Sent(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None
+    partition: PartitionId | None = None
 
 
 def handled(handler: Handler, message: Message, name: str) -> list[Sent]:
@@ -70,7 +87,12 @@ def _sent(given: object, message: Message, where: str) -> Sent:
     key: object
     value: object
     topic, timestamp_ms = message.topic, message.timestamp_ms
+    partition: PartitionId | None = None
     match given:
+        case Send():
+            key, value, partition = given.key, given.value, given.partition
+            topic = topic if given.topic is None else given.topic
+            timestamp_ms = timestamp_ms if given.timestamp_ms is None else given.timestamp_ms
         case Message():
             topic, key, value, timestamp_ms = given.topic, given.key, given.value, given.timestamp_ms
         case (key, value):
@@ -79,13 +101,44 @@ def _sent(given: object, message: Message, where: str) -> Sent:
             pass
         case _:
             raise MessageHandlerFailed(f"{where} gave back a {type(given).__name__}, not {RETURNS}, or DROP")
-    return Sent(topic, _bytes(key, "key", where), _bytes(value, "value", where), timestamp_ms)
+    if not isinstance(topic, str):
+        raise MessageHandlerFailed(f"{where} gave back a topic that is a {type(topic).__name__}, not text")
+    return Sent(topic, _bytes(key, "key", where), _bytes(value, "value", where), timestamp_ms, partition)
 
 
 def _bytes(data: object, name: str, where: str) -> bytes | None:
     if data is None or isinstance(data, bytes):
         return data
     raise MessageHandlerFailed(f"{where} gave back a {name} that is a {type(data).__name__}, not bytes or None")
+
+
+class Drops:
+    """Messages that a handler dropped since the start, by source topic.  option, name: the handler's, as configured."""
+
+    def __init__(self, option: str, name: str, source: str) -> None:
+        self.by_topic: dict[str, int] = {}
+        self._option = option
+        self._name = name
+        self._source = source
+
+    def add(self, tp: TopicPartition, offset: int, count: int = 1) -> None:
+        """So many were dropped, the first of them at this offset.  The first of a topic is logged."""
+        topic = tp.topic
+        if topic not in self.by_topic:
+            log.info(
+                "source %s: topic %s: %s %s dropped %s at %s; more that it drops of this topic is only counted",
+                self._source, topic, self._option, self._name, tp, offset,
+                extra={"event": "dropped", "source": self._source, "topic": topic},
+            )  # fmt: skip
+        self.by_topic[topic] = self.by_topic.get(topic, 0) + count
+
+    def log(self) -> None:
+        """Log how many messages of each topic."""
+        for topic, count in sorted(self.by_topic.items()):
+            log.info(
+                "source %s: topic %s: %s dropped %s messages since the start",
+                self._source, topic, self._option, f"{count:,}",
+            )  # fmt: skip
 
 
 class MessageHandler:
@@ -95,12 +148,16 @@ class MessageHandler:
     """
 
     def __init__(self, handler: Handler, name: str, source: str, target: Dialect) -> None:
-        self.dropped: dict[str, int] = {}
+        self._drops = Drops("message.handler", name, source)
         self._handler = handler
         self._name = name
         self._source = source
         self._target = target
         self._raised: set[Hashable] = set()  # kinds of exceptions whose traceback is in the log
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        return self._drops.by_topic
 
     def sent(self, message: Message) -> list[Sent]:
         """What the handler wants sent for a message.  Raises MessageHandlerFailed.
@@ -118,21 +175,11 @@ class MessageHandler:
                 log.error("source %s: %s", self._source, failed, exc_info=cause, extra=extra)
             raise
         if not found:
-            self._count_dropped(source_topic, message)
+            self._drops.add(TopicPartition(source_topic, message.partition), message.offset)
         if not self._target.has_keys:
             for one in found:
                 self._refuse_key(one, message)
         return found
-
-    def _count_dropped(self, topic: str, message: Message) -> None:
-        if topic not in self.dropped:
-            where = f"{topic}/{message.partition} at {message.offset}"
-            log.info(
-                "source %s: topic %s: message.handler %s dropped %s; more that it drops of this topic is only counted",
-                self._source, topic, self._name, where,
-                extra={"event": "dropped", "source": self._source, "topic": topic},
-            )  # fmt: skip
-        self.dropped[topic] = self.dropped.get(topic, 0) + 1
 
     def _refuse_key(self, sent: Sent, message: Message) -> None:
         if sent.key is not None or sent.value is None:
@@ -144,8 +191,4 @@ class MessageHandler:
 
     def log_dropped(self) -> None:
         """Log how many messages it dropped of each topic."""
-        for topic, count in sorted(self.dropped.items()):
-            log.info(
-                "source %s: topic %s: message.handler dropped %s messages since the start",
-                self._source, topic, f"{count:,}",
-            )  # fmt: skip
+        self._drops.log()

@@ -168,7 +168,7 @@ def test_a_handler_that_forgets_its_return_parks_the_partition_and_drops_nothing
     with with_handler(tmp_path, source, target, unique.group(), topic, "forgets") as mirror:
         mirror.wait_said(
             f"parked 1: {topic}/0 at 0: message.handler tests.integration.hooks:forgets gave back None: return the "
-            "message, (key, value), (topic, key, value) or a list of these; to drop the message return DROP of "
+            "message, (key, value), (topic, key, value), a Send or a list of these; to drop the message return DROP of "
             "mirrormaker.handler, or an empty list"
         )
         assert mirror.stop()[0] == 0

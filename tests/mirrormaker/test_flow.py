@@ -14,14 +14,17 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
+from mirrormaker.encoding import Encoder, Encoders
 from mirrormaker.flow import PLAIN_DELIVERY, RETRY_MIN_S, Delivery, Flow, carry
-from mirrormaker.handler import DROP, Handler, MessageHandler
+from mirrormaker.handler import DROP, Handler, MessageHandler, Send
 from mirrormaker.offsetmap.checkpoints import Checkpoint
 from mirrormaker.offsetmap.file import FileStorage
 from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.tickets import MapTickets
+from mirrormaker.partitioning import HASHED, ChosenPartitioner
 from mirrormaker.routes import AsConfigured, RouteRules, SourceTopic
 from mirrormaker.selection import Selection
+from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction
 from mirrormaker.topics import TopicMissing
 from zkconsumer.errors import Closed
 from zkconsumer.offsetmap.file import read_map
@@ -112,6 +115,7 @@ def flow_of(
     sends: Sends,
     *,
     handler: Handler | None = None,
+    set_handler: SetHandlerFunction | None = None,
     source_topic: Callable[[str], SourceTopic] = lambda name: SourceTopic(2, 1),
     delivery: Delivery = PLAIN_DELIVERY,
     name: str = "dc1",
@@ -120,11 +124,17 @@ def flow_of(
     **rules: Any,
 ) -> Flow:
     rules = {"source": SPEAKS, "target": SPEAKS, "message_max_bytes": 1000012, **rules}
-    given = MessageHandler(handler, "a:b", "dc1", SPEAKS) if handler is not None else None
+    given: MessageHandler | SetHandler | None = None
+    if handler is not None:
+        given = MessageHandler(handler, "a:b", "dc1", SPEAKS)
+    elif set_handler is not None:
+        given = SetHandler(set_handler, "a:b", "dc1", rules["target"])
     return Flow(
         SimpleNamespace(name=name, topic=source_topic, in_target=in_target, deleted={}),  # type: ignore[arg-type]
         SimpleNamespace(topics=topics, sender_of=lambda source: sends, writers={}),  # type: ignore[arg-type]
-        RouteRules(handler="a:b" if handler is not None else "", **rules),
+        RouteRules(
+            handler="a:b" if handler is not None else "", set_handler="a:b" if set_handler is not None else "", **rules
+        ),
         tasks,
         handler=given,
         delivery=delivery,
@@ -226,6 +236,111 @@ def test_a_handler_that_sends_to_a_topic_which_nobody_creates_fails(tasks: TaskG
     until(lambda: share.told)
     sentence = "message.handler sent a message of t to gone: target topic gone does not exist"
     assert share.told == [("failed", sentence, 5)]
+
+
+def test_a_handler_chooses_a_partition_and_one_that_is_not_there_parks(tasks: TaskGroup) -> None:
+    def picks(message: Message) -> object:
+        assert message.value is not None
+        return Send(message.value, partition=message.offset - 5)
+
+    share, sends = Share(), Sends()
+    flow = flow_of(tasks, Targets(t=2), sends, handler=picks)
+    flow.take(fetched("t", 0, 5, count=4), share)
+    until(lambda: share.told)
+    assert sends.values() == [(TopicPartition("t", 0), b"v-5"), (TopicPartition("t", 1), b"v-6")]
+    assert share.told == [("failed", "t/0 at 7: message.handler: topic t has no partition 2; it has 0, 1", 7)]
+
+
+def test_a_set_handler_drops_changes_and_routes_rows(tasks: TaskGroup) -> None:
+    def columns(messages: MessageColumns) -> MessageColumns:
+        messages.keep(offset != 6 for offset in messages.offsets)
+        messages.values = [b"new " + value for value in messages.values if value is not None]
+        messages.topics = ["other" if offset == 8 else None for offset in messages.offsets]
+        messages.partitions = [1 if offset == 7 else None for offset in messages.offsets]
+        return messages
+
+    share, sends = Share(), Sends()
+    flow = flow_of(tasks, Targets(t=2, other=1), sends, set_handler=columns)
+    flow.take(fetched("t", 0, 5, count=5), share)
+    until(lambda: len(sends.parts) == 3)
+    assert sorted(sends.values()) == [
+        (TopicPartition("other", 0), b"new v-8"),
+        (TopicPartition("t", 0), b"new v-5"),
+        (TopicPartition("t", 0), b"new v-9"),
+        (TopicPartition("t", 1), b"new v-7"),
+    ]
+    assert (share.tickets, flow.dropped) == ([(10, 3)], 1)
+
+
+def test_a_failing_set_handler_parks_at_its_message_counts_each_drop_once_and_logs_one_traceback(
+    tasks: TaskGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    def columns(messages: MessageColumns) -> MessageColumns:
+        if b"v-11" in messages.values:
+            raise ValueError("no")
+        return messages.keep(offset % 2 for offset in messages.offsets)
+
+    share, sends = Share(), Sends()
+    flow = flow_of(tasks, Targets(t=2), sends, set_handler=columns)
+    flow.take(fetched("t", 0, 5, count=9), share)
+    until(lambda: share.told)
+    assert [value for _, value in sends.values()] == [b"v-5", b"v-7", b"v-9"]
+    assert share.told == [("failed", "t/0 at 11: message.set.handler a:b raised ValueError: no", 11)]
+    assert flow.dropped == 3
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+
+
+def test_a_set_handler_that_sends_to_a_topic_which_nobody_creates_fails(tasks: TaskGroup) -> None:
+    def columns(messages: MessageColumns) -> MessageColumns:
+        messages.topics = ["gone"] * len(messages)
+        return messages
+
+    share = Share()
+    flow = flow_of(tasks, Targets(t=2), Sends(), set_handler=columns)
+    flow.take(fetched("t", 0, 5), share)
+    until(lambda: share.told)
+    sentence = "message.set.handler sent a message of t to gone: target topic gone does not exist"
+    assert share.told == [("failed", sentence, 5)]
+
+
+def test_an_encoder_and_a_partitioner_of_a_program_park_where_they_fail(tasks: TaskGroup) -> None:
+    def encode(data: bytes | None) -> bytes | None:
+        assert data is not None
+        return data.replace(b"v-6", b"").upper() or None
+
+    def third(key: bytes, partitions: int) -> int:
+        return 1 if key == b"V-5" else partitions
+
+    keyed = fetched_with_keys("t", 0, 5, count=4)
+    for failing, sentence in (
+        (third, "t/0 at 6: partitioner.class a:third gave back 2 for 2 partitions: 0 to 1 are there"),
+        (None, "t/0 at 7: serializer.class a:encode raised ValueError: 7"),
+    ):
+        encoders = Encoders(
+            Encoder("serializer.class", "a:encode", encode if failing else fails_at(b"v-7")),
+            Encoder("key.serializer.class", "a:upper", bytes.upper),
+        )
+        chosen = ChosenPartitioner("a:third", failing) if failing else HASHED
+        share, sends = Share(), Sends()
+        flow = flow_of(tasks, Targets(t=2), sends, encoders=encoders, partitioner=lambda topic, one=chosen: one)
+        flow.take(keyed, share)
+        until(lambda share=share: share.told)
+        assert share.told == [("failed", sentence, int(sentence.split()[2].rstrip(":")))]
+        assert sends.values()[0] == (TopicPartition("t", 1 if failing else 0), b"V-5" if failing else b"v-5")
+
+
+def fails_at(value: bytes) -> Callable[[bytes | None], bytes | None]:
+    def encode(data: bytes | None) -> bytes | None:
+        if data == value:
+            raise ValueError(value[-1:].decode())
+        return data
+
+    return encode
+
+
+def fetched_with_keys(topic: str, partition: int, start: int, count: int) -> MessageSet:
+    rows = [(start + n, b"v-%d" % (start + n), b"v-%d" % (start + n), None) for n in range(count)]
+    return v08.message_set(topic, partition, start, memoryview(v08.encode(rows)), 100)[0]
 
 
 def test_a_codec_is_asked_for_only_of_its_topics(tasks: TaskGroup) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkawire.model import Message
-from mirrormaker.handler import DROP, Sent, handled
+from mirrormaker.handler import DROP, Send, Sent, handled
 from producer.conversion import MessageHandlerFailed
 
 
@@ -24,6 +24,12 @@ def changed(given: Message) -> Message:
         (lambda m: (None, b"x"), [Sent("orders", None, b"x", 17)]),
         (lambda m: ("news", b"a", None), [Sent("news", b"a", None, 17)]),
         (lambda m: m, [Sent("orders", b"k", b"v", 17)]),
+        (lambda m: Send(b"x"), [Sent("orders", None, b"x", 17)]),
+        (lambda m: Send(b"x", m.key, partition=2), [Sent("orders", b"k", b"x", 17, 2)]),
+        (
+            lambda m: [Send(None, b"1", "news", 0, 5), m],
+            [Sent("news", b"1", None, 5, 0), Sent("orders", b"k", b"v", 17)],
+        ),
         (changed, [Sent("archive", b"k", b"v", 17)]),
         (lambda m: [m, (b"1", b"2")], [Sent("orders", b"k", b"v", 17), Sent("orders", b"1", b"2", 17)]),
     ],
@@ -48,7 +54,12 @@ def boom(given: Message) -> object:
         (
             lambda m: None,
             "orders/3 at 81920: message.handler a:b gave back None: return the message, (key, value), (topic, key, "
-            "value) or a list of these; to drop the message return DROP of mirrormaker.handler, or an empty list",
+            "value), a Send or a list of these; to drop the message return DROP of mirrormaker.handler, or an empty "
+            "list",
+        ),
+        (
+            lambda m: Send(b"x", topic=b"news"),  # type: ignore[arg-type]
+            "orders/3 at 81920: message.handler a:b gave back a topic that is a bytes, not text",
         ),
         (lambda m: [DROP], "orders/3 at 81920: message.handler a:b gave back a Drop, not the message"),
         (
