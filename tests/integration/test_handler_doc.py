@@ -80,16 +80,3 @@ def test_what_a_handler_raises_parks_the_partition_and_is_logged_as_shown(place:
     for part in LOGGED.replace("\n", "…").split("…"):  # "…" is left out
         assert part.strip() in said, said
     assert said.count("Traceback") == 1
-
-
-def test_a_time_of_the_handlers_own(place: Place) -> None:
-    spaces: dict[str, object] = {}
-    exec(MODULE, spaces)
-    stamped = spaces["stamped"]
-    assert callable(stamped)
-
-    class Message:
-        value = b'{"created_ms": 17}'
-        timestamp_ms = None
-
-    assert stamped(Message()).timestamp_ms == 17

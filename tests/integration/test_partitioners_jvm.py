@@ -87,11 +87,15 @@ def ask(classes: str, asked: list[tuple[str, str, object, int]]) -> list[int]:
 
 MAKERS = {"string": texts, "bytes": octets, "int": integers, "long": longs}
 CLASSES: dict[str, list[tuple[str, Callable[[Any, int], int], tuple[str, ...]]]] = {
-    "0.8.1.1": [("DefaultPartitioner", masking_partitioner, ("string", "int", "long"))],
+    "0.8.1.1": [
+        ("DefaultPartitioner", masking_partitioner, ("string", "int", "long")),
+        ("ByteArrayPartitioner", masking_partitioner, ("bytes",)),
+    ],
     "0.8.2.2": [
         ("DefaultPartitioner", default_partitioner, ("string", "int", "long")),
         ("ByteArrayPartitioner", byte_array_partitioner, ("bytes",)),
         ("murmur2", murmur2_partitioner, ("bytes",)),
+        ("client", murmur2_partitioner, ("bytes",)),
     ],
 }
 
