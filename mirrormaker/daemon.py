@@ -15,15 +15,16 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from groundwork.logs import set_up_logging
+from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
 from groundwork.named import load_named
 from groundwork.openfiles import too_many
 from groundwork.plural import counted
-from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, wait_any
+from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait_any
 from kafkawire.errors import LocalError
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.handler import MessageHandler
 from mirrormaker.offsetmap.maps import OffsetMaps
@@ -32,7 +33,7 @@ from mirrormaker.sethandler import SetHandler
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
 from mirrormaker.startup import StartRefused, Startup
-from mirrormaker.statefolder import state_folder
+from mirrormaker.statefolder import StateFolderUnwritable, folders, must_be_writable, state_folder
 from mirrormaker.status import StatusLine, StatusReporter
 from mirrormaker.systemd import Systemd, Watchdog
 from mirrormaker.target import Target
@@ -87,7 +88,12 @@ class Daemon:
         self._stop = Event()  # asked for by a signal
         self._started = Event()
         self._refused: StartRefused | None = None
-        self._signals = Signals(self._tasks, self._on_term, {signal.SIGHUP: self._on_hup})
+        actions: dict[int, Callable[[], object]] = {
+            signal.SIGHUP: self._on_hup,
+            signal.SIGUSR1: self._on_usr1,
+            signal.SIGUSR2: self._on_usr2,
+        }
+        self._signals = Signals(self._tasks, self._on_term, actions)
         self.drained = True  # until a stop leaves something that is sent again after the next start
         self._reloading = Lock()
         mirror = configuration.mirror
@@ -96,10 +102,8 @@ class Daemon:
         self._sources = [
             Source(options, self._tasks, partial(self._target.fence, options.name)) for options in configuration.sources
         ]
-        several = len(self._sources) > 1
-        self._maps = OffsetMaps(
-            self._target, mirror, self._tasks, several=several, state_folder=state_folder(os.environ)
-        )
+        several, kept_in = len(self._sources) > 1, state_folder(os.environ)
+        self._maps = OffsetMaps(self._target, mirror, self._tasks, several=several, state_folder=kept_in)
         self._startup = Startup(
             configuration,
             self._tasks,
@@ -126,7 +130,7 @@ class Daemon:
         """Bring everything up and tell systemd, unless a signal ends it meanwhile.  Raises StartRefused, TaskDied."""
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
-            log.warning("%s", sentence, extra={"event": "configured", "key": sentence})
+            log.warning("%s", sentence, extra={"event": "configuration", "key": sentence})
         self._tasks.spawn("lag", self._lag.run)
         self._tasks.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._tasks.dead])
@@ -148,10 +152,19 @@ class Daemon:
 
     def _starting(self) -> None:
         try:
+            self._probe_folders()
             self._startup.run()
         except StartRefused as refused:
             self._refused = refused
         self._started.set()
+
+    def _probe_folders(self) -> None:
+        """Whether what must survive a restart can be kept.  Raises StartRefused."""
+        for name, folder in folders(self._configuration.mirror, os.environ):
+            try:
+                must_be_writable(name, folder)
+            except StateFolderUnwritable as exc:
+                raise StartRefused(exits.STATE_FOLDER, str(exc)) from exc
 
     def _flow(self, source: Source) -> Flow:
         mirror, target = self._configuration.mirror, self._target
@@ -242,6 +255,20 @@ class Daemon:
             return
         with self._reloading:  # a second one comes after the first, so that it has the last word
             reload_into(self._sources, self._configuration, self._read)
+
+    def _on_usr1(self) -> None:
+        """SIGUSR1: what each partition, queue and request stands at, and where each greenlet does, to the log."""
+        lines = [*dump(self._flows, self._target.senders), *stacks()]
+        extra = {"event": "dump", "always": True, "below": lines}
+        log.warning("SIGUSR1: partitions, queues, requests in flight, and where each greenlet stands", extra=extra)
+
+    def _on_usr2(self) -> None:
+        """SIGUSR2: log at debug; the next one: as configured (info, where that is debug)."""
+        configured = self._configuration.mirror.log_level
+        calm = configured if configured != "debug" else "info"
+        level = calm if current_level() == "debug" else "debug"
+        set_level(level)
+        log.warning("SIGUSR2: the log is at level %s now", level, extra={"event": "log-level", "always": True})
 
     def _target_topic_is_gone(self, topic: str) -> bool:
         """One flow that sends there is enough to have it created again."""

@@ -7,7 +7,9 @@
     SIGXCPU           stop, drained: SIGKILL follows it
     SIGHUP            read the configuration again
     SIGQUIT           dump where each greenlet and thread stands, as a JVM does
-    SIGUSR1 SIGUSR2, timers, SIGPWR, real-time signals: a line, and nothing changes
+    SIGUSR1           the state of partitions, queues and requests to the log, and the same dump
+    SIGUSR2           the log's level: debug, or as configured
+    timers, SIGPWR, real-time signals: a line, and nothing changes
 
 The handlers are Python's own, not the event loop's: one takes the place of another in one step, so there is no moment
 at which a signal's default action holds, and a handler runs also while a message.handler keeps the loop from turning.

@@ -25,6 +25,7 @@ from mirrormaker import exits
 from mirrormaker.config import Configuration, selection
 from mirrormaker.flow import Flow
 from mirrormaker.formatlosses import timestamps_lost
+from mirrormaker.offsetmap.file import MapUnwritable
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.probe import (
     NoBrokers,
@@ -130,7 +131,8 @@ class Startup:
             raise StartRefused(exits.UNREACHABLE, "; ".join(map(str, absent)))
         self._ready = True
         for sentence in absent:
-            log.warning("%s; the other sources are mirrored, and this one once it comes", sentence)
+            extra = {"event": "source-absent"}
+            log.warning("%s; the other sources are mirrored, and this one once it comes", sentence, extra=extra)
 
     def stop(self) -> None:
         """No source that has not begun to join joins any more."""
@@ -163,13 +165,13 @@ class Startup:
             try:
                 found = attempt()
                 if warned_at is not None:
-                    log.info("%s: answers after %.1f s", who, now() - warned_at)
+                    log.info("%s: answers after %.1f s", who, now() - warned_at, extra={"event": "within-reach"})
                 return found
             except (*OUT_OF_REACH, OtherCluster) as exc:
                 if now() + RETRY_S > self._deadline:
                     raise self._gave_up(who, exc) from exc
                 if warned_at is None:
-                    log.warning("%s: %s; trying again", who, exc)
+                    log.warning("%s: %s; trying again", who, exc, extra={"event": "out-of-reach"})
                     warned_at = now()
             except ConsumerError as exc:
                 raise StartRefused(exits.CONFIGURATION, f"{who}: {exc}") from exc
@@ -202,18 +204,23 @@ class Startup:
                 if self._stopping:
                     return  # its connector was shut down
                 if not self._ready:
-                    self._refused = self._refused or StartRefused(exits.CONFIGURATION, _of(source, wrong))
+                    code = exits.STATE_FOLDER if isinstance(wrong.__cause__, MapUnwritable) else exits.CONFIGURATION
+                    self._refused = self._refused or StartRefused(code, _of(source, wrong))
                     return
                 source.refuse(str(wrong))
                 longest_s = REFUSED_RETRY_S
                 level, text = logging.ERROR, f"{_of(source, wrong)}; it is not mirrored, the other sources are"
             else:
                 if said:
-                    log.info("source %s: answers after %.1f s, and is mirrored", source.name, now() - began)
+                    extra = {"event": "within-reach", "source": source.name}
+                    log.info(
+                        "source %s: answers after %.1f s, and is mirrored", source.name, now() - began, extra=extra
+                    )
                 start.joined = not self._stopping
                 return
             if text != said:
-                log.log(level, "%s", text, extra={"key": text})
+                event = "out-of-reach" if level == logging.WARNING else "source-refused"
+                log.log(level, "%s", text, extra={"key": text, "event": event, "source": source.name})
                 said = text
             sleep(pause_s)
             pause_s = min(2 * pause_s, longest_s)
@@ -265,7 +272,7 @@ class Startup:
     def _warn(self, sentence: str) -> None:
         if sentence not in self._warned:
             self._warned.add(sentence)
-            log.warning("%s", sentence, extra={"key": sentence})
+            log.warning("%s", sentence, extra={"key": sentence, "event": "configuration"})
 
 
 def _of(source: Source, wrong: Exception) -> str:

@@ -1,6 +1,7 @@
 """Notification of systemd (sd_notify): one datagram to the socket it names.  No library, nothing outside systemd.
 
 READY=1     once the sessions stand, the first assignment is made and the target answered metadata
+RELOADING=1 the configuration is read again; MONOTONIC_USEC says since when, and READY=1 ends it
 STATUS=     one line for `systemctl status`
 STOPPING=1  the drain begins; EXTEND_TIMEOUT_USEC while it lasts
 WATCHDOG=1  only while the program makes progress: a ping from a bare timer would hide a dead pipeline
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Mapping, Sequence
 
 from groundwork.loopdelay import HubLag
@@ -33,6 +35,10 @@ class Systemd:
 
     def ready(self, status: str) -> None:
         self._notify("READY=1", f"STATUS={one_line(status)}")
+
+    def reloading(self) -> None:
+        """A reload has begun; ready() ends it.  systemd 253 and later wait for ever without the time."""
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reloading")
 
     def status(self, status: str) -> None:
         self._notify(f"STATUS={one_line(status)}")

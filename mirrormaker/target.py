@@ -10,7 +10,7 @@ they do not (0.7)               their ZooKeeper is (target.zookeeper.connect), a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -68,6 +68,11 @@ class Target:
             made = self._by_metadata() if self.dialect.describes_itself else self._by_zookeeper()
             self._senders[source] = made
         return self._senders[source]
+
+    @property
+    def senders(self) -> Mapping[str, Sender]:
+        """Those that were asked for so far, by source."""
+        return self._senders
 
     def fence(self, source: str) -> None:
         """A source's lease is over: its parts leave the queue, and what is in flight for it is cut off."""

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 ROOT = str(Path(__file__).parents[2])
 HARMLESS = [
-    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
+    signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
     signal.SIGSTKFLT, signal.SIGRTMIN, signal.SIGRTMAX,
 ]  # fmt: skip
 
@@ -38,6 +38,18 @@ def test_signals_that_would_end_another_program_leave_the_mirror_running_with_a_
         for number in HARMLESS:
             mirror.signal(number)
             mirror.wait_said(f"{number.name} changes nothing")
+        mirror.signal(signal.SIGUSR1)
+        mirror.wait_said("event=dump msg=")
+        mirror.wait_said(
+            f"  {topic}/0 reading: fetched to 100, done 100, committed unknown, end 100, lag 0, 0 bytes queued"
+        )
+        mirror.wait_said(
+            "  target, for source dc1: 0 requests in flight; 0 bytes not acknowledged, 0 of them in flight"
+        )
+        for level in ("debug", "info"):
+            mirror.signal(signal.SIGUSR2)
+            mirror.wait_said(f"SIGUSR2: the log is at level {level} now")
+        assert "level=debug" in mirror.said()
         mirror.signal(signal.SIGQUIT)
         mirror.wait_said("SIGQUIT: ")
         mirror.wait_said("  thread MainThread:")
