@@ -160,6 +160,7 @@ class Entry:
     offset: int
     resume_at: int
     wrapper: bool
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)

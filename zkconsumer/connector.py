@@ -34,6 +34,7 @@ from zkconsumer.engine.offsetstores import check_store
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
+from zkconsumer.fetching.progress import Parked
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener
 from zkconsumer.offsets.commits import BeforeCommit
@@ -280,14 +281,21 @@ class ConsumerConnector:
         """Deliver nothing more of an owned partition; it stays owned, its reason is shown by status()."""
         self._hub.call(self._acting().controls.park, tp, reason)
 
-    def unpark(self, tp: TopicPartition) -> bool:
+    def parked(self) -> dict[TopicPartition, Parked]:
+        """Why and where owned partitions are parked that have a position: the reason as an error, its position."""
+        return {} if self._engine is None or self._closed else self._hub.call(self._engine.controls.parked)
+
+    def unpark(self, tp: TopicPartition, *, go_on_at: int | None = None, measure: bool = False) -> bool:
         """Retry a parked partition, from what is done.  False: it is not parked (or not ours any more), or what was
         delivered before it is not done yet: try later.
 
         Parked again for the same reason, it is not reported again; once it got past the place, an event says so.  For
         one that is parked because its offset could not be read, the store is read again (ConsumerError: in vain).
+
+        go_on_at: leave out what it is parked at, and read on there.  measure: if an entry is found damaged once more,
+        find out where the log can be read again; the error has it then (DamagedMessage.resume_at).
         """
-        return self._hub.call(self._acting().controls.unpark, tp)
+        return self._hub.call(self._acting().controls.unpark, tp, go_on_at, measure)
 
     def switch_offsets(self, mode: Mode) -> None:
         """Keep offsets in "zookeeper", in both ("dual") or in "kafka" from now on; the current mode changes nothing.

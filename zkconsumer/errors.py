@@ -91,14 +91,27 @@ class Undeliverable(ConsumerError):
 class EntryTooLarge(Undeliverable):
     """A message is larger than a fetch may grow.  needed: bytes that would be enough; 0: not known."""
 
-    def __init__(self, tp: TopicPartition, offset: int, needed: int, most: int, asked: int, helps: str = "") -> None:
-        """helps: what else may help."""
+    def __init__(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        needed: int,
+        most: int,
+        asked: int,
+        helps: str = "",
+        *,
+        resume_at: int | None = None,
+        raw: bytes = b"",
+    ) -> None:
+        """helps: what else may help.  resume_at: behind it; None: not known.  raw: its first bytes."""
         entry = f"an entry of {needed} bytes" if needed else f"an entry of more than {asked} bytes"
         what = f"{tp} at {offset}: {entry} is larger than the largest fetch, {most} bytes"
         super().__init__(f"{what}; raise fetch.growth.max.bytes" + (f"; {helps}" if helps else ""))
         self.tp = tp
         self.offset = offset
         self.needed = needed
+        self.resume_at = resume_at
+        self.raw = raw
 
 
 class OutOfRange(Undeliverable):
@@ -130,7 +143,8 @@ class FormerLog(Undeliverable):
 class DamagedMessage(Undeliverable, CorruptMessage):
     """An entry is damaged each time it is fetched: a kafkawire.errors.CorruptMessage with its partition and offset.
 
-    .tp and .offset; .position is a byte of the fetched set, .why what is wrong.
+    .tp and .offset; .position is a byte of the fetched set, .why what is wrong.  Where it was measured: .resume_at,
+    where the log can be read again, and .raw, its bytes (or what begins with them, where its size is damaged).
     """
 
     def __init__(self, tp: TopicPartition, offset: int, found: str, error: CorruptMessage, helps: str = "") -> None:
@@ -138,6 +152,9 @@ class DamagedMessage(Undeliverable, CorruptMessage):
         CorruptMessage.__init__(self, error.why, error.position, offset)
         self.args = (f"{tp} at {offset}: {found}: {error}" + (f"; {helps}" if helps else ""),)
         self.tp = tp
+        self.resume_at: int | None = None
+        self.raw = b""
+        self.__cause__ = error
 
 
 class FetchRefused(Undeliverable):

@@ -171,7 +171,7 @@ def test_a_dialect_leads_to_the_modules_of_its_generation() -> None:
 def test_what_is_used_of_a_generation_is_there_in_the_other(what: str) -> None:
     here, there = getattr(dialect("0.7"), what), getattr(dialect("0.8.2"), what)
     shared = {
-        "messages": "message_set encode wrap check split count cut_short entry_at index pieces pieces_by READER "
+        "messages": "message_set encode wrap check split count cut_short entry_at behind index pieces pieces_by READER "
         "ENTRY_OVERHEAD LOG_OVERHEAD LOWEST CODEC scan wrapper MAX_DEPTH OPEN_LIMIT",
         "requests": "fetch produce list_offsets metadata group_coordinator offset_commit offset_fetch "
         "describe_groups list_groups api_versions CONSUMER FetchedPartition",

@@ -11,7 +11,7 @@ import pytest
 from kafkawire.errors import CorruptMessage
 from tests.fakes.broker import FakeCluster, entry, gzipped
 from tests.zkconsumer.test_fetcher import T0, T1, Fetching
-from zkconsumer.errors import DamagedMessage
+from zkconsumer.errors import DamagedMessage, EntryTooLarge
 
 Start = Callable[..., Fetching]
 
@@ -232,3 +232,45 @@ def test_park_after_iterating_keeps_what_came_before(cluster, start):
     assert isinstance(cursor.undeliverable, DamagedMessage)
     assert "fetched 4 times: entry at byte" in str(cursor.parked)
     assert cursor.committable() == 2
+
+
+@pytest.mark.parametrize(
+    ("damaged", "resume_at"), [(bad_magic(), 3), (bad_size(), 4)], ids=["one entry", "a size that leads nowhere"]
+)
+def test_a_parked_entry_is_measured_where_that_is_asked_for_and_left_out_where_that_is_said(
+    cluster, start, damaged, resume_at
+):
+    fill(cluster, *good(2), damaged, *good(3, 3))
+    if resume_at == 4:
+        cluster.blind = range(3, 4)
+    fetching = start("park")
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: fetching.values() == [] and cursor.parked and cursor.committable() == 2)
+    assert cursor.parked_at is not None
+    first = cursor.parked_at.reason
+    assert isinstance(first, DamagedMessage)
+    assert (first.offset, first.resume_at) == (2, None)
+    assert cursor.unpark(measure=True)
+    fetching.until(lambda: cursor.parked)
+    reason = cursor.undeliverable
+    assert isinstance(reason, DamagedMessage)
+    assert (reason.offset, reason.resume_at) == (2, resume_at)
+    assert reason.raw[12:].startswith(damaged[12:])  # where its size is damaged, with what follows it
+    assert fetching.kinds("gap") == []
+    assert cursor.committable() == 2
+    assert cursor.unpark(go_on_at=resume_at)
+    assert fetching.read(6 - resume_at) == values(*range(resume_at, 6))
+    fetching.until(lambda: fetching.values() == [] and cursor.committable() == 6)
+
+
+def test_an_entry_that_no_fetch_can_hold_says_where_to_go_on_behind_it(cluster, start):
+    fill(cluster, *good(1), entry(b"x" * 5000), *good(1, 2))
+    fetching = start("park", fetch_bytes=1024, max_bytes=2048)
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: fetching.values() == [] and cursor.parked and cursor.committable() == 1)
+    reason = cursor.undeliverable
+    assert isinstance(reason, EntryTooLarge)
+    assert (reason.offset, reason.resume_at, reason.needed) == (1, 2, 5026)
+    assert reason.raw[-1:] == b"x"
+    assert cursor.unpark(go_on_at=2)
+    assert fetching.read(1) == values(2)

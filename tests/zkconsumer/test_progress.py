@@ -83,7 +83,7 @@ def test_what_failed_parks_the_partition_and_nothing_after_it_is_committed():
     before, bad, after = progress.ticket(40), progress.ticket(50), progress.ticket(60)
     after.done()
     bad.failed(TOO_LARGE)
-    assert progress.parked == Parked(TOO_LARGE, 40)
+    assert progress.parked == Parked(TOO_LARGE, 40, 50)
     assert [t.may_send() for t in (before, bad, after)] == [True, False, False]
     assert not progress.ticket(70).may_send()
     before.done()
@@ -107,9 +107,9 @@ def test_an_earlier_failure_takes_the_place_of_a_later_one():
     first, second, third = progress.ticket(10), progress.ticket(20), progress.ticket(30)
     third.failed(RuntimeError("third"))
     second.failed(TOO_LARGE)
-    assert progress.parked == Parked(TOO_LARGE, 10)
+    assert progress.parked[:2] == (TOO_LARGE, 10)
     third.failed(RuntimeError("again"))
-    assert progress.parked == Parked(TOO_LARGE, 10)
+    assert progress.parked[:2] == (TOO_LARGE, 10)
     first.done()
     assert progress.committable == 10
 
@@ -146,7 +146,7 @@ def test_the_first_reason_for_parking_stands():
     progress = Progress(0)
     progress.park(TOO_LARGE)
     progress.park(RuntimeError("other"), 50)
-    assert progress.parked == Parked(TOO_LARGE, 0)
+    assert progress.parked[:2] == (TOO_LARGE, 0)
 
 
 def test_a_dropped_ticket_is_never_passed_and_is_no_reason():

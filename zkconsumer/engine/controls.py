@@ -10,6 +10,7 @@ from zkconsumer.engine.status import PartitionStatus, status_of
 from zkconsumer.errors import BeyondEnd, ConsumerError, TopicGone
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.fetching.progress import Parked
 from zkconsumer.offsets.commits import Commits, Results
 from zkconsumer.session.lease import Lease
 
@@ -121,11 +122,16 @@ class Controls:
     def park(self, tp: TopicPartition, reason: str) -> None:
         self._owned(tp, "parked").park(reason, at_once=True)
 
-    def unpark(self, tp: TopicPartition) -> bool:
+    def parked(self) -> dict[TopicPartition, Parked]:
+        """Why and where partitions are parked that have a position."""
+        found = ((tp, cursor.parked_at) for tp, cursor in self._cursors.items() if not cursor.closing)
+        return {tp: where for tp, where in found if where is not None}
+
+    def unpark(self, tp: TopicPartition, go_on_at: int | None = None, measure: bool = False) -> bool:
         cursor = self._cursors.get(tp)
         if cursor is None or now() >= self._lease.valid_until or cursor.parked is None:
             return False
-        if not self._readable(cursor) or not cursor.unpark():
+        if not self._readable(cursor) or not cursor.unpark(go_on_at, measure):
             return False
         self._fetchers.wake()
         return True

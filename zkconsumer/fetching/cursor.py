@@ -30,7 +30,7 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.errors import Undeliverable
 from zkconsumer.fetching.budget import StreamBudget
-from zkconsumer.fetching.progress import DeliveryTicket, Progress
+from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.lease import Lease
 
@@ -208,6 +208,7 @@ class Cursor:
         self.end_known_at = float("-inf")  # when a broker last sent the high watermark, in monotonic seconds
         self._skips: dict[int, int] = {}  # from where to where nothing can be read
         self._damage: dict[int, int] = {}  # by position, how often an entry was found damaged there
+        self.measures = False  # found damaged for good, it is parked with where the log can be read again
 
         # delivery
         self.epoch = 0
@@ -237,9 +238,13 @@ class Cursor:
     @property
     def undeliverable(self) -> Exception | None:
         """The same as an error: EntryTooLarge, DamagedMessage, OutOfRange, or what a sender failed by."""
-        if self.progress is not None and self.progress.parked is not None:
-            return self.progress.parked.reason
-        return self._parked
+        where = self.parked_at
+        return self._parked if where is None else where.reason
+
+    @property
+    def parked_at(self) -> Parked | None:
+        """Why and where it is parked; None: it is not, or it has no position."""
+        return None if self.progress is None else self.progress.parked
 
     @property
     def fetchable(self) -> bool:
@@ -451,16 +456,20 @@ class Cursor:
         else:
             self.progress.park(why, None if at_once else self.position)
 
-    def unpark(self) -> bool:
-        """Read once more from what is done.  False: not parked, or what was delivered before it is not done yet."""
+    def unpark(self, go_on_at: int | None = None, measure: bool = False) -> bool:
+        """Read once more from what is done.  False: not parked, or what was delivered before it is not done yet.
+
+        go_on_at: from there instead; what it is parked at counts as done.  measure: an entry found damaged once more is
+        searched behind, and parks the partition with where the log can be read again (DamagedMessage.resume_at).
+        """
         if self.closing or self.parked is None or not self.drained:
             return False
-        self._parked = None
+        self._parked, self.measures = None, measure
         # Known already: found damaged once more it is parked at once, in the same words.
         self._damage = {at: times - 1 for at, times in self._damage.items()}
         at = self.committable()
         if at is not None:
-            self.reset_to(at)
+            self.reset_to(at if go_on_at is None else max(at, go_on_at))
         return True
 
     def close(self) -> None:

@@ -4,6 +4,7 @@
     park     then nothing of the partition is delivered from the entry on
     fail     the same, and its stream raises DamagedMessage when it gets there; the other partitions continue
     skip     what came before it is delivered, then what follows it; a "gap" event says what is missing
+    (measure)  one partition at a time, asked for by Cursor.unpark: as a skip, but then it is parked, with what was found
 
 A skip reads the entry once more, whole, checksums and wrapped messages too.  Where the size or the offset of the entry
 makes no sense the start of the next one is not known: it is searched (search.py).  Where nothing can be found the
@@ -41,6 +42,7 @@ class Damage:
         self._on_event = on_event
         self._to_skip: dict[TopicPartition, int] = {}  # the entry there is skipped, unless it is whole now
         self._whole: dict[TopicPartition, int] = {}  # read whole at the last fetch: found damaged again it is parked
+        self._raw: dict[TopicPartition, bytes] = {}  # of an entry that is measured
         self._search: Search = (
             OffsetSearch() if dialect.offsets.count_messages else ByteSearch(dialect.messages.next_border)
         )
@@ -49,6 +51,7 @@ class Damage:
         """Fetched elsewhere from now on; another replica may be whole."""
         self._to_skip.pop(tp, None)
         self._whole.pop(tp, None)
+        self._raw.pop(tp, None)
         self._search.forget(tp)
 
     def fetch_at(self, tp: TopicPartition, position: int) -> int:
@@ -66,7 +69,7 @@ class Damage:
             log.warning("%s at %s: %s; fetching it again", tp, position, error)
             return times
         damaged = self._error(tp, position, f"fetched {times} times", error)
-        if self._policy == SKIP and self._whole.get(tp) != position:
+        if (self._policy == SKIP or cursor.measures) and self._whole.get(tp) != position:
             self._to_skip[tp] = position
         elif self._policy == FAIL:
             cursor.park(damaged)
@@ -96,6 +99,9 @@ class Damage:
             return False
         begin = message_set.runs[0].begin if message_set.runs else error.position
         entry = self._dialect.messages.entry_at(fetched.raw, begin, fetched.position)
+        if cursor.measures:
+            end = len(fetched.raw) if entry is None else begin + entry.nbytes
+            self._raw[tp] = bytes(fetched.raw[begin:end])
         if entry is not None and self._search.leads_on(cursor, fetched, entry):
             self._end(cursor, self._search.stepped(cursor, entry, error))
         else:
@@ -121,6 +127,11 @@ class Damage:
             return
         if found.to is None:
             cursor.park(self._error(cursor.tp, found.start, found.what, found.error))
+            return
+        if cursor.measures:
+            measured = self._error(cursor.tp, found.start, f"{found.what}, up to {found.to}", found.error)
+            measured.resume_at, measured.raw = found.to, self._raw.pop(cursor.tp, b"")
+            cursor.park(measured)
             return
         where = f"{cursor.tp} at {found.start}: damaged in the log of {self._broker}: {found.error.why}"
         text = f"{where}; skipped {found.what}, going on at {found.to}"

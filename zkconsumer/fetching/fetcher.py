@@ -46,6 +46,7 @@ from zkconsumer.refusals import refusal
 
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait, too
 IDLE_S = 1.0
+HEAD_BYTES = 65536  # of an entry that is larger than a fetch, kept with the error
 BLANK_S = 1.0  # backoff of a position where nothing came twice, unless the probe knows sooner why
 ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not sent for a while
 OUT_OF_RANGE = 1
@@ -288,7 +289,10 @@ class Fetcher:
             self._empty(cursor, position, size)
         elif not self._plan.too_small(tp, size, scan.needed):
             helps = self._dialect.offsets.hint(INSIDE)
-            cursor.park(EntryTooLarge(tp, position, scan.needed, self._plan.max_bytes, size, helps))
+            resume_at = self._dialect.messages.behind(fetched.buffer, scan.end, position)
+            raw = bytes(fetched.buffer[scan.end : scan.end + HEAD_BYTES])
+            most = self._plan.max_bytes
+            cursor.park(EntryTooLarge(tp, position, scan.needed, most, size, helps, resume_at=resume_at, raw=raw))
 
     def _empty(self, cursor: Cursor, position: int, size: int) -> None:
         """Handle a fetch that brought nothing.  Where the log continues all the same, twice, the probe asks why.

@@ -26,6 +26,7 @@ from typing import NamedTuple
 class Parked(NamedTuple):
     reason: Exception
     position: int  # of the first thing that is not delivered, as well as it is known
+    until: int | None = None  # what cannot be delivered lies before this; None: it is the entry at position
 
 
 def _always() -> bool:
@@ -140,7 +141,7 @@ class Progress:
         with self._lock:
             if not ticket.live:
                 return
-            self.parked = Parked(reason, ticket.at if resume_at is None else resume_at)
+            self.parked = Parked(reason, ticket.at if resume_at is None else resume_at, ticket.resume_at)
             gone = self._end_at(ticket)
         self._release(gone)
 

@@ -34,6 +34,7 @@ from kafkawire.formats.v01.scan import LOG_OVERHEAD as LOG_OVERHEAD
 from kafkawire.formats.v01.scan import LOWEST as LOWEST
 from kafkawire.formats.v01.scan import Scan as Scan
 from kafkawire.formats.v01.scan import before, cut, stamped
+from kafkawire.formats.v01.scan import behind as behind
 from kafkawire.formats.v01.scan import count as count
 from kafkawire.formats.v01.scan import cut_short as cut_short
 from kafkawire.formats.v01.scan import entry_at as entry_at

@@ -259,7 +259,15 @@ def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
         following, its_size = _START.unpack_from(buffer, end)
         if following <= offset or its_size < LEAST[0]:
             return None
-    return Entry(offset, offset + 1, bool(attributes & CODEC))
+    return Entry(offset, offset + 1, bool(attributes & CODEC), end - begin)
+
+
+def behind(buffer: Bytes, begin: int, position: int) -> int | None:
+    """The offset behind an entry whose head stands at byte `begin`; None: not even that is there."""
+    if len(buffer) - begin < LOG_OVERHEAD:
+        return None
+    offset, _ = _START.unpack_from(buffer, begin)
+    return int(offset) + 1 if offset >= position else None
 
 
 def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:

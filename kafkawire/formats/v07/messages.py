@@ -37,6 +37,7 @@ from kafkawire.formats.v07.read import messages as messages
 from kafkawire.formats.v07.read import wrapper as wrapper
 from kafkawire.formats.v07.scan import Scan as Scan
 from kafkawire.formats.v07.scan import before, cut, stamped
+from kafkawire.formats.v07.scan import behind as behind
 from kafkawire.formats.v07.scan import count as count
 from kafkawire.formats.v07.scan import cut_short as cut_short
 from kafkawire.formats.v07.scan import entry_at as entry_at

@@ -162,7 +162,15 @@ def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
         following, its_magic, _ = HEAD.unpack_from(buffer, end)
         if nonsense(end, following, its_magic, 0):
             return None
-    return Entry(position, position + end - begin, bool(magic and attributes & CODEC))
+    return Entry(position, position + end - begin, bool(magic and attributes & CODEC), end - begin)
+
+
+def behind(buffer: Bytes, begin: int, position: int) -> int | None:
+    """The position behind an entry whose head stands at byte `begin`; None: not even that is there."""
+    if len(buffer) - begin < LOG_OVERHEAD:
+        return None
+    length = int(LENGTH.unpack_from(buffer, begin)[0])
+    return position + LOG_OVERHEAD + length if length > 0 else None
 
 
 def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
