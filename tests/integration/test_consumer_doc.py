@@ -72,6 +72,7 @@ class Place:
             "broker1:9092,broker2:9092": self.cluster.brokers,
             "/var/lib/billing": str(self.folder),
             "orders": self.topic,
+            "payments": f"payments-beside-{self.topic}",  # other tests have topics that begin with payments
             '"billing"': f'"{self.group}"',
             '"audit"': f'"{self.group}"',
             **replaced,
