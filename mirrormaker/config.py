@@ -192,7 +192,8 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
         problems += [f"{at}: {sentence}" for sentence in _mismatched(source, target, mirror)]
         problems += [f"{at}: {metrics.missing()}"] if source.metrics_enable and metrics.missing() else []
         if loops(source.zookeeper_connect, target.zookeeper):
-            problems += [f"{at}: {sentence}" for sentence in _feeds_itself(source, target, mirror)]
+            map_topic = f"{mirror.map_topic}.{source.name}" if mirror.map_topic and len(named) > 1 else mirror.map_topic
+            problems += [f"{at}: {sentence}" for sentence in _feeds_itself(source, target, mirror, map_topic)]
     at = f"{names.target}: target"
     plugins = check_plugins(target, mirror, ignore_unknown=unknown == WARN)
     target, mirror = plugins.target, plugins.mirror
@@ -262,16 +263,19 @@ def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
         )
 
 
-def _feeds_itself(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
-    """Why a source in the target's own cluster cannot be mirrored, as far as no cluster has to be asked: sentences."""
+def _feeds_itself(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions, map_topic: str) -> Iterator[str]:
+    """Why a source in the target's own cluster cannot be mirrored, as far as no cluster has to be asked: sentences.
+
+    map_topic: the topic of its offset map; "": none.
+    """
     chosen = selection(source, mirror)
     same = f"zookeeper.connect and target.zookeeper.connect name the same cluster ({target.zookeeper})"
     if not chosen.changes_names:
         yield f"{same}: a mirror into its own source never ends; topic.prefix or topic.rename gives topics another name"
     elif sentence := chosen.certainly_fed_back():
         yield f"{same}: {sentence}"
-    elif mirror.map_topic and chosen.selects(mirror.map_topic):
-        yield f"{same}: offset.map.topic {mirror.map_topic} would be mirrored: blacklist it"
+    elif map_topic and chosen.selects(map_topic):
+        yield f"{same}: offset.map.topic {map_topic} would be mirrored, and its messages be mapped again: blacklist it"
 
 
 def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:

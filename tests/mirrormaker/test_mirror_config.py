@@ -125,6 +125,42 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             ["m.yaml: mirror: message.handler 'json:nothing': json has no nothing"],
         ),
         (
+            SOURCE.replace("}", ", topic.prefix: copy.}")
+            + "target: {metadata.broker.list: 'k:9092', target.zookeeper.connect: 'zk1:2181/src'}\n"
+            + "mirror: {blacklist: 'copy.*', offset.map.topic: map}\n",
+            [
+                "m.yaml: source source: zookeeper.connect and target.zookeeper.connect name the same cluster "
+                "(zk1:2181/src): offset.map.topic map would be mirrored, and its messages be mapped again: blacklist it"
+            ],
+        ),
+        (
+            SOURCE.replace("}", ", topic.prefix: copy.}")
+            + "target: {metadata.broker.list: 'k:9092', target.zookeeper.connect: 'zk1:2181/src'}\n"
+            + MIRROR.replace("a.*", "[ac].*"),
+            [
+                "m.yaml: source source: zookeeper.connect and target.zookeeper.connect name the same cluster "
+                "(zk1:2181/src): topic copy.topic goes to copy.copy.topic in the cluster that it comes from, and "
+                "copy.copy.topic is mirrored as well (whitelist '[ac].*' matches): it would feed itself; give it another "
+                "name (topic.rename, topic.prefix) that whitelist and blacklist leave out"
+            ],
+        ),
+        (
+            SOURCE + TARGET + "mirror: {whitelist: a, partitioning: key, target.grow.partitions: true}\n",
+            [
+                "m.yaml: mirror.target.grow.partitions with mirror.partitioning key: with more partitions keys would "
+                "move to others; leave one of the two out"
+            ],
+        ),
+        (
+            SOURCE
+            + "target: {metadata.broker.list: 'k:9092'}\n"
+            + "mirror: {whitelist: a, target.grow.partitions: true}\n",
+            [
+                "m.yaml: mirror.target.grow.partitions adds partitions through target.zookeeper.connect, which is not "
+                "given"
+            ],
+        ),
+        (
             SOURCE + "target: {metadata.broker.list: 'k:9092', request.required.acks: 0}\n" + MIRROR,
             [
                 "m.yaml: target: request.required.acks=0 is refused: "
