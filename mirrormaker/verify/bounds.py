@@ -24,6 +24,7 @@ from groundwork.tasks import now, sleep
 from kafkawire.cluster.zookeeper import read_partitions
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, PartitionId, TopicPartition
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from mirrormaker.options import MirrorOptions, SourceOptions
 from mirrormaker.probe import probe_source
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
@@ -135,6 +136,10 @@ def _in_zookeeper(source: SourceCluster, tps: Collection[TopicPartition]) -> dic
 
 
 def _in_kafka(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Not asked before there is anything: looking for a coordinator would create the topic of offsets."""
+    with _session(source.options) as zk:
+        if zk.exists(f"{TOPICS}/{OFFSETS_TOPIC}") is None:
+            return {}
     broker = next(iter(source.brokers.values()))
     with SimpleConsumer(broker.host, broker.port, source.options.version, "mirrormaker-verify", 10_000) as asked:
         rows = asked.fetch_offsets(source.options.group_id, tps, "kafka")

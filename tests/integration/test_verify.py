@@ -17,7 +17,7 @@ from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import KEYED, Mirror, close_loads, filled
 from tests.integration.mirroring07 import Mirror07, fill
-from tests.integration.verifying import commit, numbered, settings, verify, without, write
+from tests.integration.verifying import commit, commit_to_kafka, numbered, settings, verify, without, write
 from zkconsumer.simple import SimpleConsumer
 
 pytestmark = pytest.mark.real
@@ -109,7 +109,15 @@ def test_what_only_one_side_has_is_told_apart(
     found = verify(file, "--wait", "0")
     assert (found.code, found.document["sound"]) == (0, True)
     assert "5 messages are at the target more often" in found.said
-    assert [verify(file, "--wait", "0", flag).code for flag in ("--no-duplicates", "--no-foreign")] == [4, 4]
+    found = verify(file, "--wait", "0", "--no-duplicates", "--deep")
+    assert (found.code, found.document["sound"]) == (4, False)
+    in_kafka: dict[str, object] = {"offsets.storage": "kafka", "dual.commit.enabled": False}
+    file = settings(tmp_path, source, target, group, topic, **in_kafka)
+    found = verify(file, "--wait", "0")
+    assert found.code == 0, found.said
+    assert found.total("source", "not_yet_mirrored") == [0, 103]
+    commit_to_kafka(source, group, {tp: 50})
+    assert verify(file, "--wait", "0").total("source", "not_yet_mirrored", "missing") == [50, 53, 0]
 
 
 def test_what_retention_or_the_cleaner_deleted_is_not_missing(

@@ -20,6 +20,7 @@ from localkafka.client import ClusterClient
 from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
+from zkconsumer.simple import SimpleConsumer
 
 LOT = 10_000  # messages in a request
 Row = tuple[bytes | None, bytes | None]
@@ -58,11 +59,20 @@ def commit(cluster: ClusterClient, group: str, topic: str, offsets: Mapping[int,
             zk.set(path, str(at).encode())
 
 
-def settings(folder: Path, source: ClusterClient, target: ClusterClient, group: str, whitelist: str) -> Path:
-    """The mirror's file."""
+def commit_to_kafka(cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """What a mirror's group commits whose offsets are in Kafka."""
+    host, port = cluster.brokers.split(",")[0].split(":")
+    with SimpleConsumer(host, int(port), cluster.version) as committing:
+        assert committing.commit_offsets(group, offsets, "kafka") == dict.fromkeys(offsets)
+
+
+def settings(
+    folder: Path, source: ClusterClient, target: ClusterClient, group: str, whitelist: str, **options: object
+) -> Path:
+    """The mirror's file.  options: of its source."""
     file = folder / f"{group}.yaml"
     content: dict[str, Any] = {
-        "sources": [{"name": "dc1", "zookeeper.connect": source.zookeeper, "group.id": group}],
+        "sources": [{"name": "dc1", "zookeeper.connect": source.zookeeper, "group.id": group, **options}],
         "target": {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper},
         "mirror": {"whitelist": whitelist},
     }
