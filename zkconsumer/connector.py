@@ -94,6 +94,7 @@ class ConsumerConnector:
         self.consumer_id = _consumer_id(config, self.dialect)
         self._hub = pick_hub(hub)
         self._engine: Engine | None = None
+        self._registration: Registration | None = None
         self._closed = False
         self._on_event = on_event
         self._on_fence = on_fence
@@ -166,6 +167,7 @@ class ConsumerConnector:
             if self.config.metrics_enable:
                 self._metrics = ConsumerMetrics(self.config.group_id, self.consumer_id, self._snapshot)
             self._hub.start()
+            self._registration = registration
             self._engine = self._hub.call(  # its queues and events belong to the hub they are made in
                 partial(
                     Engine,
@@ -308,6 +310,23 @@ class ConsumerConnector:
         if mode not in MODES:
             raise ValueError(f"{mode!r} as a place for offsets: {', '.join(MODES)} are wanted")
         self._hub.call(self._acting().assignment.switch_offsets, mode)
+
+    def change_filter(self, topic_filter: TopicFilter, timeout_s: float = 10.0) -> bool:
+        """Subscribe to the topics of another filter, with the same streams.  False: the group has not rebalanced within
+        that time; it still does.
+
+        The group rebalances in order: what is not selected any more is drained, committed and released, what stays
+        assigned here is read on.  Topics that are selected now begin as at a start: at their committed offset, else by
+        auto.offset.reset.  Raises ConsumerError where the streams were not created by a filter.
+        """
+        engine = self._acting()
+        if self._registration is None or self._registration.pattern == STATIC:
+            raise ConsumerError("only streams that were created by a filter can change it")
+        (streams,) = self._registration.subscription.values()
+        registration = topic_filter.registration(streams)
+        changed = self._hub.call(engine.assignment.subscribe, registration, timeout_s)
+        self._registration = registration
+        return changed
 
     @property
     def offsets(self) -> OffsetsStatus | None:

@@ -114,6 +114,11 @@ class AssignmentSource(Protocol):
     def switch_offsets(self, mode: Mode) -> None:
         """Keep offsets in another store from now on.  Raises ConsumerError; then nothing has changed."""
 
+    def subscribe(self, registration: Registration, timeout_s: float) -> bool:
+        """Read other topics from now on.  False: the group has not rebalanced within that time; it still does.  Raises
+        ConsumerError where partitions are fixed."""
+        ...
+
     @property
     def offsets(self) -> OffsetsStatus | None:
         """The offset stores of a member, and its commits; None: fixed partitions."""

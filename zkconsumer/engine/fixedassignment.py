@@ -22,6 +22,7 @@ from kafkawire.cluster.metadata import Unreachable as NoBroker
 from kafkawire.cluster.release import why_never
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import EngineContext
 from zkconsumer.engine.offsetstores import store_of_fixed
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
@@ -168,6 +169,9 @@ class FixedAssignment:
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         raise ConsumerError(f"cannot {what}: fixed partitions are read without ZooKeeper")
+
+    def subscribe(self, registration: Registration, timeout_s: float) -> bool:
+        raise ConsumerError("fixed partitions are read as they were given; a filter needs a group")
 
     def switch_offsets(self, mode: Mode) -> None:
         raise ConsumerError(

@@ -21,6 +21,7 @@ from kafkawire.cluster.zookeeper import (
 )
 from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
+from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import EngineContext
 from zkconsumer.engine.offsetstores import store_of_group
 from zkconsumer.errors import ConsumerError, NoBrokers
@@ -42,6 +43,7 @@ from zkconsumer.session.zksession import SessionState, ZkSession
 
 FIRST_ROUND_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
 AUDIT_S = 30.0
+SUBSCRIBED_POLL_S = 0.02
 LAST_COMMIT_S = 5.0  # of revoked partitions, while a coordinator is away: JVM members wait about 8 s for them
 LATE_PART = 0.25  # of the session's time-out: three more of that, and it is over
 NOT_WITHOUT_ZOOKEEPER = "nothing is committed, and no partition taken, until it answers"
@@ -220,6 +222,16 @@ class GroupAssignment:
 
     def switch_offsets(self, mode: Mode) -> None:
         self.mode.switch(mode)
+
+    def subscribe(self, registration: Registration, timeout_s: float) -> bool:
+        rounds, until = self.member.rounds, now() + timeout_s
+        self.mode.subscribe(registration)
+        self.member.subscribe(registration)
+        while not (self._reader.subscribed and self.member.rounds > rounds and self.member.settled):
+            if now() >= until or self.member.closing:
+                return False
+            sleep(SUBSCRIBED_POLL_S)
+        return True
 
     @property
     def offsets(self) -> OffsetsStatus:

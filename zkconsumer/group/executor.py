@@ -93,6 +93,7 @@ class RebalanceExecutor:
         self._located: dict[TopicPartition, int | FormerOffset | None] = {}
         self._recreated: dict[TopicPartition, TopicCreation] = {}  # owned, with a new log: the topic of the former log
         self._known_at_start: frozenset[TopicPartition] | None = None
+        self._topics_before: frozenset[str] | None = None  # read until the subscription was changed
         self._reported_absent: set[str] = set()
         self._reported_surplus: set[Surplus] = set()
         self._do: dict[Do, Callable[[Action], Report]] = {
@@ -123,6 +124,11 @@ class RebalanceExecutor:
                 self.cursors[tp].drop()
         self._revoke(assignment)
         self._claims.forget(assignment)
+
+    def resubscribed(self) -> None:
+        """The member subscribes to other topics: what is new to it begins as after a start."""
+        if self._topics_before is None:
+            self._topics_before = frozenset(self._group.partitions)
 
     def sweep(self) -> None:
         """Delete owner nodes of our session that we do not hold: an attempt broke off, or the lease was over for a
@@ -166,6 +172,10 @@ class RebalanceExecutor:
         if self._known_at_start is None:
             known = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
             self._known_at_start = frozenset(known)
+        if self._topics_before is not None and self._group.subscribed:
+            there = {topic: ids for topic, ids in self._group.partitions.items() if topic not in self._topics_before}
+            self._known_at_start |= {TopicPartition(topic, p) for topic, ids in there.items() for p in ids}
+            self._topics_before = None
         self._report_absent()
         self._report_surplus()
         left_out = "; ".join(f"{one}, so it is not counted" for one in self._group.left_out)

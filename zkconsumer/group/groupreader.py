@@ -62,6 +62,7 @@ class GroupReader:
         self._dialect = dialect
         self._group = group
         self._registration = registration
+        self._written: dict[bytes, Registration] = {}  # texts that our id node may hold
         self._exclude_internal = exclude_internal
         self._changed = changed
         self._path = dialect.znodes.member(group, consumer_id)
@@ -75,21 +76,39 @@ class GroupReader:
 
     # our id node --------------------------------------------------------------------------------------------------
 
+    def subscribe(self, registration: Registration) -> None:
+        """Another subscription for this member; register() writes it, and until then read() says Unregistered."""
+        self._registration = registration
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether our id node holds our subscription, as it was last written or read."""
+        return self._registration in self._written.values() and len(self._written) == 1
+
     def register(self, timestamp_ms: int) -> str | None:
-        """Create our id node with its data in one call.  None: it is ours; else its holder, and it is watched.
+        """Create our id node with its data in one call, or replace it where it holds another subscription of ours.
+        None: it is ours; else its holder, and it is watched.
 
         An id node of the same name and another session is left by our last session: it has to end first.
         """
         session_id = self._session.session_id
-        data = self._dialect.znodes.registration_text(self._registration, timestamp_ms).encode()
+        wanted = self._registration
+        data = self._dialect.znodes.registration_text(wanted, timestamp_ms).encode()
+        self._written[data] = wanted
         self._freed.clear()
-        for _ in range(2):
+        for _ in range(3):
             if self._session.create({self._path: data}, True, session_id)[self._path] is WriteOutcome.DONE:
+                self._written = {data: wanted}
                 return None
             node = self._session.read([self._path], self._watch_id, session_id)[self._path]
             if node is not None and node.owner == session_id:
-                return None  # created before the connection was lost for a moment
-            if node is not None:
+                if self._written.get(node.data, wanted) == wanted:
+                    self._written = {node.data: wanted}
+                    return None  # created before the connection was lost for a moment
+                if self._session.replace(self._path, node.version, data, session_id) is WriteOutcome.DONE:
+                    self._written = {data: wanted}
+                    return None
+            elif node is not None:
                 return f"session {node.owner:#x}"
         return "a node that comes and goes"
 
@@ -160,7 +179,11 @@ class GroupReader:
     ) -> Group | Unreadable | Untranslatable | Unregistered:
         nodes = self._read_ids(session_id)
         mine = nodes.get(self.consumer_id)
-        if mine is None or mine[1] != session_id:
+        if (
+            mine is None
+            or mine[1] != session_id
+            or self._written.get(mine[0], self._registration) != self._registration
+        ):
             return Unregistered()
         topics = self._read_topics(session_id)
         texts = {member: node[0] if node is not None else None for member, node in nodes.items()}

@@ -15,6 +15,7 @@ from groundwork.plural import counted
 from groundwork.tasks import Event, Queue, Task, TaskGroup, now
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
+from kafkawire.znodes.group import Registration
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.group import rebalance, steps
 from zkconsumer.group.claims import Claims
@@ -116,6 +117,12 @@ class Member:
 
     def changed(self, what: GroupChange) -> None:
         self.note(steps.Changed(what))
+
+    def subscribe(self, registration: Registration) -> None:
+        """Subscribe to other topics: the group is told and rebalances; what stays assigned here is read on."""
+        self._group.subscribe(registration)
+        self._executor.resubscribed()
+        self.changed(GroupChange.IDS)
 
     def owner_lost(self, tp: TopicPartition) -> None:
         """An owner node is not ours any more: deliver not one more message of it, and commit nothing."""

@@ -171,6 +171,10 @@ class OffsetMode:
         """
         return all_partitions(self._session, self._dialect, self._registration, self._exclude_internal)
 
+    def subscribe(self, registration: Registration) -> None:
+        """This member reads other topics now."""
+        self._registration = registration
+
     # running ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:

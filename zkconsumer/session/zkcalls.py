@@ -216,6 +216,15 @@ class ZkCalls:
             for path, found in self._gather("write", session_id, nodes, ask).items()
         }
 
+    def replace(self, path: str, version: int, data: bytes, session_id: int | None = None) -> WriteOutcome:
+        """Delete an ephemeral node of the expected version and create it with other data, pipelined: those who watch
+        the children of its parent are told, which other data alone would not do.  CHANGED, MISSING: as it was."""
+        client = self._connected(session_id)
+        gone, made = client.delete_async(path, version=version), client.create_async(path, data, ephemeral=True)
+        outcome = _outcome(self._answer(f"delete {path}", gone))
+        created = _outcome(self._answer(f"create {path}", made))
+        return outcome if outcome is not WriteOutcome.DONE else created
+
     def delete(self, nodes: Mapping[str, int], session_id: int | None = None) -> dict[str, WriteOutcome]:
         """Delete nodes of the expected version, pipelined; MISSING or CHANGED when they are not as expected."""
 
