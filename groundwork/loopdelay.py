@@ -11,6 +11,8 @@ from groundwork.tasks import now, sleep
 
 log = logging.getLogger(__name__)
 
+LATELY_S = 60.0
+
 
 class HubLag:
     """Measures how late a hub runs its timers, by ticks in a greenlet (`tasks.spawn("lag", lag.run)`).
@@ -24,6 +26,7 @@ class HubLag:
         self, name: str, limit_ms: float, tick_ms: float = 100.0, on_late: Callable[[float], object] | None = None
     ) -> None:
         self.worst_ms = 0.0
+        self._half = (0.0, 0.0, 0.0)  # of LATELY_S: when it began, the worst in it, the worst in the one before
         self._name = name
         self._limit_ms = limit_ms
         self._tick_ms = tick_ms
@@ -41,8 +44,17 @@ class HubLag:
         worst, self.worst_ms = self.worst_ms, 0.0
         return worst
 
+    @property
+    def lately_ms(self) -> float:
+        """The worst lateness in ms of the last LATELY_S seconds, or half of that."""
+        return max(self._half[1:])
+
     def _note(self, late_ms: float) -> None:
         self.worst_ms = max(self.worst_ms, late_ms)
+        began, worst, before = self._half
+        if now() - began > LATELY_S / 2:
+            began, worst, before = now(), 0.0, worst
+        self._half = began, max(worst, late_ms), before
         if late_ms > self._limit_ms:
             self._on_late(late_ms)
 

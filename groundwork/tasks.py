@@ -4,7 +4,7 @@
                 its exception is kept, and wait() raises it
     Task        one greenlet with its name
 
-    sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect,
+    sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect, listen,
     in_greenlet, threads_are_greenlets, stacks, tls_context
 
 Nothing here patches a module.  All of it is used in the hub of one thread; other threads go through `groundwork.hub`.
@@ -264,6 +264,24 @@ def connect(
             opened.close()
             raise
     raise refused
+
+
+def listen(address: tuple[str, int], backlog: int = 64) -> plain_socket.socket:
+    """A listening TCP socket; accept() and all waits of its connections let other greenlets run.  Raises OSError.
+
+    The address is resolved once, blocking; that of a server is mostly a number.
+    """
+    found = plain_socket.getaddrinfo(*address, 0, plain_socket.SOCK_STREAM, 0, plain_socket.AI_PASSIVE)
+    family, kind, proto, _, where = found[0]
+    opened = gevent.socket.socket(family, kind, proto)
+    try:
+        opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_REUSEADDR, 1)  # connections of the process before
+        opened.bind(where)
+        opened.listen(backlog)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def tls_context(*, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:

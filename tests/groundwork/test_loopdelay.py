@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from groundwork import loopdelay
 from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.tasks import TaskGroup, sleep
 
@@ -51,3 +52,21 @@ def test_the_line_where_another_thread_stands_is_named() -> None:
     thread.join()
     assert any(line.startswith("reader of orders in ") for line in lines)
     assert not any(line.startswith("MainThread") for line in lines)
+
+
+def test_the_worst_of_the_last_minute_is_remembered_although_it_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = [1000.0]
+    monkeypatch.setattr(loopdelay, "now", lambda: at[0])
+    lag = HubLag("h", limit_ms=1e9)
+    for late_ms, after_s, lately_ms in (
+        (5, 0, 5),
+        (300, 1, 300),
+        (10, 20, 300),
+        (20, 35, 300),
+        (7, 31, 20),
+        (8, 31, 8),
+    ):
+        at[0] += after_s
+        lag._note(late_ms)
+        lag.take()
+        assert lag.lately_ms == lately_ms

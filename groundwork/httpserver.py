@@ -1,0 +1,227 @@
+"""A small HTTP server in the hub of its caller, for views of a running program: GET and HEAD, one request a connection.
+
+Every connection is a task with a time limit, so a slow or silent client costs one of `max_connections` and nothing
+else; more connections than that are refused with 503.  Request lines and headers are bounded.  What `answer` raises is
+logged and becomes 500: a view never ends the program that it shows.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+from groundwork.tasks import TaskGroup, deadline, listen, sleep
+
+log = logging.getLogger(__name__)
+
+MAX_HEAD_BYTES = 16 << 10  # request line and headers
+MAX_CONNECTIONS = 32
+REQUEST_S = 10.0  # until the request has arrived
+RESPONSE_S = 30.0  # until the response is made and sent
+DRAIN_S = 0.5  # what a client still sends is read that long: closing with unread bytes would cut off the response
+ACCEPT_RETRY_S = 1.0
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request.  path: decoded, without the query; headers: by name in lower case, the last of equal names."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response.  headers: beside those that every response has."""
+
+    status: int
+    body: bytes
+    content_type: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def head(self) -> bytes:
+        """Status line and headers, as they are sent."""
+        headers = {
+            "Date": formatdate(usegmt=True),
+            "Content-Type": self.content_type,
+            "Content-Length": str(len(self.body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            **self.headers,
+            "Connection": "close",
+        }
+        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}", *map(": ".join, headers.items())]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def sentence(status: int, text: str, **headers: str) -> Response:
+    """A response of one line of text."""
+    return Response(status, f"{text}\n".encode(), headers=headers)
+
+
+NOT_FOUND = sentence(404, "there is nothing here")
+BUSY = sentence(503, "too many connections are open; try again")
+
+
+class BadRequest(Exception):
+    """A request that cannot be answered; .response says why."""
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.response = sentence(status, text, **headers)
+
+
+def parse(head: bytes) -> Request:
+    """The request of the bytes before the empty line.  Raises BadRequest."""
+    first, *rest = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise BadRequest(400, "this is no request of HTTP/1.1")
+    method, path = words[0], unquote(words[1].partition("?")[0])
+    if method not in ("GET", "HEAD"):
+        raise BadRequest(405, f"{method[:20]} is not allowed here: GET and HEAD are", Allow="GET, HEAD")
+    if not path.startswith("/"):
+        raise BadRequest(400, "the request names no path")
+    headers = {}
+    for line in rest:
+        name, colon, value = line.partition(":")
+        if not colon or name != name.strip() or not name:
+            raise BadRequest(400, "a header is no NAME: VALUE")
+        headers[name.lower()] = value.strip()
+    return Request(method, path, headers)
+
+
+def names_this_machine(host: str) -> bool:
+    """Whether a Host header is an address or localhost, and not a name that a web site led a browser here by."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return name.lower() in ("", "localhost")
+    return True
+
+
+class HttpServer:
+    """Listens at one address and answers by `answer`.  Where that is a loopback address, requests by another name than
+    an address or localhost are refused: else any web site could read the answers through a browser here (DNS
+    rebinding)."""
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        answer: Callable[[Request], Response],
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        request_s: float = REQUEST_S,
+        response_s: float = RESPONSE_S,
+    ) -> None:
+        self.connections = 0
+        self._tasks = tasks
+        self._answer = answer
+        self._max_connections = max_connections
+        self._request_s = request_s
+        self._response_s = response_s
+        self._listener: Any = None
+        self._local = False
+
+    def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen (port 0: any) and accept connections from now on; the address.  Raises OSError."""
+        self._listener = listen((host, port))
+        address = self._listener.getsockname()[:2]
+        self._local = ipaddress.ip_address(address[0]).is_loopback
+        self._tasks.spawn("http", self._accept)
+        return str(address[0]), int(address[1])
+
+    def close(self) -> None:
+        """Accept no more connections; those that are open end by themselves, or with the task group."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _accept(self) -> None:
+        try:
+            while self._listener is not None:
+                self._accept_one(self._listener)
+        finally:
+            self.close()
+
+    def _accept_one(self, listener: Any) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError as reason:
+            if self._listener is not None:
+                log.warning("http: a connection cannot be accepted: %s", reason, extra={"key": "http accept"})
+                sleep(ACCEPT_RETRY_S)  # too many open files, mostly
+            return
+        if self.connections >= self._max_connections:
+            self._refuse(connection)
+            return
+        self.connections += 1
+        self._tasks.spawn("http-connection", self._serve, connection)
+
+    def _refuse(self, connection: Any) -> None:
+        """At once, without a task: a fresh connection takes so few bytes without waiting."""
+        try:
+            connection.setblocking(False)
+            connection.send(BUSY.head() + BUSY.body)
+        except OSError:
+            pass
+        connection.close()
+
+    def _serve(self, connection: Any) -> None:
+        try:
+            self._exchange(connection)
+        except (OSError, EOFError):  # TimeoutError, too: the client is gone, or too slow
+            pass
+        finally:
+            self.connections -= 1
+            connection.close()
+
+    def _exchange(self, connection: Any) -> None:
+        try:
+            with deadline(self._request_s, "a request"):
+                request = parse(_head(connection))
+        except BadRequest as refused:
+            method, response = "GET", refused.response
+        else:
+            with deadline(self._response_s, "an answer"):
+                method, response = request.method, self._answered(request)
+        with deadline(self._response_s, "a response"):
+            connection.sendall(response.head() + (response.body if method == "GET" else b""))
+        with deadline(DRAIN_S, "the end"):
+            connection.shutdown(1)  # SHUT_WR
+            while connection.recv(65536):
+                pass
+
+    def _answered(self, request: Request) -> Response:
+        if self._local and not names_this_machine(request.headers.get("host", "")):
+            return sentence(421, "ask by an address of this machine, or by localhost")
+        try:
+            return self._answer(request)
+        except Exception as failed:
+            where = f"http {request.path} {type(failed).__name__}"
+            log.exception("http: %s: %s: %s", request.path, type(failed).__name__, failed, extra={"key": where})
+            return sentence(500, f"{type(failed).__name__}: the log has more")
+
+
+def _head(connection: Any) -> bytes:
+    """The bytes before the first empty line.  Raises BadRequest, EOFError, OSError."""
+    received = b""
+    while True:
+        head, end, _ = received.partition(b"\r\n\r\n")
+        if len(head) > MAX_HEAD_BYTES:
+            raise BadRequest(431, f"request line and headers are longer than {MAX_HEAD_BYTES} bytes")
+        if end:
+            return head
+        more = connection.recv(4096)
+        if not more:
+            raise EOFError
+        received += more

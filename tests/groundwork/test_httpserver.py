@@ -1,0 +1,191 @@
+"""The small HTTP server: what it takes and refuses, its limits, and that no client holds up another."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from groundwork.httpserver import (
+    MAX_HEAD_BYTES,
+    BadRequest,
+    HttpServer,
+    Request,
+    Response,
+    names_this_machine,
+    parse,
+)
+from groundwork.tasks import TaskGroup, connect, sleep
+
+
+def answer(request: Request) -> Response:
+    if request.path == "/fails":
+        raise ValueError("no such luck")
+    if request.path == "/slow":
+        sleep(60)
+    if request.path == "/large":
+        return Response(200, b"x" * 30_000_000)
+    return Response(200, f"{request.path} {request.headers.get('accept')}".encode())
+
+
+@pytest.fixture
+def tasks() -> Iterator[TaskGroup]:
+    made = TaskGroup()
+    yield made
+    assert made.death is None
+    made.stop(5)
+
+
+def served(tasks: TaskGroup, **limits: float) -> tuple[HttpServer, tuple[str, int]]:
+    server = HttpServer(tasks, answer, **limits)  # type: ignore[arg-type]
+    return server, server.start("127.0.0.1", 0)
+
+
+def asked(address: tuple[str, int], request: bytes) -> bytes:
+    """All that the server sends until it closes the connection."""
+    with closing(connect(address, 20)) as connection:
+        connection.sendall(request)
+        received = b""
+        while more := connection.recv(65536):
+            received += more
+        return received
+
+
+def test_an_answer_has_its_length_and_the_connection_ends(tasks: TaskGroup) -> None:
+    _, address = served(tasks)
+    got = asked(address, b"GET /a%20b?c=d HTTP/1.1\r\nHost: localhost:1\r\nAccept: text/html\r\n\r\n")
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert body == b"/a b text/html"
+    assert f"Content-Length: {len(body)}".encode() in head.split(b"\r\n")
+    assert b"Connection: close" in head
+
+
+def test_head_has_the_same_headers_and_no_body(tasks: TaskGroup) -> None:
+    _, address = served(tasks)
+    head, _, body = asked(address, b"HEAD /abc HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").partition(b"\r\n\r\n")
+    assert b"Content-Length: 9" in head
+    assert body == b""
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),
+        (b"OPTIONS * HTTP/1.1\r\n\r\n", 405),
+        (b"GET http://elsewhere/ HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nno header\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+        (b"GET /\r\n\r\n", 400),
+        (b"\x16\x03\x01\x00\xa5\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: attacker.example\r\n\r\n", 421),
+        (b"GET / HTTP/1.1\r\nA: " + b"b" * MAX_HEAD_BYTES + b"\r\n\r\n", 431),
+        (b"GET /fails HTTP/1.1\r\n\r\n", 500),
+    ],
+)
+def test_what_is_refused(tasks: TaskGroup, request_: bytes, status: int, caplog: pytest.LogCaptureFixture) -> None:
+    _, address = served(tasks)
+    with caplog.at_level(logging.CRITICAL, "groundwork.httpserver"):
+        got = asked(address, request_)
+    assert got.startswith(f"HTTP/1.1 {status} ".encode()), got
+    assert (b"Allow: GET, HEAD" in got) == (status == 405)
+
+
+def test_what_an_answer_raises_is_logged_and_shown_without_its_text(
+    tasks: TaskGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, address = served(tasks)
+    got = asked(address, b"GET /fails HTTP/1.1\r\n\r\n")
+    assert b"ValueError" in got
+    assert b"no such luck" not in got
+    assert "no such luck" in caplog.text
+
+
+def test_a_client_that_says_nothing_or_little_is_cut_off_and_holds_up_no_other(tasks: TaskGroup) -> None:
+    server, address = served(tasks, request_s=1.0)
+    began = time.monotonic()
+
+    def drip() -> None:
+        with closing(connect(address, 20)) as slow:
+            try:
+                for byte in b"GET / HTTP/1.1\r\nA: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb":
+                    slow.sendall(bytes([byte]))
+                    sleep(0.1)
+            except OSError:
+                pass
+
+    tasks.spawn("drip", drip)
+    with closing(connect(address, 20)) as silent:
+        assert asked(address, b"GET /quick HTTP/1.1\r\n\r\n").endswith(b"/quick None")
+        assert time.monotonic() - began < 0.8
+        assert silent.recv(100) == b""
+    while server.connections:
+        sleep(0.05)
+    assert time.monotonic() - began < 5
+
+
+def test_a_client_that_does_not_read_is_cut_off_and_others_are_served_meanwhile(tasks: TaskGroup) -> None:
+    server, address = served(tasks, response_s=1.5)
+    with closing(connect(address, 20)) as lazy:
+        lazy.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        while not server.connections:
+            sleep(0.01)
+        assert asked(address, b"GET /quick HTTP/1.1\r\n\r\n").endswith(b"/quick None")
+        until = time.monotonic() + 20
+        while server.connections:
+            assert time.monotonic() < until
+            sleep(0.05)
+
+
+def test_an_answer_that_takes_too_long_ends_its_connection(tasks: TaskGroup) -> None:
+    _, address = served(tasks, response_s=0.3)
+    assert asked(address, b"GET /slow HTTP/1.1\r\n\r\n") == b""
+
+
+def test_more_connections_than_allowed_are_refused_at_once_until_some_end(tasks: TaskGroup) -> None:
+    server, address = served(tasks, max_connections=2, request_s=30.0)
+    with ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(closing(connect(address, 20)))
+        while server.connections < 2:
+            sleep(0.01)
+        with closing(connect(address, 20)) as refused:
+            assert refused.recv(1000).startswith(b"HTTP/1.1 503 ")
+    while server.connections:
+        sleep(0.01)
+    assert asked(address, b"GET /again HTTP/1.1\r\n\r\n").endswith(b"/again None")
+
+
+def test_a_closed_server_listens_no_more(tasks: TaskGroup) -> None:
+    server, address = served(tasks)
+    server.close()
+    sleep(0.05)
+    with pytest.raises(OSError):
+        connect(address, 5)
+
+
+def test_an_address_that_is_taken_is_an_error(tasks: TaskGroup) -> None:
+    server, address = served(tasks)
+    with pytest.raises(OSError):
+        HttpServer(tasks, answer).start(*address)
+    server.close()
+
+
+@pytest.mark.parametrize("host", ["", "localhost", "LOCALHOST:80", "127.0.0.1:9308", "[::1]:9308", "[::1]", "10.0.0.1"])
+def test_hosts_that_name_this_machine(host: str) -> None:
+    assert names_this_machine(host)
+
+
+@pytest.mark.parametrize("host", ["attacker.example", "localhost.attacker.example:80", "1.2.3.4.example:80", "a:b:c"])
+def test_hosts_that_do_not(host: str) -> None:
+    assert not names_this_machine(host)
+
+
+def test_headers_are_found_by_their_names_in_lower_case() -> None:
+    request = parse(b"GET / HTTP/1.0\r\nACCEPT:  a \r\nX-B: c: d")
+    assert (request.method, request.path, dict(request.headers)) == ("GET", "/", {"accept": "a", "x-b": "c: d"})
+    with pytest.raises(BadRequest, match="no request"):
+        parse(b"GET / SPDY/3")
