@@ -24,6 +24,7 @@ from groundwork.java import read_properties
 from groundwork.options import ERROR, WARN, OptionError, Options, given, load, warnings_of
 from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.dialects import dialect
+from mirrormaker import listen
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.plugins import Partitioners, check_plugins, encoders_of
 from mirrormaker.routes import RouteRules
@@ -194,6 +195,9 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
         if loops(source.zookeeper_connect, target.zookeeper):
             map_topic = f"{mirror.map_topic}.{source.name}" if mirror.map_topic and len(named) > 1 else mirror.map_topic
             problems += [f"{at}: {sentence}" for sentence in _feeds_itself(source, target, mirror, map_topic)]
+    if mirror.http_listen is not None:
+        problems += [f"{where}: {sentence}" for sentence in (listen.missing(),) if sentence]
+        notes += [f"{where}: mirror: {sentence}" for sentence in (listen.unsafe(mirror.http_listen),) if sentence]
     at = f"{names.target}: target"
     plugins = check_plugins(target, mirror, ignore_unknown=unknown == WARN)
     target, mirror = plugins.target, plugins.mirror

@@ -13,6 +13,7 @@ from groundwork.options import CLASS, Options, option, specs
 from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
+from mirrormaker.listen import Address, listen_address
 from mirrormaker.partitioning import Numbering, numbering
 from mirrormaker.selection import prefix, renames, topic_filter
 from producer.config import ProducerConfig, brokers
@@ -256,6 +257,10 @@ class MirrorOptions(Options):
         least=0,
     )  # fmt: skip
     status_interval_ms: int = option("status.interval.ms", 10000, "interval between status lines", "ms", least=100)
+    http_listen: Address | None = option(  # noqa: RUF009  # an Address never changes
+        "http.listen", None, "host:port, or a port of 127.0.0.1, for the status page, /metrics, /livez, /readyz and"
+        " /status; default: none", kind=listen_address,
+    )  # fmt: skip
     log_level: str = option("log.level", "info", "lowest level of log lines; also `run --log-level`", choices=LEVELS)
     log_format: str = option(
         "log.format", "logfmt", "form of log lines: logfmt, or a JSON object a line; also `run --log-format`",

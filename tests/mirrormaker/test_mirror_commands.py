@@ -258,6 +258,38 @@ def test_metrics_without_prometheus_client_are_refused_with_what_to_install(
     assert done.stderr == f"error: {file.name}: source dc1: {sentence}\n"
 
 
+@pytest.mark.parametrize("command", [["run"], ["check"], ["check", "--online"]], ids=" ".join)
+def test_http_listen_without_prometheus_client_is_refused_with_what_to_install(
+    without_metrics: Path, tmp_path: Path, command: list[str]
+) -> None:
+    file = tmp_path / "mirror.yaml"
+    file.write_text(Path(EXAMPLE).read_text().replace("mirror:\n", "mirror:\n  http.listen: 9308\n"))
+    words = [str(without_metrics), "-m", "mirrormaker.commands.main", *command, str(file)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    sentence = "option 'http.listen' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"
+    assert (done.returncode, done.stdout, done.stderr) == (78, "", f"error: mirror.yaml: {sentence}\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("9308", ""),
+        ("localhost:9308", ""),
+        ("0.0.0.0:9308", "unsafe: mirror.yaml: mirror: http.listen=0.0.0.0:9308: whoever reaches this address"),
+        ("nonsense", "error: mirror.yaml: mirror: option 'http.listen' is 'nonsense', expected host:port, or a port"),
+    ],
+)
+def test_check_says_what_is_wrong_or_unsafe_about_http_listen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, said: str
+) -> None:
+    file = tmp_path / "mirror.yaml"
+    file.write_text(Path(EXAMPLE).read_text().replace("mirror:\n", f"mirror:\n  http.listen: {value}\n"))
+    assert outcome(["check", str(file)]) == (78 if said.startswith("error") else 0)
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert ("http.listen" in printed) == bool(said)
+
+
 def test_the_library_says_the_same(without_metrics: Path) -> None:
     program = """
 from groundwork.options import OptionError

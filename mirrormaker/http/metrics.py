@@ -1,0 +1,186 @@
+"""Metrics of a mirror for Prometheus: families made of one report at each scrape.  Needs prometheus-client.
+
+What the report cannot tell is left out, rather than shown as 0.  Samples by partition are bounded: a mirror that owns
+more than MAX_PARTITIONS shows them by source and topic, summed (lag in seconds: the largest).
+
+The default registry's are shown behind them: the process, Python, and consumers with metrics.enable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from prometheus_client import REGISTRY, core
+from prometheus_client.exposition import choose_encoder
+
+from groundwork.tasks import sleep
+from mirrormaker.report import MirrorReport, PartitionReport, SourceReport
+
+MAX_PARTITIONS = 2000  # beyond that the scrape would be megabytes, and Prometheus' memory pays for each label
+STATES = ("reading", "paused", "throttled", "parked", "waiting", "starting", "looking for leader", "leaving")
+BY_PARTITION = ("source", "topic", "partition")
+BY_TOPIC = ("source", "topic")
+
+
+class MirrorMetrics:
+    """What a scrape gets.  report: the mirror now; loop_lag_s: how late its event loop was lately, at worst."""
+
+    def __init__(self, report: Callable[[], MirrorReport], loop_lag_s: Callable[[], float]) -> None:
+        self._report = report
+        self._loop_lag_s = loop_lag_s
+
+    def collect(self) -> Iterator[Any]:
+        """All families; other greenlets run between them."""
+        report = self._report()
+        for family in families(report, self._loop_lag_s()):
+            if family.samples:  # nothing is known of it
+                yield family
+                sleep(0)
+        yield from REGISTRY.collect()
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """The text, and its content type, for an Accept header."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self), content_type
+
+
+def families(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
+    """The families of a report."""
+    yield from _of_the_mirror(report, loop_lag_s)
+    yield from _of_sources(report)
+    yield from _of_the_target(report)
+    yield from _of_topics(report)
+    if len(report.partitions) <= MAX_PARTITIONS:
+        yield from _of_partitions(report.partitions)
+    else:
+        yield from _of_partitions_by_topic(report.partitions)
+
+
+def _gauge(name: str, help: str, samples: Iterable[tuple[Sequence[str], float]], labels: Sequence[str] = ()) -> Any:
+    family = core.GaugeMetricFamily(f"mirrormaker_{name}", help, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, help: str, samples: Iterable[tuple[Sequence[str], float]], labels: Sequence[str] = ()) -> Any:
+    family = core.CounterMetricFamily(f"mirrormaker_{name}", help, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def _of_the_mirror(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
+    yield core.InfoMetricFamily("mirrormaker_build", "The program.", value={"version": report.release})
+    yield _gauge("start_time_seconds", "When it was started, since 1970.", [((), report.started_ms / 1000)])
+    yield _gauge("ready", "1: ready, as /readyz says.", [((), int(report.ready))])
+    yield _gauge("loop_lag_seconds", "How late the event loop was, at worst in a minute.", [((), loop_lag_s)])
+    reload = report.reload
+    failed, at_ms = (bool(reload.problem), reload.at_ms) if reload is not None else (False, report.started_ms)
+    yield _gauge("config_last_reload_successful", "1: the configuration was taken.", [((), int(not failed))])
+    yield _gauge("config_last_reload_timestamp_seconds", "When it was read last, since 1970.", [((), at_ms / 1000)])
+
+
+def _of_sources(report: MirrorReport) -> Iterator[Any]:
+    by_source: tuple[tuple[Callable[..., Any], str, str, Callable[[SourceReport], float | None]], ...] = (
+        (_gauge, "source_up", "1: its group is joined and it can be read.", lambda one: int(one.state == "running")),
+        (_counter, "rebalances", "Rounds of the group, tries included.", lambda one: one.rebalances),
+        (
+            _gauge,
+            "last_commit_timestamp_seconds",
+            "When an offset was committed last, since 1970.",
+            lambda one: None if one.committed_at_ms is None else one.committed_at_ms / 1000,
+        ),
+        (_counter, "commit_failures", "Offsets that could not be committed.", lambda one: one.failed_commits),
+        (_gauge, "waiting", "Topics and partitions that are held back.", lambda one: waiting[one.name]),
+    )
+    waiting = Counter(topic.source for topic in report.waiting)
+    for family, name, help, value in by_source:
+        values = [((source.name,), value(source)) for source in report.sources]
+        yield family(name, help, [(key, found) for key, found in values if found is not None], ("source",))
+    states = Counter((row.source, row.state) for row in report.partitions)
+    every = {(source.name, state) for source in report.sources for state in STATES} | states.keys()
+    yield _gauge(
+        "partitions", "Partitions that this mirror owns, by state.",
+        ((pair, states[pair]) for pair in sorted(every)), ("source", "state"),
+    )  # fmt: skip
+
+
+def _of_the_target(report: MirrorReport) -> Iterator[Any]:
+    yield _gauge("target_up", "1: the target answers.", [((), int(not report.target_state))])
+    yield _counter("acked_messages", "Messages that the target acknowledged.", [((), report.messages)])
+    yield _counter("acked_bytes", "Bytes that the target acknowledged, as they travelled.", [((), report.bytes)])
+    yield _gauge("inflight_bytes", "Bytes queued or sent, and not acknowledged.", [((), report.in_flight_bytes)])
+    produced = report.produced
+    if produced is None:
+        return
+    yield _counter("produce_requests", "Produce requests.", [((), produced.requests)])
+    yield _counter("retries", "Batches that were sent again.", [((), produced.retries)])
+    yield _counter(
+        "unknown_outcomes", "Batches without a response: sent again, perhaps stored twice.",
+        [((), produced.unknown_outcomes)],
+    )  # fmt: skip
+    errors = (((str(code),), count) for code, count in sorted(produced.errors.items()))
+    yield _counter("produce_errors", "Responses with an error, by Kafka's code.", errors, ("code",))
+
+
+def _of_topics(report: MirrorReport) -> Iterator[Any]:
+    yield _counter(
+        "skipped_messages", "Messages that are not in the target, for a reason of the configuration.",
+        sorted(report.left_out.items()), (*BY_TOPIC, "reason"),
+    )  # fmt: skip
+    units = {source.name: source.lag_unit for source in report.sources}
+    for unit in ("messages", "bytes"):
+        yield _counter(
+            f"gap_{unit}", "Deleted by the source before they were read.",
+            ((key, count) for key, count in sorted(report.gaps.items()) if units.get(key[0], "messages") == unit),
+            BY_TOPIC,
+        )  # fmt: skip
+
+
+Value = Callable[[PartitionReport], float | None]
+VALUES: tuple[tuple[str, str, Value], ...] = (
+    ("lag_messages", "Messages not acknowledged yet.", lambda row: row.lag if row.lag_unit == "messages" else None),
+    ("lag_bytes", "The same of sources of 0.7.", lambda row: row.lag if row.lag_unit == "bytes" else None),
+    ("acked_offset", "Everything before it is acknowledged.", lambda row: row.done),
+    ("committed_offset", "Offset that the group has committed.", lambda row: row.committed),
+    ("source_end_offset", "End of the log at the source.", lambda row: row.end),
+)
+LAG_S = ("lag_seconds", "How long ago the source's log ended where the partition is now.")
+
+
+def _of_partitions(rows: Sequence[PartitionReport]) -> Iterator[Any]:
+    labels = [(row.source, row.topic, str(row.partition)) for row in rows]
+    for name, help, value in (*VALUES, (*LAG_S, lambda row: row.lag_s)):
+        values = zip(labels, map(value, rows), strict=True)
+        yield _gauge(name, help, ((key, found) for key, found in values if found is not None), BY_PARTITION)
+    states = (((*key, row.state), 1) for key, row in zip(labels, rows, strict=True))
+    yield _gauge("partition_state", "1, with the state it is in.", states, (*BY_PARTITION, "state"))
+
+
+def _of_partitions_by_topic(rows: Sequence[PartitionReport]) -> Iterator[Any]:
+    """Sums by topic; where the value of one partition is not known, the topic's is not."""
+    topics: defaultdict[tuple[str, str], list[PartitionReport]] = defaultdict(list)
+    for row in rows:
+        topics[row.source, row.topic].append(row)
+    for name, help, value in VALUES:
+        sums = ((key, _sum(value, of_topic)) for key, of_topic in topics.items())
+        yield _gauge(name, f"{help}  Sum of the topic.", ((k, s) for k, s in sums if s is not None), BY_TOPIC)
+    largest = (
+        (key, max(lags))
+        for key, of_topic in topics.items()
+        if (lags := [row.lag_s for row in of_topic if row.lag_s is not None])
+    )
+    yield _gauge(LAG_S[0], f"{LAG_S[1]}  Largest of the topic.", largest, BY_TOPIC)
+
+
+def _sum(value: Value, rows: Iterable[PartitionReport]) -> float | None:
+    total = 0.0
+    for row in rows:
+        found = value(row)
+        if found is None:
+            return None
+        total += found
+    return total

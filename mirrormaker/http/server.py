@@ -1,0 +1,92 @@
+"""The HTTP server of a mirror (http.listen): what it answers at which path.
+
+    /           the status page
+    /metrics    for Prometheus
+    /livez      200 while the event loop turns
+    /readyz     200, or 503 with the reasons, one a line
+    /status     the report as JSON
+    /history    rates and lags of the last minutes as JSON, for the page
+
+Everything is made of one report, which is made at most once in FRESH_S, however many ask.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+
+from groundwork.httpserver import NOT_FOUND, HttpServer, Request, Response, sentence
+from groundwork.loopdelay import HubLag
+from groundwork.tasks import TaskGroup, now, sleep
+from mirrormaker.http.history import STEP_S, History
+from mirrormaker.http.metrics import MirrorMetrics
+from mirrormaker.http.page import page
+from mirrormaker.listen import Address
+from mirrormaker.report import MirrorReport, as_json
+
+log = logging.getLogger(__name__)
+
+FRESH_S = 0.9
+
+
+class StatusServer:
+    """Shows a mirror.  report: makes the report of this moment, in the event loop; lag: how late that is."""
+
+    def __init__(self, report: Callable[[], MirrorReport], lag: HubLag, tasks: TaskGroup) -> None:
+        self._make = report
+        self._tasks = tasks
+        self._made: tuple[float, MirrorReport] | None = None
+        self._history = History()
+        self._metrics = MirrorMetrics(self.report, lambda: lag.lately_ms / 1000)
+        self._server = HttpServer(tasks, self.answer)
+        self._paths: dict[str, Callable[[Request], Response]] = {
+            "/": lambda request: page(),
+            "/metrics": self._scrape,
+            "/livez": lambda request: sentence(200, "alive"),
+            "/readyz": lambda request: self._readiness(),
+            "/status": lambda request: _json(as_json(self.report())),
+            "/history": lambda request: _json(self._history.as_json()),
+        }
+
+    def start(self, address: Address) -> str:
+        """Listen and answer from now on; the URL.  Raises OSError."""
+        host, port = self._server.start(*address)
+        self._tasks.spawn("http-history", self._keep_history)
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        self._server.close()
+
+    def report(self) -> MirrorReport:
+        """The mirror, as of at most FRESH_S ago."""
+        at = now()
+        if self._made is None or at - self._made[0] > FRESH_S:
+            self._made = at, self._make()
+        return self._made[1]
+
+    def answer(self, request: Request) -> Response:
+        """The response to a request."""
+        found = self._paths.get(request.path)
+        return NOT_FOUND if found is None else found(request)
+
+    def _scrape(self, request: Request) -> Response:
+        body, content_type = self._metrics.exposition(request.headers.get("accept", ""))
+        return Response(200, body, content_type)
+
+    def _readiness(self) -> Response:
+        reasons = [" ".join(reason.split()) for reason in self.report().not_ready]
+        return sentence(503, "\n".join(reasons)) if reasons else sentence(200, "ready")
+
+    def _keep_history(self) -> None:
+        while True:
+            try:
+                self._history.add(self.report())
+            except Exception as failed:  # what shows the mirror never ends it
+                log.exception("http: no report could be made: %s", failed, extra={"key": "http history"})
+            sleep(STEP_S)
+
+
+def _json(value: object) -> Response:
+    return Response(200, json.dumps(value, separators=(",", ":")).encode(), "application/json")
