@@ -22,7 +22,7 @@ USER 10001:10001
 WORKDIR /var/lib/mirrormaker
 # What systemd would set: the state folder, and where the mirror reports that it is alive, for the health check.
 ENV STATE_DIRECTORY=/var/lib/mirrormaker NOTIFY_SOCKET=/tmp/mirrormaker-notify WATCHDOG_USEC=15000000
-# Once the mirror has a status page, it is asked instead.
+# By what the mirror reports to systemd's socket, which needs no option: http.listen is off unless a file sets it.
 HEALTHCHECK --interval=30s --timeout=20s --start-period=90s --retries=3 \
     CMD ["python", "/usr/local/share/kafka-legacy-mirror/health.py"]
 CMD ["mirrormaker", "run", "/etc/mirrormaker/mirror.yaml"]
