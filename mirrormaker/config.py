@@ -208,6 +208,7 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     warnings += _counted_acks(target, at)
     if not plugins.problems:
         problems += [f"{where}: {sentence}" for sentence in _not_resumable(named, target, mirror)]
+    notes += [f"{where}: {sentence}" for sentence in _left_out(mirror)]
     target = _target(target, problems, notes, names.target)
     if problems:
         raise ConfigError(problems)
@@ -280,6 +281,22 @@ def _feeds_itself(source: SourceOptions, target: TargetOptions, mirror: MirrorOp
         yield f"{same}: {sentence}"
     elif map_topic and chosen.selects(map_topic):
         yield f"{same}: offset.map.topic {map_topic} would be mirrored, and its messages be mapped again: blacklist it"
+
+
+def _left_out(mirror: MirrorOptions) -> Iterator[str]:
+    """Policies that leave messages out of the target: sentences."""
+    given = mirror.policies_given
+    if "skip" in given:
+        places = ", ".join(sorted(given["skip"]))
+        yield f"skip ({places}): such messages are not in the target; they are counted and logged"
+    if "dead-letter" in given:
+        places = ", ".join(sorted(given["dead-letter"]))
+        yield f"dead-letter ({places}): such messages are in {mirror.dead_letter_topic}, not in their topic"
+    if mirror.dead_letter_topic and mirror.topics.matches(mirror.dead_letter_topic):
+        yield (
+            f"dead.letter.topic {mirror.dead_letter_topic} is among the topics that are mirrored: a source that has it "
+            "mixes its records with the dead letters; blacklist it"
+        )
 
 
 def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:

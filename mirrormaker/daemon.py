@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
@@ -28,6 +28,7 @@ from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.handler import MessageHandler
 from mirrormaker.offsetmap.maps import OffsetMaps
+from mirrormaker.quarantine import DeadLetters, Quarantine
 from mirrormaker.reload import reload_into
 from mirrormaker.sethandler import SetHandler
 from mirrormaker.signals import Signals
@@ -67,6 +68,8 @@ def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) 
         log.critical("the mirror ends: %s", why, extra={"event": "died"})
         daemon.abandon()
         return daemon.ended(exits.INTERNAL)
+    if daemon.failed:
+        return daemon.ended(exits.DATA)
     return daemon.ended(exits.CLEAN if daemon.drained else exits.TEMPORARY)
 
 
@@ -95,6 +98,7 @@ class Daemon:
         }
         self._signals = Signals(self._tasks, self._on_term, actions)
         self.drained = True  # until a stop leaves something that is sent again after the next start
+        self.failed = ""  # a bad message whose policy is fail: the sentence
         self._reloading = Lock()
         mirror = configuration.mirror
         self._flows: list[Flow] = []  # of each source from the moment on when its offset map is open
@@ -176,6 +180,15 @@ class Daemon:
             function = load_named("message.set.handler", mirror.set_handler)
             handler = SetHandler(function, mirror.set_handler, source.name, target.dialect)
         rules = route_rules(source.options, target.options, mirror)
+        topic = mirror.dead_letter_topic
+        quarantine = Quarantine(
+            source,
+            self._tasks,
+            policies=cache(mirror.policies),
+            letters=DeadLetters(topic, source.name, target) if topic else None,
+            on_fail=self._fail,
+            exact=mirror.resume == "target-end",
+        )
         return Flow(
             source,
             target,
@@ -184,6 +197,7 @@ class Daemon:
             handler=handler,
             delivery=self._maps.delivery(source.name),
             selection=selection(source.options, mirror),
+            quarantine=quarantine,
         )
 
     def _joined(self, flow: Flow) -> None:
@@ -202,6 +216,13 @@ class Daemon:
         log.info("stopping: nothing more is fetched, what is in flight is waited for", extra={"event": "stopping"})
         self._leave()
         log.info("stopped", extra={"event": "stopped"})
+
+    def _fail(self, sentence: str) -> None:
+        """A bad message whose policy is fail: stop as a signal does, and say it by the exit code."""
+        if not self.failed:
+            self.failed = sentence
+            log.critical("%s", sentence, extra={"event": "failed"})
+            self._stop.set()
 
     def abandon(self) -> None:
         """Leave the groups after a failure, so that others take over; only what is acknowledged is committed."""

@@ -19,6 +19,10 @@ Encode = Callable[[Any], bytes | None]
 Data = list[bytes | None]
 
 
+class MessageEncoderFailed(MessageHandlerFailed):
+    """An encoder raised at a message, or gave back something that is not bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """One encoder.  option: that names it; name: as it is configured."""
@@ -31,19 +35,19 @@ class Encoder:
         return f"{self.option} {self.name}"
 
     def all(self, source: TopicPartition, offsets: Sequence[int], data: Sequence[bytes | None], nulls: bool) -> Data:
-        """Data of messages, encoded.  nulls: of null, too.  Raises MessageHandlerFailed."""
+        """Data of messages, encoded.  nulls: of null, too.  Raises MessageEncoderFailed."""
         encode, encoded = self.encode, list[bytes | None]()
         try:
             for one in data:
                 encoded.append(encode(one) if nulls or one is not None else None)
         except Exception as exc:  # a user's code may raise anything
             offset = offsets[len(encoded)]
-            raise MessageHandlerFailed(
+            raise MessageEncoderFailed(
                 f"{source} at {offset}: {self} raised {type(exc).__name__}: {exc}", offset
             ) from exc
         if not set(map(type, encoded)) <= {bytes, type(None)}:
             row = next(row for row, one in enumerate(encoded) if not (one is None or type(one) is bytes))
-            raise MessageHandlerFailed(
+            raise MessageEncoderFailed(
                 f"{source} at {offsets[row]}: {self} gave back a {type(encoded[row]).__name__}, not bytes or None",
                 offsets[row],
             )
@@ -64,11 +68,11 @@ class Encoders:
         return " and ".join(str(encoder) for encoder in (self.of_values, self.of_keys) if encoder is not None)
 
     def keys(self, source: TopicPartition, offsets: Sequence[int], keys: Data) -> Data:
-        """Keys, encoded.  Raises MessageHandlerFailed."""
+        """Keys, encoded.  Raises MessageEncoderFailed."""
         return keys if self.of_keys is None else self.of_keys.all(source, offsets, keys, nulls=False)
 
     def values(self, source: TopicPartition, offsets: Sequence[int], values: Data) -> Data:
-        """Values, encoded.  Raises MessageHandlerFailed."""
+        """Values, encoded.  Raises MessageEncoderFailed."""
         return values if self.of_values is None else self.of_values.all(source, offsets, values, nulls=True)
 
 

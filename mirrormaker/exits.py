@@ -9,6 +9,7 @@ INTERNAL = DAEMON_EXIT["internal"]  # a part of the program died
 STATE_FOLDER = DAEMON_EXIT["state folder"]  # it cannot be written
 TEMPORARY = DAEMON_EXIT["temporary"]  # a stop did not drain: parts are not acknowledged, or a second signal came
 CONFIGURATION = DAEMON_EXIT["configuration"]
+DATA = DAEMON_EXIT["data"]  # a bad message whose policy is fail
 PERMISSION = DAEMON_EXIT["permission"]  # a file of the configuration may not be read
 DIFFERENCE = EXIT["partly"]  # `verify`: the target lacks messages
 INTERRUPTED = 130  # ctrl-C before `run` began, or of `check`: as a shell counts SIGINT

@@ -7,7 +7,8 @@
 
 A topic whose target is not ready waits beside the others, so that one that has to be created holds up no neighbour.
 A topic that may not be mirrored (it would feed itself) is refused: its partitions are parked, its neighbours flow.
-What cannot be delivered fails its ticket with the reason, which parks its partition; the neighbours flow on.
+What cannot be delivered fails its ticket with the reason, which parks its partition; the neighbours flow on.  What then
+becomes of it, by the policies of its topic: mirrormaker.quarantine.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from typing import Protocol, TypeVar
 from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
-from mirrormaker.handler import MessageHandler
+from mirrormaker.handler import HandlerTopicMissing, MessageHandler
 from mirrormaker.options import MirrorOptions
+from mirrormaker.quarantine import Case, Quarantine
 from mirrormaker.routes import Outputs, RouteRules, TopicRoute, as_configured
 from mirrormaker.selection import Selection, merged_sentence
 from mirrormaker.sethandler import SetHandler, by_topic
@@ -122,6 +124,7 @@ class Flow:
         handler: MessageHandler | SetHandler | None = None,
         delivery: Delivery = PLAIN_DELIVERY,
         selection: Selection | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.source = source
         self.target = target
@@ -133,6 +136,7 @@ class Flow:
         self._tasks = tasks
         self._handler = handler
         self._delivery = delivery
+        self.quarantine = quarantine or Quarantine(source, tasks)
         self._other_rules = replace(rules, handler="", set_handler="", codec="", of_topic=as_configured)
         self._others: dict[str, TopicRoute] = {}  # topics that only a handler sends to
         self._waiting: dict[str, str] = {}
@@ -148,17 +152,19 @@ class Flow:
         streams = self.source.join(mirror.topics, mirror.num_streams, self._delivery.before_commit)
         for stream in streams:
             self._tasks.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.take)
+        self._tasks.spawn(f"quarantine-{self.name}", self.quarantine.run)
 
     def shutdown(self) -> None:
         """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
         self.source.shutdown()
+        self.quarantine.left_out.log_counted()
         if self._handler is not None:
             self._handler.log_dropped()
 
     @property
     def waiting(self) -> dict[str, str]:
         """Topics and partitions of the source that make no progress, with the sentence that says why."""
-        return {**self.source.deleted, **self._waiting, **self._delivery.waiting}
+        return {**self.source.deleted, **self._waiting, **self._delivery.waiting, **self.quarantine.waiting}
 
     @property
     def has_handler(self) -> bool:
@@ -172,6 +178,12 @@ class Flow:
     def dropped(self) -> int:
         """Messages that the handler dropped since the start."""
         return sum(self._handler.dropped.values()) if self._handler is not None else 0
+
+    @property
+    def left_out(self) -> dict[tuple[str, str], int]:
+        """Messages that message.handler or a policy left out of the target, by topic and reason."""
+        handler = self._handler.dropped if self._handler is not None else {}
+        return self.quarantine.left_out.counts | {(topic, "handler dropped"): n for topic, n in handler.items()}
 
     # sets ------------------------------------------------------------------------------------------------------------
 
@@ -203,15 +215,14 @@ class Flow:
 
     def _forward(self, topic: TopicRoute, fetched: MessageSet, share: Share, skipped: int = 0) -> None:
         """Submit what a set becomes.  skipped: so many of its first messages are in the target."""
+        case = self.quarantine.case(fetched)
+        if case is not None and not skipped:
+            self._forward_isolated(topic, fetched, share, case)
+            return
         at = fetched.start
         tickets = self._delivery.tickets.of_set(fetched, share, topic)
         decodes = topic.route.kind == "re-encode" or skipped
-        outputs: Outputs = topic.output
-        place = None
-        if isinstance(self._handler, SetHandler):
-            place = partial(self._placed, self._handler, topic, fetched.tp)
-        elif self._handler is not None:
-            outputs = partial(self._handled, self._handler, topic, fetched.tp)
+        outputs, place = self._handling(topic, fetched.tp)
         submit = self.sender.submit
         try:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
@@ -229,13 +240,60 @@ class Flow:
             share.ticket(fetched.resume_at).failed(reason, at)
         self._ended_at[fetched.tp] = fetched.resume_at
 
+    def _forward_isolated(self, topic: TopicRoute, fetched: MessageSet, share: Share, case: Case) -> None:
+        """The same with its suspected messages one by one: each has a ticket of its own, which knows it."""
+        watched = self.quarantine.watched(case, share)
+        tickets = self._delivery.tickets.of_set(fetched, watched, topic)
+        outputs, place = self._handling(topic, fetched.tp)
+        submit = self.sender.submit
+        at = fetched.start
+        try:
+            for one in self.quarantine.isolated(case, fetched):
+                watched.one, at = one, one.offset
+                if one.damage is not None:
+                    raise one.damage
+                for step in topic.steps(one.message_set, outputs, True, place=place):
+                    if one.inner:
+                        step = inner_step(step, one.resume_at)
+                    if step.parts:
+                        for part, ticket in tickets(step):
+                            submit(part, ticket)
+                    else:
+                        watched.ticket(step.resume_at).done()
+                    at = step.resume_at
+                sleep(0)
+        except (RemoteError, LocalError) as reason:
+            if watched.one is not None and watched.one.single:
+                self.quarantine.note(case, watched.one, reason)
+            share.ticket(fetched.resume_at).failed(reason, at)
+        else:
+            if at < fetched.resume_at:
+                share.ticket(fetched.resume_at).done()
+        self._ended_at[fetched.tp] = fetched.resume_at
+
+    def _handling(self, topic: TopicRoute, source: TopicPartition) -> tuple[Outputs, Callable[[Rows], Placed] | None]:
+        """What becomes of each message of a source partition, and of many at a time.
+
+        The second is None where messages are looked at one by one, if at all.
+        """
+        if isinstance(self._handler, SetHandler):
+            return topic.output, partial(self._placed, self._handler, topic, source)
+        if self._handler is not None:
+            return partial(self._handled, self._handler, topic, source), None
+        return topic.output, None
+
     def _handled(
         self, handler: MessageHandler, topic: TopicRoute, source: TopicPartition, message: Message
     ) -> Sequence[Output]:
         """What message.handler wants sent for a message."""
-        offset = message.offset  # a handler may change the message it was given
+        offset, key, value = message.offset, message.key, message.value  # a handler may change what it was given
         outputs = []
-        for sent in handler.sent(message):
+        try:
+            made = handler.sent(message)
+        except MessageHandlerFailed as failed:
+            message.topic, message.key, message.value = source.topic, key, value
+            return self.quarantine.handler_failed(message, failed)
+        for sent in made:
             there = topic if sent.topic == source.topic else self._other(sent.topic, source.topic, topic)
             outputs.append(there.sent(source, offset, sent.key, sent.value, sent.timestamp_ms, sent.partition))
         return outputs
@@ -307,12 +365,12 @@ class Flow:
     def _other(self, name: str, source_topic: str, topic: TopicRoute) -> TopicRoute:
         """A topic that message.handler sends to, beside the message's own; prepared when it is first met."""
         if self.source.in_target and (sentence := self.selection.selected_again(name, source_topic)):
-            raise MessageHandlerFailed(f"message.handler sent a message of {source_topic} to {name}: {sentence}")
+            raise HandlerTopicMissing(f"message.handler sent a message of {source_topic} to {name}: {sentence}")
         while name not in self._others:
             try:
                 partitions = self.target.topics.prepare(name, topic.source)
             except (TopicMissing, LocalError) as exc:
-                raise MessageHandlerFailed(
+                raise HandlerTopicMissing(
                     f"{self._handler_option} sent a message of {source_topic} to {name}: {exc}"
                 ) from exc
             except OUT_OF_REACH as exc:
@@ -395,13 +453,28 @@ class Flow:
 
     # parked partitions -----------------------------------------------------------------------------------------------
 
+    def release(self, tp: TopicPartition, action: str) -> str:
+        """Leave out the message that a partition is parked at, once: action is dead-letter or skip.
+
+        Returns a sentence on what was left out.  Raises ReleaseRefused.  Waits, so in a task of its own.
+        """
+        return self.quarantine.release(tp, action)
+
     def retry(self, row: PartitionStatus) -> bool:
-        """Fetch a parked partition again.  False: what came before its message is still in flight."""
+        """Fetch a parked partition again.  False: what came before its message is still in flight, or a policy is being
+        carried out."""
+        if self.quarantine.holds(row.tp):
+            return False
         if not self.source.unpark(row.tp):
             return False
         if row.topic not in self.waiting:
             self.forget_route(row.topic)
         return True
+
+
+def inner_step(step: Step, resume_at: int) -> Step:
+    """The step of a message that shares its offset with others: the source goes on at resume_at, not behind it."""
+    return Step(resume_at, tuple(replace(part, resume_at=None) for part in step.parts))
 
 
 class ParkedRetries:

@@ -62,6 +62,10 @@ class Sent(NamedTuple):
     partition: PartitionId | None = None
 
 
+class HandlerTopicMissing(MessageHandlerFailed):
+    """message.handler sent a message to a topic that the target does not have, and does not create."""
+
+
 def handled(handler: Handler, message: Message, name: str) -> list[Sent]:
     """What the handler wants sent for a message; empty: it is dropped.  name: the handler's, as configured.
 

@@ -13,6 +13,7 @@ from groundwork.options import CLASS, Options, option, specs
 from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
+from mirrormaker.badmessages import POLICIES, Policies
 from mirrormaker.listen import Address, listen_address
 from mirrormaker.partitioning import Numbering, numbering
 from mirrormaker.selection import prefix, renames, topic_filter
@@ -22,6 +23,12 @@ from zkconsumer.filters import TopicFilter, Whitelist
 from zkconsumer.options.config import NEWER_RESETS, ConsumerConfig
 
 PARTITIONINGS = ("auto", "identity", "key")
+POLICY_FIELDS = {
+    "oversize": "oversize_policy",
+    "corrupt": "corrupt_policy",
+    "undecodable": "undecodable_policy",
+    "handler": "handler_error_policy",
+}  # fields of MirrorOptions and TopicOverride, by kind of bad message
 
 
 def replication(raw: object) -> int:
@@ -63,7 +70,7 @@ class SourceOptions(ConsumerConfig):
     corrupt_policy: str = option(
         "corrupt.message.policy",
         "park",
-        "a mirror skips nothing: a damaged message parks its partition, and is fetched again (parked.retry.ms)",
+        "park alone: what a mirror does about damaged messages says mirror.corrupt.policy, topic by topic",
         choices=("park",),
     )
     version: str = option(
@@ -177,6 +184,18 @@ class TopicOverride(Options):
     partitioner: str | None = option(
         "partitioner.class", None, "as partitioner.class of the target; default: what that says"
     )
+    oversize_policy: str | None = option(
+        "oversize.policy", None, "as mirror.oversize.policy; default: what that says", choices=POLICIES
+    )
+    corrupt_policy: str | None = option(
+        "corrupt.policy", None, "as mirror.corrupt.policy; default: what that says", choices=POLICIES
+    )
+    undecodable_policy: str | None = option(
+        "undecodable.policy", None, "as mirror.undecodable.policy; default: what that says", choices=POLICIES
+    )
+    handler_error_policy: str | None = option(
+        "handler.error.policy", None, "as mirror.handler.error.policy; default: what that says", choices=POLICIES
+    )
 
     def problems(self) -> Iterable[str]:
         try:
@@ -256,6 +275,29 @@ class MirrorOptions(Options):
         "parked.retry.ms", 60000, "interval between retries of a parked partition; 0: at the next start only", "ms",
         least=0,
     )  # fmt: skip
+    oversize_policy: str = option(
+        "oversize.policy", "park",
+        "a message larger than the target takes, or than fetch.growth.max.bytes: park, dead-letter, skip or fail",
+        choices=POLICIES,
+    )  # fmt: skip
+    corrupt_policy: str = option(
+        "corrupt.policy", "park",
+        "a message whose checksum is wrong here or at the target, fetched 4 times: park, dead-letter, skip or fail",
+        choices=POLICIES,
+    )  # fmt: skip
+    undecodable_policy: str = option(
+        "undecodable.policy", "park",
+        "a message of an unknown format, or that does not decompress or encode: park, dead-letter, skip or fail",
+        choices=POLICIES,
+    )  # fmt: skip
+    handler_error_policy: str = option(
+        "handler.error.policy", "park",
+        "a message that message.handler raises for, or returns rubbish: park, dead-letter, skip or fail",
+        choices=POLICIES,
+    )  # fmt: skip
+    dead_letter_topic: str = option(
+        "dead.letter.topic", "", "topic of the target for dead letters; with one partition where the mirror creates it"
+    )
     status_interval_ms: int = option("status.interval.ms", 10000, "interval between status lines", "ms", least=100)
     http_listen: Address | None = option(  # noqa: RUF009  # an Address never changes
         "http.listen", None, "host:port, or a port of 127.0.0.1, for the status page, /metrics, /livez, /readyz and"
@@ -321,6 +363,15 @@ class MirrorOptions(Options):
                     load_named(key, named)
                 except NotLoaded as exc:
                     yield str(exc)
+        given = self.policies_given
+        if "dead-letter" in given and not self.dead_letter_topic:
+            yield f"{' and '.join(sorted(given['dead-letter']))}: dead-letter needs 'dead.letter.topic'"
+        if self.resume == "target-end" and (given.keys() & {"dead-letter", "skip"}):
+            places = ", ".join(sorted(given.get("dead-letter", set()) | given.get("skip", set())))
+            yield (
+                f"{places}: 'resume: target-end' compares what the target has with the source, so nothing may be left "
+                "out: choose park or fail, or set resume: committed"
+            )
 
     def for_topic(self, topic: str) -> TopicOverride:
         """What is different for a source topic; None where nothing is."""
@@ -330,6 +381,25 @@ class MirrorOptions(Options):
                 mine = {f.name: getattr(override, f.name) for f in dataclasses.fields(override) if f.name != "topics"}
                 found |= {name: value for name, value in mine.items() if value is not None and name not in found}
         return TopicOverride(topics=topic, **found)
+
+    def policies(self, topic: str) -> Policies:
+        """What is done about the bad messages of a source topic."""
+        found = self.for_topic(topic)
+        return Policies(**{kind: getattr(found, name) or getattr(self, name) for kind, name in POLICY_FIELDS.items()})
+
+    @property
+    def policies_given(self) -> dict[str, set[str]]:
+        """Each policy that is not park, and where it is asked for: `oversize.policy`, `oversize.policy of a|b`."""
+        given: dict[str, set[str]] = {}
+        for name in POLICY_FIELDS.values():
+            key = specs(type(self))[name].key
+            places = {key: getattr(self, name)} | {
+                f"{key} of {one.topics}": getattr(one, name) for one in self.overrides
+            }
+            for place, policy in places.items():
+                if policy not in (None, "park"):
+                    given.setdefault(policy, set()).add(place)
+        return given
 
     @property
     def topics(self) -> TopicFilter:

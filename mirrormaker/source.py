@@ -15,6 +15,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, logger_of
+from zkconsumer.fetching.progress import Parked
 from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.streams.stream import Stream
@@ -142,9 +143,16 @@ class Source:
 
     # changes ---------------------------------------------------------------------------------------------------------
 
-    def unpark(self, tp: TopicPartition) -> bool:
-        """Fetch a parked partition again.  False: it is not parked, or what came before is still in flight."""
-        return self._connector is not None and self._connector.unpark(tp)
+    def parked(self) -> dict[TopicPartition, Parked]:
+        """Why and where partitions are parked."""
+        return {} if self._connector is None else self._connector.parked()
+
+    def unpark(self, tp: TopicPartition, *, go_on_at: int | None = None, measure: bool = False) -> bool:
+        """Fetch a parked partition again.  False: it is not parked, or what came before is still in flight.
+
+        go_on_at, measure: see ConsumerConnector.unpark.
+        """
+        return self._connector is not None and self._connector.unpark(tp, go_on_at=go_on_at, measure=measure)
 
     def switch_offsets(self, mode: Mode) -> bool:
         """Keep offsets there from now on; False: they are.  Raises ConsumerError; then nothing has changed."""

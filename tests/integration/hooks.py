@@ -33,3 +33,9 @@ def drops(message: Message) -> object:
 def raises(message: Message) -> object:
     print("raises is called", file=sys.stderr, flush=True)
     return {}[message.topic]
+
+
+def raises_for_some(message: Message) -> object:
+    if message.value is not None and message.value.startswith(b"raise"):
+        raise ValueError("not for me")
+    return message

@@ -140,8 +140,8 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             [
                 "m.yaml: source source: zookeeper.connect and target.zookeeper.connect name the same cluster "
                 "(zk1:2181/src): topic copy.topic goes to copy.copy.topic in the cluster that it comes from, and "
-                "copy.copy.topic is mirrored as well (whitelist '[ac].*' matches): it would feed itself; give it another "
-                "name (topic.rename, topic.prefix) that whitelist and blacklist leave out"
+                "copy.copy.topic is mirrored as well (whitelist '[ac].*' matches): it would feed itself; give it "
+                "another name (topic.rename, topic.prefix) that whitelist and blacklist leave out"
             ],
         ),
         (

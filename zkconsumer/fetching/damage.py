@@ -4,7 +4,7 @@
     park     then nothing of the partition is delivered from the entry on
     fail     the same, and its stream raises DamagedMessage when it gets there; the other partitions continue
     skip     what came before it is delivered, then what follows it; a "gap" event says what is missing
-    (measure)  one partition at a time, asked for by Cursor.unpark: as a skip, but then it is parked, with what was found
+    (measure)   asked for by Cursor.unpark: as a skip, but then the partition is parked, with what was found
 
 A skip reads the entry once more, whole, checksums and wrapped messages too.  Where the size or the offset of the entry
 makes no sense the start of the next one is not known: it is searched (search.py).  Where nothing can be found the

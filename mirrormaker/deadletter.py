@@ -1,0 +1,153 @@
+"""Dead letters: records of messages that could not be copied, in a topic of the target.  Pure.
+
+    head \\n bytes
+
+The head is one line of JSON (UTF-8), the bytes are those of the message as they are.  So kafka-console-consumer shows
+what it is, and any program gets at the bytes: `head, data = record.split(b"\\n", 1)`.
+
+    {"dead_letter": 1, "source": "dc1", "topic": "orders", "partition": "3", "offset": 17, "offsets": 1,
+     "kind": "oversize", "reason": "...", "content": "value", "size": 200000, "crc32": "89abcdef", "carried": 200000,
+     "key": "b3JkZXI=", "timestamp_ms": null, "at_ms": 1700000000000}
+
+    dead_letter  the version of the envelope: 1
+    offset       of the message in the source; in bytes of the log where the source is 0.7
+    offsets      how many messages it may be: more than 1 for a wrapper that cannot be opened; null: not known (0.7)
+    kind         oversize, corrupt, undecodable, handler or refused
+    content      value: the bytes are the message's value (none follow where it is null: "null" is true then);
+                 entry: they are its entry in the source's log, since no value could be read out of it
+    size, crc32  of all the bytes, also where not all are carried: of an entry that could not be fetched whole the
+                 size is as its head says, and crc32 is that of what was fetched
+    carried      how many follow the head.  Fewer than size: the record would be larger than the target takes, and
+                 "rest" says where to find all of them
+    key          base64 of the message's key; null: it has none, or it is not known; it is the record's key, too.  A key
+                 of more than KEY_MAX bytes is left out ("key_size" is there then)
+
+The record's key is the message's, else SOURCE/TOPIC/PARTITION/OFFSET.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = 1
+KEY_MAX = 16384
+HEAD_BYTES = 4096  # of the message, carried where it is too large
+REASON_MAX = 2000  # characters
+
+
+class NoDeadLetter(ValueError):
+    """The bytes are not those of a dead letter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """One message that could not be copied.  data: its value or entry (content); None: the value is null.
+
+    offsets: how many messages it may be; None: not known.  size and crc32: of all of data, of which only the beginning
+    may be here (complete).
+    """
+
+    source: str
+    topic: str
+    partition: str
+    offset: int
+    offsets: int | None
+    kind: str
+    reason: str
+    content: str  # value or entry
+    data: bytes | None
+    size: int
+    crc32: int
+    key: bytes | None
+    timestamp_ms: int | None
+    at_ms: int
+
+    @property
+    def complete(self) -> bool:
+        """All of its bytes are here."""
+        return len(self.data or b"") == self.size
+
+    @property
+    def record_key(self) -> bytes:
+        """The key of its record."""
+        if self.key is not None and len(self.key) <= KEY_MAX:
+            return self.key
+        return f"{self.source}/{self.topic}/{self.partition}/{self.offset}".encode()
+
+
+def crc32(data: bytes | None) -> int:
+    return zlib.crc32(data or b"")
+
+
+def write(letter: DeadLetter, room: int) -> bytes:
+    """The record's value.  room: bytes it may have; where that is too little only the beginning of data is carried."""
+    data = letter.data or b""
+    whole = _head(letter, len(data)) + data
+    if len(whole) <= room:
+        return whole
+    data = data[: max(0, min(HEAD_BYTES, room - len(_head(letter, HEAD_BYTES))))]
+    return _head(letter, len(data)) + data
+
+
+def _head(letter: DeadLetter, carried: int) -> bytes:
+    found: dict[str, Any] = {
+        "dead_letter": VERSION,
+        "source": letter.source,
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "offsets": letter.offsets,
+        "kind": letter.kind,
+        "reason": letter.reason[:REASON_MAX],
+        "content": letter.content,
+        "size": letter.size,
+        "crc32": f"{letter.crc32:08x}",
+        "carried": carried,
+        "key": None,
+        "timestamp_ms": letter.timestamp_ms,
+        "at_ms": letter.at_ms,
+    }
+    if letter.data is None:
+        found["null"] = True
+    if letter.key is not None and len(letter.key) <= KEY_MAX:
+        found["key"] = base64.b64encode(letter.key).decode()
+    elif letter.key is not None:
+        found["key_size"] = len(letter.key)
+    if carried < letter.size:
+        where = f"{letter.topic}/{letter.partition} at {letter.offset} of source {letter.source}"
+        found["rest"] = f"all {letter.size} bytes: {where}, as long as its retention lasts"
+    return json.dumps(found).encode() + b"\n"
+
+
+def read(record: bytes) -> DeadLetter:
+    """The dead letter in a record's value.  Raises NoDeadLetter."""
+    line, found, data = record.partition(b"\n")
+    try:
+        head = json.loads(line)
+        if not found or not isinstance(head, dict) or head["dead_letter"] != VERSION:
+            raise NoDeadLetter(f"no dead letter of version {VERSION}: {line[:100]!r}")
+        if head["carried"] != len(data):
+            raise NoDeadLetter(f"{len(data)} bytes follow the head, which says {head['carried']}")
+        return DeadLetter(
+            source=head["source"],
+            topic=head["topic"],
+            partition=head["partition"],
+            offset=head["offset"],
+            offsets=head["offsets"],
+            kind=head["kind"],
+            reason=head["reason"],
+            content=head["content"],
+            data=None if head.get("null") else data,
+            size=head["size"],
+            crc32=int(head["crc32"], 16),
+            key=None if head["key"] is None else base64.b64decode(head["key"], validate=True),
+            timestamp_ms=head["timestamp_ms"],
+            at_ms=head["at_ms"],
+        )
+    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError, binascii.Error) as exc:
+        raise NoDeadLetter(f"no dead letter: {type(exc).__name__}: {exc}") from exc
