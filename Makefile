@@ -41,6 +41,7 @@ bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
 	$(BIN)/python benchmarks/consume.py
 	$(BIN)/python benchmarks/decode07.py
 	$(BIN)/python benchmarks/produce.py
+	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python benchmarks/spark.py
 
 clean:

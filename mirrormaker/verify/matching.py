@@ -37,7 +37,7 @@ from kafkawire.fingerprints import HAS_NUMPY, MASK
 Side = Literal["source", "target"]
 SOURCE: Side = "source"
 TARGET: Side = "target"
-ROWS = 1 << 20  # rows of one side, about, that are kept and matched at once; in pure Python a quarter of it
+ROWS = 1 << 19  # rows of one side, about, that are kept and matched at once; in pure Python a quarter of it
 BITS = 20
 PASSES = 16  # shares that are read again at most
 KEPT = 1000  # messages without a partner that are known one by one

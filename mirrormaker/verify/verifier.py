@@ -129,6 +129,7 @@ class _Verifier:
         self._source_bounds: dict[SourcePartition, SourceBounds] = {}
         self._target_bounds: dict[TopicPartition, TargetBounds] = {}
         self._read = 0
+        self._place = ""
         self._notes: list[str] = []
         self._differences: list[Difference] = []
         self._away: list[str] = []  # sources that are out of reach: sentences
@@ -142,7 +143,7 @@ class _Verifier:
         self._take_bounds(sources, every)
         if sum(each.until - each.begins for each in self._target_bounds.values()) > COMPILED_FROM:
             kernels.prepare()  # else it is loaded beside the reading, as everywhere
-        rows = tuple(self._row(scope) for scope in every)
+        rows = tuple(self._row(scope, f"{n} of {len(every)}") for n, scope in enumerate(every, 1))
         away = (*self._away, *(row.unreachable for row in rows if row.unreachable))
         return VerifyResult(
             rows,
@@ -244,9 +245,10 @@ class _Verifier:
 
     # ---- one scope -----------------------------------------------------------------------------------------------
 
-    def _row(self, scope: Scope) -> ScopeResult:
-        """A scope compared; one that is out of reach says so."""
+    def _row(self, scope: Scope, place: str) -> ScopeResult:
+        """A scope compared; one that is out of reach says so.  place: for the progress line."""
         assert self._target is not None
+        self._place = f"{scope}, {place}"
         unknown = [self._logs[each.source].unknown.get(each.tp) for each in scope.sources]
         unknown += [self._target.unknown.get(tp) for tp in scope.targets]
         why = next((sentence for sentence in unknown if sentence), None)
@@ -410,7 +412,7 @@ class _Verifier:
             reading.codecs[side] |= found.codecs
             reading.formats[side].add(found.format)
             self._read += len(rows.offsets)
-            self._show.update(self._read, f"{scope}, {side}")
+            self._show.update(self._read, f"{self._place}: {side}")
             if len(rows.offsets):
                 yield _with_keys(found, rows, start) if keys else _Fingerprints(rows.hashes, rows.offsets)
 
