@@ -37,6 +37,7 @@ class Partition:
     def __init__(self, release: str) -> None:
         self.options = SimpleNamespace(version=release)
         self.name = "dc1"
+        self.in_target, self.deleted = False, dict[str, str]()
         self.forward: Callable[[MessageSet, Partition], None]
         self.log = b""
         self.begin = 1000 if release == "0.7.2" else 0
