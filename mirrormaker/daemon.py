@@ -238,13 +238,16 @@ class Daemon:
             for task in leaving:
                 task.join(0.05)
         late = [flow.name for flow, task in zip(flows, leaving, strict=True) if not task.ended]
+        late += [flow.name for flow in flows if flow.source.left_uncommitted and flow.name not in late]
         left = self._target.close_senders()
         if left:
             parts = counted(left, "part")
             text = "%s not acknowledged in time; sent again after the next start"
             log.warning(text, parts, extra={"event": "not-drained"})
         for name in late:
-            text = "source %s: not stopped in time; what is not committed is sent again after the next start"
+            text = (
+                "source %s: not stopped and committed in time; what is not committed is sent again after the next start"
+            )
             log.warning(text, name, extra={"event": "not-drained", "source": name})
         self.drained = not left and not late
         self._tasks.stop(1.0)

@@ -98,6 +98,11 @@ class Source:
         replication = 0 if self._dialect.partitions_by_broker else max(len(replicas) for replicas in found.values())
         return SourceTopic(self.options.broker_partitions.total or len(found), replication)
 
+    @property
+    def left_uncommitted(self) -> bool:
+        """Whether the shutdown could not commit something that the target has: it is sent again."""
+        return self._connector is not None and self._connector.left_uncommitted
+
     # state -----------------------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[PartitionStatus]:

@@ -356,6 +356,11 @@ class ConsumerConnector:
         if self._engine is not None:
             self._engine.listener.raise_failure()
 
+    @property
+    def left_uncommitted(self) -> bool:
+        """Whether shutdown() could not commit something that was done: the next owner is delivered it again."""
+        return self._engine is not None and self._engine.left_uncommitted
+
     def _shut_down(self) -> None:
         with self._lock:
             if self._ending:

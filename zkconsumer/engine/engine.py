@@ -74,6 +74,7 @@ class Engine:
         self._on_death = on_death
         self._taking_part = False
         self._closing = False
+        self.left_uncommitted = False  # after shutdown(): something was done and could not be committed
         self._wake_posted = False
         self._tasks = TaskGroup(on_death=self._died)
         self.listener = ListenerCalls.for_hub(
@@ -208,12 +209,14 @@ class Engine:
         if self._closing:
             return
         self._closing = True
+        owned = self._owned()
         self._streams.close(self._tasks.death)
         if self._tasks.death is None and self._taking_part:
             self.listener.shorten(CLOSING_LISTENER_MS)
             self.assignment.leave(LEAVE_S)
         for cursor in list(self._cursors.values()):
             cursor.drop()
+        self.left_uncommitted = any(cursor.left_uncommitted for cursor in owned)
         self.listener.close(NOTIFY_S)
         self._tasks.stop(timeout_s=0.5)
         self.assignment.close()

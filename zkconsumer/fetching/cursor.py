@@ -214,6 +214,7 @@ class Cursor:
         self.epoch = 0
         self.closing = False
         self.dropped = False
+        self.left_uncommitted = False  # once it is dropped: something was done and not committed
         self.paused = False
         self.withheld = False  # a set was due and not delivered
         self._withheld_by_pause = False
@@ -478,6 +479,7 @@ class Cursor:
 
     def drop(self) -> None:
         """Revoke at once: nothing more is delivered, sent or committed."""
+        self.left_uncommitted |= (done := self.committable()) is not None and done != self.committed
         self.closing = self.dropped = True
         self._end_progress()
 
