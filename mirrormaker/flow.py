@@ -42,6 +42,7 @@ T = TypeVar("T")
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # backoff for a target topic that is not ready
 HANDLED_RETRY_S = 10.0  # backoff for a topic that message.handler sends to, while the target is out of reach
 PARKED_POLL_S = 0.5
+TURN_S = 0.01
 
 
 # ---- what a flow is given ---------------------------------------------------------------------------------------
@@ -102,6 +103,22 @@ def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, 
 
 class TopicRefused(LocalError):
     """A topic that may not be mirrored as things are; names it and what helps."""
+
+
+def in_turns(outputs: Outputs) -> Outputs:
+    """The same outputs, and other tasks run once a task has looked at messages for TURN_S: neither a large set of small
+    messages nor a slow handler holds up a heartbeat or another source."""
+    began = now()
+
+    def of_message(message: Message) -> Sequence[Output]:
+        nonlocal began
+        found = outputs(message)
+        if now() - began > TURN_S:
+            sleep(0)
+            began = now()
+        return found
+
+    return of_message
 
 
 # ---- the flow ---------------------------------------------------------------------------------------------------
@@ -226,7 +243,7 @@ class Flow:
         submit = self.sender.submit
         try:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
-            for step in topic.steps(fetched, outputs, aligned, skipped, place=place):
+            for step in topic.steps(fetched, in_turns(outputs), aligned, skipped, place=place):
                 if step.parts:
                     for part, ticket in tickets(step):
                         submit(part, ticket)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.tasks import TaskGroup, sleep, wait_any
+from groundwork.tasks import TaskGroup, now, sleep, wait_any
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01 import messages as v08
@@ -219,6 +219,32 @@ def test_a_failing_handler_ends_its_set_exactly_before_its_message(tasks: TaskGr
     assert share.tickets == [(8, 1), (11, 1)]
     assert share.told == [("failed", "t/0 at 8: message.handler a:b raised ValueError: no", 8)]
     assert flow.dropped == 1
+
+
+def test_a_slow_handler_leaves_turns_to_other_tasks_inside_of_a_set(tasks: TaskGroup) -> None:
+    seen: list[int] = []
+    turns: list[int] = []  # how many messages were handled when another task ran
+
+    def slow(message: Message) -> object:
+        seen.append(message.offset)
+        busy_until = now() + 0.005
+        while now() < busy_until:
+            pass
+        return message
+
+    def other() -> None:
+        while True:
+            turns.append(len(seen))
+            sleep(0)
+
+    sends = Sends()
+    flow = flow_of(tasks, Targets(t=1), sends, handler=slow)
+    flow.take(fetched("t", 0, 0, count=1), Share())
+    until(lambda: sends.parts)
+    tasks.spawn("other", other)
+    flow.take(fetched("t", 0, 1, count=40), Share())
+    until(lambda: len(seen) == 41)
+    assert len({count for count in turns if 1 < count < 41}) >= 10
 
 
 def test_a_set_that_a_handler_drops_whole_is_done_at_once(tasks: TaskGroup) -> None:
