@@ -1,5 +1,6 @@
 """Message handlers for the mirror's tests: the daemon imports them by name."""
 
+import hashlib
 import sys
 import time
 
@@ -9,6 +10,12 @@ from mirrormaker.handler import DROP
 
 def same(message: object) -> object:
     """What comes in goes out, by the way of decoding and encoding."""
+    return message
+
+
+def works(message: Message) -> object:
+    """Takes its time with each message, as a program's own code does."""
+    hashlib.sha256((message.value or b"") * 100).digest()
     return message
 
 
