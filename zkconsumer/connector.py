@@ -232,6 +232,19 @@ class ConsumerConnector:
         """End a pause; nothing is left out or repeated.  A partition may be resumed while its topic stays paused."""
         self._hub.call(self._acting().controls.resume, what)
 
+    def set_paused(self, paused: Mapping[str | TopicPartition, bool]) -> None:
+        """Pause exactly these topics and partitions, in place of all earlier calls; False: a partition that is read
+        while its topic is paused."""
+        self._hub.call(self._acting().controls.set_paused, paused)
+
+    def throttle(self, limits: Mapping[TopicPartition, int]) -> None:
+        """Fetch at most so many bytes at once of each of these partitions, 0: none for now; of all others as usual.
+
+        What is fetched already is delivered, other than by pause(), so that nothing is fetched twice.  Each call
+        replaces the limits of the last one.  A message larger than its limit is fetched whole.
+        """
+        self._hub.call(self._acting().controls.throttle, limits)
+
     def seek(self, tp: TopicPartition, position: int | str) -> None:
         """Deliver the message at position next, of an owned partition; "smallest" and "largest" are the ends of its
         log.

@@ -22,6 +22,7 @@ class Cursor:
     position: int | None = 0
     buffered_bytes: int = 0
     fetchable: bool = True
+    fetch_limit: int | None = None
 
 
 def cursors(count: int) -> list[Cursor]:
@@ -182,3 +183,14 @@ def test_turns_are_fair(count, free):
     for _ in range(100):
         seen.update(asked_partitions(plan, free))
     assert max(seen.values()) - min(seen[p] for p in range(count)) <= 1
+
+
+def test_a_throttled_partition_is_asked_for_little_but_for_a_message_that_is_larger():
+    some = cursors(2)
+    some[0].fetch_limit = 100 * K
+    plan = plan_of(some)
+    assert [size for _, _, size in plan.next(64 * FETCH, 0.0)] == [100 * K, FETCH]
+    some[0].fetch_limit = 1  # less than a fetch may be
+    assert [size for _, _, size in plan.next(64 * FETCH, 0.0)] == [plan.min_bytes, FETCH]
+    assert plan.too_small(some[0].tp, plan.min_bytes, 300 * K)
+    assert [size for _, _, size in plan.next(64 * FETCH, 0.0)] == [300 * K, FETCH]

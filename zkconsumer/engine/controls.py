@@ -26,6 +26,10 @@ class Pauses:
     def __init__(self) -> None:
         self._paused: dict[What, bool] = {}
 
+    def replace(self, paused: Mapping[What, bool]) -> None:
+        """Exactly these from now on; False: an exception to its topic."""
+        self._paused = dict(paused)
+
     def set(self, what: What, paused: bool) -> None:
         if isinstance(what, TopicPartition):
             self._paused[what] = paused
@@ -68,11 +72,13 @@ class Controls:
         self._end_of = end_of
         self._readable = readable
         self._pauses = Pauses()
+        self._fetch_limits: dict[TopicPartition, int] = {}
 
     def adopt(self, cursor: Cursor) -> None:
         """A cursor that was just made: a pause applies to it."""
         if cursor.tp in self._pauses:
             cursor.pause()
+        cursor.fetch_limit = self._fetch_limits.get(cursor.tp)
 
     def status(self) -> list[PartitionStatus]:
         cursors = sorted(self._cursors.values(), key=lambda c: (c.tp.topic, str(c.tp.partition).zfill(10)))
@@ -143,9 +149,25 @@ class Controls:
         self._set_paused(what, paused=False)
         self._fetchers.wake()
 
+    def set_paused(self, paused: Mapping[What, bool]) -> None:
+        self._pauses.replace(paused)
+        self._apply_pauses()
+        self._fetchers.wake()
+
+    def throttle(self, limits: Mapping[TopicPartition, int]) -> None:
+        freed = [tp for tp, limit in self._fetch_limits.items() if limit == 0 and limits.get(tp) != 0]
+        self._fetch_limits = dict(limits)
+        for tp, cursor in self._cursors.items():
+            cursor.fetch_limit = limits.get(tp)
+        if freed:
+            self._fetchers.wake()
+
     def _set_paused(self, what: Iterable[What], paused: bool) -> None:
         for one in what:
             self._pauses.set(one, paused)
+        self._apply_pauses()
+
+    def _apply_pauses(self) -> None:
         for cursor in list(self._cursors.values()):
             if cursor.closing or (cursor.tp in self._pauses) is cursor.paused:
                 continue

@@ -15,7 +15,7 @@ END_OLD_S = 10.0  # a broker that answers sends the end of a log twice as often
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One owned partition.  state is starting, looking for leader, reading, paused, parked or leaving.
+    """One owned partition.  state is starting, looking for leader, reading, paused, throttled, parked or leaving.
 
     position: the next one to fetch; done: everything before it is done; committed: what the store has.  high_watermark:
     the end of what can be read, as of the last fetch, or as its leader was asked (where there was no fetch for a few
@@ -67,6 +67,8 @@ def _state(cursor: Cursor, fetched: bool) -> str:
         return "paused"
     if not fetched:
         return "looking for leader"
+    if cursor.fetch_limit == 0:
+        return "throttled"
     return "starting" if cursor.position is None else "reading"
 
 

@@ -12,6 +12,7 @@ A partition is revoked in two steps.  `close` ends delivery, while what is deliv
 became worthless (a reset, a refetch): a set of an older epoch is never delivered.
 
     paused     nothing is fetched or delivered; a set that arrives too late is fetched again at `resume`
+    throttled  (fetch_limit 0) nothing is fetched; what is fetched already is delivered
     withheld   a set was due and not delivered (the lease was over, a message was damaged): `refetch_withheld`
 
 The event loop moves the position.  Streams deliver, in whatever thread their user reads.  Plain locks guard what both
@@ -216,6 +217,7 @@ class Cursor:
         self.dropped = False
         self.left_uncommitted = False  # once it is dropped: something was done and not committed
         self.paused = False
+        self.fetch_limit: int | None = None  # throttled: bytes to ask for at once, 0: fetch nothing for now
         self.withheld = False  # a set was due and not delivered
         self._withheld_by_pause = False
         self._sender_dropped = False  # a sender dropped something because the lease was over: only what is done counts
@@ -249,8 +251,10 @@ class Cursor:
 
     @property
     def fetchable(self) -> bool:
-        """Neither parked nor paused nor about to be revoked (a FetchPlan asks)."""
-        return not self.closing and not self.paused and not self.withheld and self.parked is None
+        """Neither parked, paused, throttled nor about to be revoked (a FetchPlan asks)."""
+        if self.closing or self.paused or self.withheld or self.fetch_limit == 0:
+            return False
+        return self.parked is None
 
     @property
     def drained(self) -> bool:

@@ -4,8 +4,9 @@ A fetch of 0.8 knows a limit per partition only, so the sum of the limits is the
 
     turns     the partition that was asked for least recently comes first
     left out  a partition that is paused, parked or backing off, or holds its cap of undone bytes (one set may pass it)
-    size      fetch_bytes each; when that does not fit, an even part of what is free, but at least min_bytes; when
-              not even that fits for all, fewer partitions are asked and the others come first next time
+    size      fetch_bytes each, less where a cursor is throttled; when that does not fit, an even part of what is free,
+              but at least min_bytes; when not even that fits for all, fewer partitions are asked and the others come
+              first next time
     growth    a message larger than what was asked for is asked for by its own size, or by twice the size where that
               is not known, up to max_bytes, and this size is never cut; once it came the partition is back to normal
     saving    where a grown size does not fit, no partition after it is asked for, so that what is released goes to it;
@@ -43,6 +44,10 @@ class Fetchable(Protocol):
     @property
     def fetchable(self) -> bool:
         """Neither paused nor parked nor about to be revoked."""
+
+    @property
+    def fetch_limit(self) -> int | None:
+        """Bytes to ask for at most, where it is throttled; a message that is larger is asked for all the same."""
 
 
 class FetchPlan:
@@ -92,6 +97,8 @@ class FetchPlan:
                 size = min(even, free_bytes)
                 if size < self.min_bytes:
                     break
+                if cursor.fetch_limit is not None:
+                    size = min(size, max(cursor.fetch_limit, self.min_bytes))
             if position is not None:
                 asked.append((tp, position, size))
                 free_bytes -= size
