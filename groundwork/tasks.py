@@ -5,7 +5,7 @@
     Task        one greenlet with its name
 
     sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect, listen,
-    in_greenlet, threads_are_greenlets, stacks, tls_context
+    in_greenlet, threads_are_greenlets, stacks, tls_context, unix_socket
 
 Nothing here patches a module.  All of it is used in the hub of one thread; other threads go through `groundwork.hub`.
 """
@@ -290,3 +290,9 @@ def tls_context(*, ca: str | None, certificate: str | None, key: str | None, pas
         gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT),
         ca=ca, certificate=certificate, key=key, password=password, verify=verify,
     )  # fmt: skip
+
+
+def unix_socket() -> plain_socket.socket:
+    """A stream socket for a path of this machine; all its waits, and those of what it accepts, let other greenlets
+    run."""
+    return gevent.socket.socket(plain_socket.AF_UNIX, plain_socket.SOCK_STREAM)

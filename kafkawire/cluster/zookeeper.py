@@ -26,7 +26,7 @@ from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import NoPlainListener, OtherGeneration, RemoteError
 from kafkawire.interfaces import CountedZnodes, ListedZnodes, Znodes
-from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, partition_named
 from kafkawire.znodes.text import of_counting_broker
 
 log = logging.getLogger(__name__)
@@ -190,6 +190,18 @@ def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict
         return _counted_leaders(zk, znodes, wanted)
     states = _read_states(zk, znodes, wanted)
     return {tp: states[tp][0] if tp in states else None for tp in wanted}
+
+
+def read_owners(zk: Any, znodes: Znodes, group: str, topics: Iterable[str]) -> dict[TopicPartition, str]:
+    """Owner of each partition that a consumer group has claimed: the thread id that its node holds."""
+    folders = {znodes.owners(group, topic): topic for topic in topics}
+    paths: dict[str, TopicPartition] = {}
+    for folder, names in _children_of(zk, folders).items():
+        for name in names:
+            partition = partition_named(name)
+            if partition is not None:
+                paths[f"{folder}/{name}"] = TopicPartition(folders[folder], partition)
+    return {paths[path]: data.decode("utf-8", "replace") for path, data in _read(zk, paths).items()}
 
 
 def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
