@@ -76,13 +76,17 @@ O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A whole mirror.  warnings: keys without effect; notes: what is allowed and unsafe.  Sentences."""
+    """A whole mirror.  warnings: keys without effect; notes: what is allowed and unsafe.  Sentences.
+
+    name: that of its file without the suffix, with the original's flags that of its first consumer.config.
+    """
 
     sources: tuple[SourceOptions, ...]
     target: TargetOptions
     mirror: MirrorOptions
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    name: str = "mirror"
 
 
 # ---- from files -----------------------------------------------------------------------------------------------
@@ -99,7 +103,8 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
     except OptionError as exc:
         raise ConfigError(exc.problems, exc.forbidden) from exc
     names = Names(where, tuple(where for _ in file.sources), where)
-    return _checked(Configuration(file.sources, file.target, file.mirror, tuple(warnings_of(file))), names, unknown)
+    warnings = tuple(warnings_of(file))
+    return _checked(Configuration(file.sources, file.target, file.mirror, warnings, name=path.stem), names, unknown)
 
 
 def from_flags(
@@ -134,7 +139,7 @@ def from_flags(
     loaded: list[Options] = [*sources, target, mirror]
     warnings = tuple(warning for options in loaded for warning in warnings_of(options))
     names = Names(FLAGS, tuple(path.name for path in consumers), producer.name)
-    return _checked(Configuration(tuple(sources), target, mirror, warnings), names, unknown)
+    return _checked(Configuration(tuple(sources), target, mirror, warnings, name=consumers[0].stem), names, unknown)
 
 
 class _PropertiesFiles:
@@ -213,7 +218,7 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     if problems:
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
-    return Configuration(ready, target, mirror, warnings=tuple(warnings), notes=tuple(notes))
+    return Configuration(ready, target, mirror, tuple(warnings), tuple(notes), loaded.name)
 
 
 def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:

@@ -24,12 +24,15 @@ from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait
 from kafkawire.errors import LocalError
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.control.live import ControlRefused, LiveControl
 from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.handler import MessageHandler
+from mirrormaker.happenings import Happenings
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.quarantine import DeadLetters, Quarantine
 from mirrormaker.reload import reload_into
+from mirrormaker.reporter import Reporter
 from mirrormaker.sethandler import SetHandler
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
@@ -115,14 +118,32 @@ class Daemon:
             sources=self._sources,
             maps=self._maps,
             flow=self._flow,
-            begun=self._flows.append,
+            begun=self._begun,
             joined=self._joined,
         )
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
+        self._happenings = Happenings()
+        self._happenings.attach()
+        selections = {source.name: selection(source, mirror) for source in configuration.sources}
+        self._control = LiveControl(
+            configuration,
+            sources=self._sources,
+            flows=self._flows,
+            selections=selections,
+            tasks=self._tasks,
+            environ=os.environ,
+        )
+        self._reporter = Reporter(
+            sources=self._sources,
+            flows=self._flows,
+            target=self._target,
+            selections=selections,
+            limits=lambda: self._control.limiter.limits,
+            happenings=self._happenings,
+            stopping=self._stop.is_set,
+        )
         self._status = StatusReporter(
-            self._flows,
-            self._sources,
-            self._target,
+            self._reporter,
             terminal=terminal,
             systemd=systemd,
             interval_s=mirror.status_interval_ms / 1000,
@@ -135,6 +156,10 @@ class Daemon:
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"event": "configuration", "key": sentence})
+        try:
+            self._control.start(self._reporter)
+        except ControlRefused as refused:
+            raise StartRefused(refused.code, str(refused)) from refused
         self._tasks.spawn("lag", self._lag.run)
         self._tasks.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._tasks.dead])
@@ -200,6 +225,10 @@ class Daemon:
             quarantine=quarantine,
         )
 
+    def _begun(self, flow: Flow) -> None:
+        self._flows.append(flow)
+        self._control.limiter.adopt(flow)
+
     def _joined(self, flow: Flow) -> None:
         retry_s = self._configuration.mirror.parked_retry_ms / 1000
         if retry_s:
@@ -253,6 +282,7 @@ class Daemon:
         self._tasks.stop(1.0)
         self._target.close()
         self._maps.close()
+        self._control.close()
         self._signals.drained()
 
     def ended(self, code: int) -> int:

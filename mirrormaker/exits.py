@@ -4,9 +4,10 @@ from groundwork.output import DAEMON_EXIT, EXIT
 
 CLEAN = DAEMON_EXIT["clean stop"]
 USAGE = DAEMON_EXIT["usage"]
+REFUSED = DAEMON_EXIT["data"]  # of a command: the running mirror does not do it
 UNREACHABLE = DAEMON_EXIT["unreachable"]  # a cluster, for longer than start.timeout.ms
 INTERNAL = DAEMON_EXIT["internal"]  # a part of the program died
-STATE_FOLDER = DAEMON_EXIT["state folder"]  # it cannot be written
+STATE_FOLDER = DAEMON_EXIT["state folder"]  # a folder or socket of this program cannot be made, read or written
 TEMPORARY = DAEMON_EXIT["temporary"]  # a stop did not drain: parts are not acknowledged, or a second signal came
 CONFIGURATION = DAEMON_EXIT["configuration"]
 DATA = DAEMON_EXIT["data"]  # a bad message whose policy is fail

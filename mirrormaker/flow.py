@@ -24,6 +24,7 @@ from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
 from mirrormaker.handler import HandlerTopicMissing, MessageHandler
+from mirrormaker.intake import Intake
 from mirrormaker.options import MirrorOptions
 from mirrormaker.quarantine import Case, Quarantine
 from mirrormaker.routes import Outputs, RouteRules, TopicRoute, as_configured
@@ -31,6 +32,7 @@ from mirrormaker.selection import Selection, merged_sentence
 from mirrormaker.sethandler import SetHandler, by_topic
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
+from mirrormaker.throttle import FlowThrottle
 from mirrormaker.topics import OUT_OF_REACH, TopicMissing
 from producer.conversion import Lists, MessageHandlerFailed, Output, Placed, Rows, Step
 from zkconsumer.engine.status import PartitionStatus
@@ -125,8 +127,9 @@ def in_turns(outputs: Outputs) -> Outputs:
 
 
 class Flow:
-    """One source into one target.  topics: routes of the topics that are ready, by name.
+    """One source into one target.
 
+    topics: routes of the topics that are ready, by name.  intake: what came in; throttle: how much may.
     rules: what its options say about routes.  handler: message.handler or message.set.handler, where one is configured.
     selection: which topics, and under which names; None: every topic under its own.
     """
@@ -149,6 +152,8 @@ class Flow:
         self.sender = target.sender_of(source.name)
         self.selection = selection or Selection(source=source.name, whitelist=".*", exclude_internal=False)
         self.topics: dict[str, TopicRoute] = {}
+        self.intake = Intake()
+        self.throttle = FlowThrottle(lambda limits: source.throttle(limits))
         self._rules = rules
         self._tasks = tasks
         self._handler = handler
@@ -188,24 +193,22 @@ class Flow:
         return self._handler is not None
 
     @property
-    def _handler_option(self) -> str:
+    def handler_option(self) -> str:
         return "message.set.handler" if isinstance(self._handler, SetHandler) else "message.handler"
 
     @property
-    def dropped(self) -> int:
-        """Messages that the handler dropped since the start."""
-        return sum(self._handler.dropped.values()) if self._handler is not None else 0
-
-    @property
     def left_out(self) -> dict[tuple[str, str], int]:
-        """Messages that message.handler or a policy left out of the target, by topic and reason."""
-        handler = self._handler.dropped if self._handler is not None else {}
-        return self.quarantine.left_out.counts | {(topic, "handler dropped"): n for topic, n in handler.items()}
+        """Messages that a handler or a policy left out of the target, by topic and reason."""
+        dropped = self._handler.dropped if self._handler is not None else {}
+        return self.quarantine.left_out.counts | {(topic, self.handler_option): n for topic, n in dropped.items()}
 
     # sets ------------------------------------------------------------------------------------------------------------
 
     def take(self, fetched: MessageSet, share: Share) -> None:
         """Forward a set now, or once its topic is ready; sets of a partition keep their order."""
+        self.intake.count(fetched)
+        if self.throttle:
+            self.throttle.count(fetched, now())
         topic = self.topics.get(fetched.topic)
         if topic is not None and self._grew(fetched, topic):
             log.info(
@@ -289,7 +292,7 @@ class Flow:
         self._ended_at[fetched.tp] = fetched.resume_at
 
     def _handling(self, topic: TopicRoute, source: TopicPartition) -> tuple[Outputs, Callable[[Rows], Placed] | None]:
-        """What becomes of each message of a source partition, and of many at a time where message.set.handler decides."""
+        """What becomes of a message of a source partition, and of many at a time where message.set.handler decides."""
         if isinstance(self._handler, SetHandler):
             return topic.output, partial(self._placed, self._handler, topic, source)
         if self._handler is not None:
@@ -385,11 +388,11 @@ class Flow:
                 partitions = self.target.topics.prepare(name, topic.source)
             except (TopicMissing, LocalError) as exc:
                 raise HandlerTopicMissing(
-                    f"{self._handler_option} sent a message of {source_topic} to {name}: {exc}"
+                    f"{self.handler_option} sent a message of {source_topic} to {name}: {exc}"
                 ) from exc
             except OUT_OF_REACH as exc:
                 log.warning(
-                    "source %s: topic %s, which %s sends to, waits: %s", self.name, name, self._handler_option, exc
+                    "source %s: topic %s, which %s sends to, waits: %s", self.name, name, self.handler_option, exc
                 )
                 sleep(HANDLED_RETRY_S)
             else:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
+from groundwork.lineserver import PathTooLong, check_path
 from groundwork.logs import FORMS, LEVELS
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import CLASS, Options, option, specs
@@ -36,6 +38,19 @@ def replication(raw: object) -> int:
     if isinstance(raw, bool) or not text.isdigit():
         raise ValueError("a whole number; 0 takes the source's")
     return int(text)
+
+
+def socket_path(raw: object) -> str:
+    """A path of a Unix socket, or none.  Raises ValueError."""
+    text = str(raw).strip()
+    if text and text != "none":
+        if not text.startswith("/"):
+            raise ValueError("an absolute path, or none")
+        try:
+            check_path(Path(text))
+        except PathTooLong as reason:
+            raise ValueError(f"a shorter path: {reason}") from reason
+    return text
 
 
 def no_partitions(raw: object) -> tuple[TopicPartition, ...]:
@@ -142,6 +157,11 @@ class TargetOptions(ProducerConfig):
         "target.replication.factor", 0, "replicas of topics the mirror creates; 0: the source's, at most one a broker",
         kind=replication,
     )  # fmt: skip
+
+    @property
+    def address(self) -> str:
+        """Where it is, for a reader: its bootstrap brokers, of 0.7 its ZooKeeper."""
+        return ",".join(f"{host}:{port}" for host, port in self.brokers) or self.zookeeper
 
     @property
     def zookeeper_given(self) -> str:
@@ -262,6 +282,18 @@ class MirrorOptions(Options):
     )
     overrides: tuple[TopicOverride, ...] = option(
         "topic.overrides", (), "other settings for some topics; of each the first entry that matches and gives it holds"
+    )
+    control_socket: str = option(
+        "control.socket",
+        "",
+        "path of the Unix socket for commands such as `mirrormaker status`, or none; default: NAME.sock in systemd's "
+        "runtime folder, else in one of the user's own",
+        kind=socket_path,
+    )
+    state_folder: str = option(
+        "state.folder",
+        "",
+        "folder for pauses and throttles that are kept over restarts; default: systemd's state folder, else none",
     )
     start_timeout_ms: int = option(
         "start.timeout.ms",

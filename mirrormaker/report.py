@@ -21,13 +21,14 @@ class PartitionReport:
 
     Offsets and lag count messages, those of 0.7 bytes (lag_unit).  None: not known (yet), or not any more.
     state: reading, paused, throttled, parked, waiting, starting, looking for leader or leaving; reason: why it makes no
-    progress, "" while it does.  lag_s: how long ago the end of the log stood where this partition is now.
+    progress, "" while it does.  lag_s: how long ago the end of the log stood where this partition is now;
+    lag_s_is_least: it may be longer, for the end was further on already when this mirror first saw it.
     messages_per_s and bytes_per_s: what the target acknowledged lately.
     """
 
     source: str
     topic: str
-    partition: str
+    partition: int | str  # of 0.7: broker-index
     target_topic: str
     owner: str
     state: str
@@ -39,6 +40,7 @@ class PartitionReport:
     lag: int | None
     lag_unit: str  # messages or bytes
     lag_s: float | None
+    lag_s_is_least: bool = False
     messages_per_s: float
     bytes_per_s: float
 
@@ -108,6 +110,7 @@ class MirrorReport:
     """The mirror.  messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the
     target for a reason that the configuration or message.handler gave, by (source, topic, reason).
 
+    limits: what an operator paused or throttled, also where it is not owned at present.
     gaps: messages that the source deleted before they were read (of 0.7: bytes), by (source, topic).
     reload: None: there was none since the start.  produced: None: nothing was connected yet.
 
@@ -134,6 +137,7 @@ class MirrorReport:
     gaps: dict[tuple[str, str], int] = field(default_factory=dict)
     reload: ReloadReport | None = None
     produced: ProduceReport | None = None
+    limits: tuple[WaitingTopic, ...] = ()
 
     @property
     def ready(self) -> bool:

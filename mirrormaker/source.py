@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from groundwork.tasks import TaskGroup
-from kafkawire.cluster.zookeeper import read_partitions
+from kafkawire.cluster.zookeeper import read_owners, read_partitions, read_topics
 from kafkawire.dialects import dialect
-from kafkawire.model import Ticket, TopicPartition
+from kafkawire.model import PartitionId, Ticket, TopicPartition
 from mirrormaker.options import SourceOptions
 from mirrormaker.routes import SourceTopic
 from zkconsumer.connector import ConsumerConnector
@@ -53,6 +53,8 @@ class Source:
         self._log_event = logger_of(f"source {options.name}", options.name)
         self._tasks = tasks
         self._on_fence = on_fence
+        self.gaps: dict[str, int] = {}  # messages (of 0.7: bytes) that were deleted before they were read, by topic
+        self._paused: dict[str | TopicPartition, bool] = {}
         self._connector: ConsumerConnector | None = None
         self._joined = False
         self._absent = SourceState("joining")  # until it is joined
@@ -73,6 +75,7 @@ class Source:
             before_commit=before_commit,
         )
         made = self._connector.create_message_streams_by_filter(topics, streams)
+        self._connector.set_paused(self._paused)  # before anything is taken from them
         self._joined = True
         return made
 
@@ -102,6 +105,23 @@ class Source:
     def left_uncommitted(self) -> bool:
         """Whether the shutdown could not commit something that the target has: it is sent again."""
         return self._connector is not None and self._connector.left_uncommitted
+
+    def all_topics(self) -> list[str]:
+        """Every topic of the source, mirrored or not.  Raises ConsumerError."""
+        if self._connector is None or not self._joined:
+            raise ConsumerError(f"source {self.name} is not joined yet")
+        return self._connector.ask("topics", read_topics)
+
+    def partitions_of(self, topics: Sequence[str]) -> dict[str, list[PartitionId]]:
+        """The partitions of each of these topics that is there.  Raises ConsumerError."""
+        assert self._connector is not None
+        found = self._connector.ask("partitions of topics", read_partitions, topics)
+        return {topic: list(partitions) for topic, partitions in found.items()}
+
+    def owners(self, topics: Sequence[str]) -> dict[TopicPartition, str]:
+        """Who of the group owns each partition of these topics.  Raises ConsumerError."""
+        assert self._connector is not None
+        return self._connector.ask("owners of partitions", read_owners, self.options.group_id, topics)
 
     # state -----------------------------------------------------------------------------------------------------------
 
@@ -159,6 +179,18 @@ class Source:
         """
         return self._connector is not None and self._connector.unpark(tp, go_on_at=go_on_at, measure=measure)
 
+    def set_paused(self, paused: Mapping[str | TopicPartition, bool]) -> None:
+        """Pause exactly these topics and partitions; False: one that is read while its topic is paused."""
+        if self._paused != paused:
+            self._paused = dict(paused)
+            if self._connector is not None and self._joined and not self._connector.closed:
+                self._connector.set_paused(self._paused)
+
+    def throttle(self, limits: Mapping[TopicPartition, int]) -> None:
+        """Fetch at most so many bytes at once of each of these partitions, 0: nothing for now."""
+        if self._connector is not None and self._joined and not self._connector.closed:
+            self._connector.throttle(limits)
+
     def switch_offsets(self, mode: Mode) -> bool:
         """Keep offsets there from now on; False: they are.  Raises ConsumerError; then nothing has changed."""
         if self._connector is None:
@@ -171,5 +203,7 @@ class Source:
 
     def _log(self, event: ConsumerEvent) -> None:
         """Log an event of this source, but for what the start says of every cluster (formats.timestamps_lost)."""
+        if event.kind == "gap" and event.tp is not None:
+            self.gaps[event.tp.topic] = self.gaps.get(event.tp.topic, 0) + event.count
         if event.kind != "release":
             self._log_event(event)

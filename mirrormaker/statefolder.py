@@ -1,6 +1,7 @@
 """The folders in which a mirror keeps what a restart needs: offset maps, and what an operator set.
 
     offset.map.folder    given in the configuration
+    state.folder         for pauses and throttles that are kept over restarts
     $STATE_DIRECTORY     what systemd gives for StateDirectory=
 
 A folder that cannot be written is found before the mirror joins any group: exit 73, and systemd does not try again.
@@ -31,6 +32,8 @@ def folders(mirror: MirrorOptions, environ: Mapping[str, str]) -> Iterator[tuple
     """The folders that this mirror will write, each with the name of what says so."""
     if mirror.map_folder and not mirror.map_topic:
         yield "offset.map.folder", Path(mirror.map_folder)
+    if mirror.state_folder:
+        yield "mirror.state.folder", Path(mirror.state_folder)
     if given := state_folder(environ):
         yield f"${VARIABLE}", Path(given)
 

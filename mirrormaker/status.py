@@ -1,32 +1,29 @@
-"""Status of a mirror: what every flow and the target say of themselves, in one line and to systemd.
+"""Status line of a mirror: its report in one line, for the log, a terminal and systemd.
 
     41,200 msg/s, 4.1 MB/s, lag 1,204, in flight 3.1 MB, 12 partitions; parked 1: orders/3: ...; waiting 1: news: ...
 
 Where a source counts offsets in bytes (0.7) so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" beside others.
 On a terminal the line is rewritten in place and log lines go above it; elsewhere it is a log line now and then.
 
-    Snapshot         a mirror at one moment            status_line    the line between two snapshots
-    StatusReporter   takes snapshots, shows the line   StatusLine     a terminal that keeps a line below its log
+    Snapshot         a report as far as the line needs it   status_line   the line between two snapshots
+    StatusReporter   shows the line now and then            StatusLine    a terminal that keeps a line below its log
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TextIO
 
 from groundwork.tasks import now, sleep
-from kafkawire.model import TopicPartition
-from mirrormaker.flow import Flow
-from mirrormaker.source import Source
+from mirrormaker.report import MirrorReport, PartitionReport
+from mirrormaker.reporter import HANDLERS, Reporter
 from mirrormaker.systemd import Systemd
-from mirrormaker.target import Target
-from zkconsumer.engine.status import PartitionStatus
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.2
+POLL_S = 0.5
 MAX_REASONS = 3  # parked or waiting ones named in the line; the log has each when it happens
 
 
@@ -38,6 +35,16 @@ class Blocked(NamedTuple):
 
     def __str__(self) -> str:
         return self.reason if self.reason.startswith(self.name) else f"{self.name}: {self.reason}"
+
+
+class Limited(NamedTuple):
+    """How many partitions an operator paused or throttled, and the topics or partitions that are."""
+
+    partitions: int
+    names: tuple[str, ...]
+
+
+NONE_LIMITED = Limited(0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +64,53 @@ class Snapshot:
     owned: int = 0
     parked: tuple[Blocked, ...] = ()
     waiting: tuple[Blocked, ...] = ()
+    paused: Limited = NONE_LIMITED
+    throttled: Limited = NONE_LIMITED
     trouble: str = ""  # what is out of reach: a ZooKeeper that does not answer, a broker that refuses connections
-    dropped: int = 0  # messages that message.handler dropped since the start
+    dropped: int = 0  # messages that a handler dropped since the start
+    left_out: int = 0  # messages that policies left out of the target since the start
+
+
+def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
+    """What a report says at a moment of a monotonic clock."""
+    sources, partitions = report.sources, report.partitions
+    in_bytes = any(source.lag_unit == "bytes" for source in sources)
+    lags = {unit: sum(row.lag or 0 for row in partitions if row.lag_unit == unit) for unit in ("messages", "bytes")}
+    reasons = [
+        f"source {source.name}: {'refused: ' if source.state == 'refused' else ''}{source.reason}"
+        for source in sources
+        if source.reason and source.state != "joining"
+    ]
+    reasons += [f"target: {report.target_state}"] if report.target_state else []
+    return Snapshot(
+        at=at,
+        messages=report.messages,
+        bytes=report.bytes,
+        lag=None if any(source.lag is None for source in sources) else lags["messages"],
+        lag_bytes=lags["bytes"] if in_bytes else None,
+        in_flight_bytes=report.in_flight_bytes,
+        owned=len(partitions),
+        parked=tuple(Blocked(_name(row), row.reason) for row in partitions if row.state == "parked"),
+        waiting=tuple(Blocked(topic.name, topic.reason) for topic in report.waiting),
+        paused=_limited(partitions, "paused"),
+        throttled=_limited(partitions, "throttled"),
+        trouble="; ".join(reasons),
+        dropped=sum(count for (_, _, reason), count in report.left_out.items() if reason in HANDLERS),
+        left_out=sum(count for (_, _, reason), count in report.left_out.items() if reason not in HANDLERS),
+    )
+
+
+def _name(row: PartitionReport) -> str:
+    return f"{row.topic}/{row.partition}"
+
+
+def _limited(partitions: Sequence[PartitionReport], state: str) -> Limited:
+    """The partitions in a state, by topic where all owned ones of the topic are in it."""
+    limited = [row for row in partitions if row.state == state]
+    whole = {row.topic for row in limited} - {row.topic for row in partitions if row.state != state}
+    return Limited(
+        len(limited), tuple(dict.fromkeys(row.topic if row.topic in whole else _name(row) for row in limited))
+    )
 
 
 def status_line(before: Snapshot, this: Snapshot) -> str:
@@ -72,6 +124,11 @@ def status_line(before: Snapshot, this: Snapshot) -> str:
     )
     if this.dropped:
         line += f"; dropped {this.dropped:,} (message.handler)"
+    if this.left_out:
+        line += f"; left out {this.left_out:,} (policies)"
+    for limited, word in ((this.paused, "paused"), (this.throttled, "throttled")):
+        if limited.partitions:
+            line += f"; {word} {limited.partitions}: {_few(limited.names)} (operator)"
     for word, blocked in (("parked", this.parked), ("waiting", this.waiting)):
         if blocked:
             line += f"; {word} {len(blocked)}: {_named(blocked)}"
@@ -88,8 +145,12 @@ def _lag(this: Snapshot) -> str:
 
 
 def _named(blocked: Sequence[Blocked]) -> str:
-    more = f" and {len(blocked) - MAX_REASONS} more" if len(blocked) > MAX_REASONS else ""
-    return " | ".join(str(one) for one in blocked[:MAX_REASONS]) + more
+    return _few([str(one) for one in blocked], " | ")
+
+
+def _few(names: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(names) - MAX_REASONS} more" if len(names) > MAX_REASONS else ""
+    return between.join(names[:MAX_REASONS]) + more
 
 
 class StatusLine:
@@ -117,93 +178,22 @@ class StatusLine:
         self._stream.flush()
 
 
-def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:
-    """How many messages were done since `before` (of a new partition: since its last commit), and the next `before`."""
-    this = {row.tp: row.done for row in rows if row.done is not None}
-    first = {row.tp: row.committed for row in rows if row.committed is not None}
-    since = {**this, **first, **before}
-    return sum(max(0, done - since[tp]) for tp, done in this.items()), this
-
-
 class StatusReporter:
-    """Reads flows, sources and target; changes nothing.
+    """Shows the status line of a mirror in its log or on its terminal, and to systemd."""
 
-    flows: of the sources that have begun; more may be added.
-    """
-
-    def __init__(
-        self,
-        flows: Sequence[Flow],
-        sources: Sequence[Source],
-        target: Target,
-        *,
-        terminal: StatusLine,
-        systemd: Systemd,
-        interval_s: float,
-    ) -> None:
-        self._flows = flows
-        self._sources = sources
-        self._target = target
+    def __init__(self, reporter: Reporter, *, terminal: StatusLine, systemd: Systemd, interval_s: float) -> None:
+        self._reporter = reporter
         self._terminal = terminal
         self._systemd = systemd
         self._interval_s = interval_s
-        self._done: dict[str, dict[TopicPartition, int]] = {}  # by flow
-        self._messages = 0
-        self._before = self.snapshot()
+        self._before = self._snapshot()
 
-    def snapshot(self) -> Snapshot:
-        """The mirror now."""
-        rows = self._count()
-        lags = [row.lag for row in rows]
-        sources = self._sources
-        in_bytes = any(source.counts_bytes for source in sources)
-        silent = any(source.trouble for source in sources)
-        # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
-        blind = silent or not all(source.assigned or source.partitions() for source in sources)
-        by_parts = in_bytes or any(flow.has_handler for flow in self._flows)
-        return Snapshot(
-            at=now(),
-            # How many messages lie between two bytes is unknown, and how many a handler sends for one: then those are
-            # counted that the target acknowledged.  Elsewhere what is done was acknowledged, also inside of wrappers.
-            messages=self._target.messages if by_parts else self._messages,
-            bytes=self._target.bytes,
-            lag=None if None in lags or blind else self._lag(in_bytes=False),
-            lag_bytes=self._lag(in_bytes=True) if in_bytes else None,
-            in_flight_bytes=self._target.bytes_pending,
-            owned=len(rows),
-            parked=tuple(Blocked(str(row.tp), row.parked) for row in rows if row.parked is not None),
-            waiting=tuple(Blocked(*row) for flow in self._flows for row in sorted(flow.waiting.items())),
-            trouble="; ".join(self._out_of_reach()),
-            dropped=sum(flow.dropped for flow in self._flows),
-        )
-
-    def _out_of_reach(self) -> Iterator[str]:
-        """Sentences on every part of a cluster that does not answer, each with whose it is."""
-        for source in self._sources:
-            state, reason = source.state
-            if reason and state != "joining":
-                yield f"source {source.name}: {'refused: ' if state == 'refused' else ''}{reason}"
-        if self._target.outage:
-            yield f"target: {self._target.outage}"
-
-    def _lag(self, *, in_bytes: bool) -> int:
-        """Lag of the sources that count so; what is not known counts for nothing."""
-        sources = [flow.source for flow in self._flows if flow.source.counts_bytes == in_bytes]
-        return sum(row.lag or 0 for source in sources for row in source.partitions())
-
-    def _count(self) -> list[PartitionStatus]:
-        """Everything owned; what was done since the last count is added."""
-        rows: list[PartitionStatus] = []
-        for flow in self._flows:
-            own = flow.source.partitions()
-            done, self._done[flow.name] = total_done(self._done.get(flow.name, {}), own)
-            self._messages += done
-            rows += own
-        return rows
+    def _snapshot(self) -> Snapshot:
+        return snapshot_of(self._reporter.report(), now())
 
     def line(self) -> str:
         """The status line since the last one."""
-        before, self._before = self._before, self.snapshot()
+        before, self._before = self._before, self._snapshot()
         return status_line(before, self._before)
 
     def run(self) -> None:
@@ -212,7 +202,7 @@ class StatusReporter:
             shown_at = now()
             while (left_s := shown_at + self._interval_s - now()) > 0:
                 sleep(min(left_s, POLL_S))
-                self._count()  # what a partition did before it moved elsewhere is not lost to the rate
+                self._reporter.observe()
             line = self.line()
             self._systemd.status(line)
             if self._terminal.rewrites:

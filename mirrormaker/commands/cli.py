@@ -4,6 +4,7 @@
     mirrormaker run --consumer.config C --producer.config P --whitelist W     from what the original was given
     mirrormaker check ... [--online]         the same arguments: says what is wrong, starts nothing
     mirrormaker verify ... [--since TIME]    the same arguments: compares what both clusters hold
+    mirrormaker status, topics, pause, resume, throttle, parked, set-log-level      ask a running mirror
 
 Data on stdout, everything else on stderr; one sentence an error.  Exit codes: mirrormaker.exits.
 """
@@ -23,9 +24,13 @@ from groundwork.java import filter_text
 from groundwork.logs import FORMS, LEVELS, set_up_logging
 from groundwork.openfiles import too_many
 from groundwork.options import ERROR, WARN
+from groundwork.output import Failure
 from groundwork.plural import counted
 from mirrormaker import exits
+from mirrormaker.commands.control import parked, pause, resume, set_log_level, throttle
 from mirrormaker.commands.flags import original_flags
+from mirrormaker.commands.status import status
+from mirrormaker.commands.topics import topics as topics_command
 from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml
 from mirrormaker.options import MirrorOptions
@@ -47,6 +52,9 @@ def outcome(args: Sequence[str]) -> int:
     except click.UsageError as exc:
         exc.show()
         return exits.USAGE
+    except Failure as exc:
+        exc.show()
+        return exc.exit_code
     except click.ClickException as exc:
         exc.show()
         return exits.INTERNAL
@@ -193,3 +201,7 @@ def topics(mirror: MirrorOptions) -> str:
         return f"all topics but {filter_text(mirror.blacklist)}"
     but = f" but not {filter_text(mirror.blacklist)}" if mirror.blacklist else ""
     return f"topics {filter_text(mirror.whitelist)}{but}"
+
+
+for command in (status, topics_command, pause, resume, throttle, parked, set_log_level):
+    cli.add_command(command)

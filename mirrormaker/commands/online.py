@@ -12,9 +12,10 @@ from groundwork.tasks import connect
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
+from kafkawire.cluster.zookeeper import read_brokers, read_owners, read_partitions, read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
+from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
@@ -173,3 +174,15 @@ def _row(
         f"refused: {told.refused}" if told.refused else rules.choose(told.topic, wanted, there or wanted, told.target)
     )
     return dict(zip(COLUMNS, (source.name, told.topic, here, told.target, shown, str(route)), strict=True))
+
+
+def source_topics(source: SourceOptions) -> tuple[dict[str, list[PartitionId]], dict[TopicPartition, str]]:
+    """The partitions of every topic of a source, and who of the group owns them.
+
+    Raises Unreachable, ChrootMissing, ConsumerError.
+    """
+    znodes = dialect(source.version).znodes
+    with zookeeper_session("zookeeper.connect", source.zookeeper_connect, TIMEOUT_S, source.security) as zk:
+        found = read_partitions(zk, znodes, read_topics(zk, znodes))
+        owners = read_owners(zk, znodes, source.group_id, found)
+    return {topic: list(partitions) for topic, partitions in found.items()}, owners

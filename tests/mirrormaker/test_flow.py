@@ -218,7 +218,7 @@ def test_a_failing_handler_ends_its_set_exactly_before_its_message(tasks: TaskGr
     assert [value for _, value in sends.values()] == [b"v-6", b"v-7"]
     assert share.tickets == [(8, 1), (11, 1)]
     assert share.told == [("failed", "t/0 at 8: message.handler a:b raised ValueError: no", 8)]
-    assert flow.dropped == 1
+    assert flow.left_out == {("t", "message.handler"): 1}
 
 
 def test_a_slow_handler_leaves_turns_to_other_tasks_inside_of_a_set(tasks: TaskGroup) -> None:
@@ -295,7 +295,7 @@ def test_a_set_handler_drops_changes_and_routes_rows(tasks: TaskGroup) -> None:
         (TopicPartition("t", 0), b"new v-9"),
         (TopicPartition("t", 1), b"new v-7"),
     ]
-    assert (share.tickets, flow.dropped) == ([(10, 3)], 1)
+    assert (share.tickets, flow.left_out) == ([(10, 3)], {("t", "message.set.handler"): 1})
 
 
 def test_a_failing_set_handler_parks_at_its_message_counts_each_drop_once_and_logs_one_traceback(
@@ -312,7 +312,7 @@ def test_a_failing_set_handler_parks_at_its_message_counts_each_drop_once_and_lo
     until(lambda: share.told)
     assert [value for _, value in sends.values()] == [b"v-5", b"v-7", b"v-9"]
     assert share.told == [("failed", "t/0 at 11: message.set.handler a:b raised ValueError: no", 11)]
-    assert flow.dropped == 3
+    assert flow.left_out == {("t", "message.set.handler"): 3}
     assert sum(record.exc_info is not None for record in caplog.records) == 1
 
 

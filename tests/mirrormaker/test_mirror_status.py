@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from mirrormaker.status import Blocked, Snapshot, StatusLine, status_line
+from mirrormaker.status import Blocked, Limited, Snapshot, StatusLine, status_line
 
 
 class Terminal(io.StringIO):
@@ -31,6 +31,12 @@ def test_what_stands_still_is_named_with_its_reason() -> None:
 def test_what_the_handler_dropped_is_counted_since_the_start() -> None:
     line = status_line(Snapshot(at=0.0), Snapshot(at=1.0, lag=0, dropped=2000, trouble="ZooKeeper away"))
     assert line.endswith("0 partitions; dropped 2,000 (message.handler); ZooKeeper away")
+
+
+def test_what_an_operator_limits_is_named_as_such() -> None:
+    this = Snapshot(at=1.0, lag=5, paused=Limited(2, ("orders",)), throttled=Limited(1, ("clicks/3",)))
+    line = status_line(Snapshot(at=0.0), this)
+    assert line.endswith("; paused 2: orders (operator); throttled 1: clicks/3 (operator)")
 
 
 def test_many_parked_partitions_do_not_flood_the_line() -> None:

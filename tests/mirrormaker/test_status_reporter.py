@@ -1,14 +1,20 @@
-"""Status of a mirror: when systemd hears that all is well, and what a snapshot says."""
+"""Reports of a mirror: when systemd hears that all is well, and what a report and the line made of it say."""
 
 from __future__ import annotations
 
 import io
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from kafkawire.model import TopicPartition
+from mirrormaker.happenings import Happenings
+from mirrormaker.intake import Intake
+from mirrormaker.report import MirrorReport
+from mirrormaker.reporter import Reporter, total_done
+from mirrormaker.selection import Selection
 from mirrormaker.source import SourceState
-from mirrormaker.status import Blocked, StatusLine, StatusReporter, total_done
+from mirrormaker.status import Blocked, Snapshot, StatusLine, StatusReporter, snapshot_of
 from mirrormaker.systemd import STALL_S, Systemd, Watchdog
 from mirrormaker.target import Target
 from zkconsumer.engine.status import PartitionStatus
@@ -40,16 +46,26 @@ class Flow:
     assigned: bool = True
     counts_bytes: bool = False
     has_handler: bool = False
-    dropped: int = 0
+    left_out: dict[tuple[str, str], int] = field(default_factory=dict)
+    throttle: bool = False
+    handler_option: str = "message.handler"
+    intake: Intake = field(default_factory=Intake)
+    topics: dict[str, object] = field(default_factory=dict)
+    gaps: dict[str, int] = field(default_factory=dict)
     pending: int = 0
+    options: object = field(default_factory=lambda: SimpleNamespace(version="0.8.2"))
 
     @property
     def sender(self) -> SimpleNamespace:
-        return SimpleNamespace(bytes_pending=self.pending)
+        counters = SimpleNamespace(bytes=0, messages=7, requests=2, retries=1, unknown=0, errors=Counter({6: 1}))
+        return SimpleNamespace(bytes_pending=self.pending, counters=counters)
 
     @property
     def state(self) -> SourceState:
-        return SourceState("running", self.outage)
+        reasons = [text.removeprefix("source dc1: ") for text in (self.trouble, self.outage) if text]
+        joining = not self.assigned and not self.rows
+        state = "out of reach" if self.trouble else "joining" if joining else "running"
+        return SourceState(state, "; ".join(reasons))  # type: ignore[arg-type]
 
     @property
     def source(self) -> Flow:
@@ -59,8 +75,9 @@ class Flow:
         return self.rows
 
 
-def target(pending: int = 0, outage: str = "") -> Target:
-    return SimpleNamespace(bytes_pending=pending, bytes=0, messages=7, outage=outage)  # type: ignore[return-value]
+def target(outage: str = "") -> Target:
+    options = SimpleNamespace(address="there:9092")
+    return SimpleNamespace(bytes_pending=7, bytes=0, outage=outage, options=options)  # type: ignore[return-value]
 
 
 def watchdog(*flows: Flow) -> Watchdog:
@@ -69,9 +86,27 @@ def watchdog(*flows: Flow) -> Watchdog:
     return made
 
 
-def reporter(flow: Flow, pending: int = 0, outage: str = "") -> StatusReporter:
+def reporter(flow: Flow, outage: str = "", begun: bool = True) -> Reporter:
+    return Reporter(
+        sources=[flow],  # type: ignore[list-item]
+        flows=[flow] if begun else [],  # type: ignore[list-item]
+        target=target(outage),
+        selections={"dc1": Selection(source="dc1", whitelist="t", prefix="dc1.")},
+        happenings=Happenings(),
+    )
+
+
+def report(flow: Flow, outage: str = "") -> MirrorReport:
+    return reporter(flow, outage).report()
+
+
+def snapshot(flow: Flow) -> Snapshot:
+    return snapshot_of(report(flow), 0.0)
+
+
+def status_line(flow: Flow, outage: str = "") -> str:
     line, systemd = StatusLine(io.StringIO()), Systemd({}, 1)
-    return StatusReporter([flow], [flow], target(pending, outage), terminal=line, systemd=systemd, interval_s=1.0)  # type: ignore[list-item]
+    return StatusReporter(reporter(flow, outage=outage), terminal=line, systemd=systemd, interval_s=1.0).line()
 
 
 def test_a_partition_that_lags_and_does_not_move_is_a_stall() -> None:
@@ -117,38 +152,71 @@ def test_what_is_done_is_counted_across_looks_and_for_new_partitions_since_their
 
 def test_the_lag_of_a_source_whose_zookeeper_is_silent_is_unknown() -> None:
     for flow in (Flow(trouble="source dc1: ZooKeeper silent for 8 s"), Flow([], "source dc1: …")):
-        assert reporter(flow).snapshot().lag is None
-    assert reporter(Flow([], assigned=False)).snapshot().lag is None  # back, and nothing is ours again yet
-    assert reporter(Flow([])).snapshot().lag == 0  # others own all there is
-    assert reporter(Flow()).snapshot().lag == 150
+        assert snapshot(flow).lag is None
+        assert report(flow).sources[0].state == "out of reach"
+    assert snapshot(Flow([], assigned=False)).lag is None  # back, and nothing is ours again yet
+    assert snapshot(Flow([])).lag == 0  # others own all there is
+    assert snapshot(Flow()).lag == 150
 
 
 def test_what_is_out_of_reach_is_named_and_hides_no_lag_that_is_known() -> None:
-    line = reporter(Flow(outage="broker 0 is gone (for 8 s)"), outage="broker 3 hangs (for 9 s)").line()
+    line = status_line(Flow(outage="source dc1: broker 0 is gone (for 8 s)"), outage="broker 3 hangs (for 9 s)")
     assert "lag 150," in line
     assert line.endswith("; source dc1: broker 0 is gone (for 8 s); target: broker 3 hangs (for 9 s)")
 
 
 def test_with_a_handler_only_what_the_target_acknowledged_is_a_rate_and_drops_are_counted() -> None:
-    flow = Flow()
-    assert reporter(flow).snapshot().messages == 10  # from committed 40 to done 50
-    flow = Flow(has_handler=True, dropped=3)
-    snapshot = reporter(flow).snapshot()
-    assert (snapshot.messages, snapshot.dropped) == (7, 3)
+    assert snapshot(Flow()).messages == 10  # from committed 40 to done 50
+    by = "message.handler"
+    flow = Flow(has_handler=True, left_out={("t", by): 1, ("u", by): 2, ("u", "corrupt, skipped"): 4})
+    assert (snapshot(flow).messages, snapshot(flow).dropped, snapshot(flow).left_out) == (7, 3, 4)
+    assert report(flow).left_out == {("dc1", *of): count for of, count in flow.left_out.items()}
 
 
-def test_the_snapshot_names_what_makes_no_progress() -> None:
+def test_the_line_names_what_makes_no_progress() -> None:
     flow = Flow([replace(ROW, parked="corrupt"), replace(ROW, partition=1, lag=None)], waiting={"n": "missing"})
-    snapshot = reporter(flow, pending=7).snapshot()
-    assert snapshot.parked == (Blocked("t/0", "corrupt"),)
-    assert snapshot.waiting == (Blocked("n", "missing"),)
-    assert (snapshot.lag, snapshot.owned, snapshot.in_flight_bytes) == (None, 2, 7)
+    found = snapshot(flow)
+    assert found.parked == (Blocked("t/0", "corrupt"),)
+    assert found.waiting == (Blocked("n", "missing"),)
+    assert (found.lag, found.owned, found.in_flight_bytes) == (None, 2, 7)
 
 
 def test_a_lag_in_bytes_is_told_as_such_and_messages_are_those_the_target_took() -> None:
     in_bytes = Flow([replace(ROW, lag=3_100_000), replace(ROW, partition=1, lag=4)], counts_bytes=True)
-    snapshot = reporter(in_bytes).snapshot()
-    assert (snapshot.lag, snapshot.lag_bytes, snapshot.messages) == (0, 3_100_004, 7)
-    assert reporter(Flow()).snapshot().lag_bytes is None
+    found = snapshot(in_bytes)
+    assert (found.lag, found.lag_bytes, found.messages) == (0, 3_100_004, 7)
+    assert snapshot(Flow()).lag_bytes is None
     in_bytes.rows.append(replace(ROW, partition=2, lag=None))
-    assert reporter(in_bytes).snapshot().lag is None
+    assert snapshot(in_bytes).lag is None
+
+
+def test_each_partition_says_what_it_waits_for() -> None:
+    def stated(flow: Flow, outage: str = "") -> tuple[str, str]:
+        (partition,) = report(flow, outage=outage).partitions
+        return partition.state, partition.reason
+
+    assert stated(Flow([replace(ROW, state="parked", parked="corrupt")])) == ("parked", "corrupt")
+    assert stated(Flow(waiting={"t": "target topic t does not exist"})) == ("waiting", "target topic t does not exist")
+    assert stated(Flow(waiting={"t/0": "resume: …"})) == ("waiting", "resume: …")
+    assert stated(Flow(), "broker 3 hangs") == ("reading", "target: broker 3 hangs")
+    assert stated(Flow([replace(ROW, lag=0)]), "broker 3 hangs") == ("reading", "")
+    gone = Flow([replace(ROW, state="looking for leader")], outage="source dc1: broker 0 is gone")
+    assert stated(gone) == ("looking for leader", "source dc1: broker 0 is gone")
+
+
+def test_a_source_that_has_not_begun_is_shown_and_the_mirror_is_not_ready() -> None:
+    found = reporter(Flow([], assigned=False), begun=False).report()
+    assert (found.sources[0].state, found.sources[0].lag, found.partitions) == ("joining", None, ())
+    assert found.not_ready == ("source dc1: joining its group",)
+    assert report(Flow()).ready
+    assert report(Flow(), outage="broker 3 hangs").not_ready == ("target: broker 3 hangs",)
+
+
+def test_a_report_has_the_offsets_and_the_counts_of_requests() -> None:
+    found = report(Flow(gaps={"t": 30}))
+    (partition,) = found.partitions
+    assert (partition.committed, partition.done, partition.end, partition.lag) == (40, 50, 200, 150)
+    assert (partition.lag_s_is_least, partition.owner, partition.target_topic) == (True, "g_c-0", "dc1.t")
+    assert found.produced is not None
+    assert (found.produced.requests, found.produced.retries, found.produced.errors) == (2, 1, {6: 1})
+    assert found.gaps == {("dc1", "t"): 30}

@@ -1,0 +1,164 @@
+"""Commands that change a running mirror: pause, resume, throttle, parked, set-log-level."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from groundwork.logs import LEVELS
+from groundwork.output import write
+from mirrormaker import exits
+from mirrormaker.commands.running import ask, say, socket_option, source_option, split_file
+
+PARKED = ("source", "topic", "partition", "at", "lag", "reason")
+SIZES = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+
+keep_option = click.option("--keep", is_flag=True, help="Keep it over restarts, in the state folder of the mirror.")
+
+
+def _size(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """A number of bytes, with k, M, G (1000) or Ki, Mi, Gi (1024) behind it."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]i?)?b?", value.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no number such as 500k, 1M or 2.5Mi")
+    return float(found[1]) * SIZES[found[2] or ""]
+
+
+def _one_word(words: Sequence[str], what: str, *, needed: bool) -> tuple[Path | None, str | None]:
+    """FILE, if it is there, and the word behind it."""
+    file, rest = split_file(words)
+    if len(rest) > 1 or (needed and not rest):
+        raise click.UsageError(f"{what} is wanted" + (f", not {' '.join(rest)}" if rest else ""))
+    return file, rest[0] if rest else None
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] TOPIC[:PARTITION]")
+@socket_option
+@source_option
+@keep_option
+def pause(words: Sequence[str], *, socket_path: Path | None, source: str | None, keep: bool) -> int:
+    """Read nothing more of a topic or partition; the others flow on.
+
+    What is in flight is acknowledged and committed.  Until `resume` or the next start; with --keep until `resume`.
+    """
+    file, what = _one_word(words, "TOPIC or TOPIC:PARTITION", needed=True)
+    say(ask(file, socket_path, "pause", what=what, source=source, keep=keep))
+    return exits.CLEAN
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] TOPIC[:PARTITION]")
+@socket_option
+@source_option
+def resume(words: Sequence[str], *, socket_path: Path | None, source: str | None) -> int:
+    """Read a paused topic or partition on, from where it was paused: nothing is lost, nothing is sent twice."""
+    file, what = _one_word(words, "TOPIC or TOPIC:PARTITION", needed=True)
+    say(ask(file, socket_path, "resume", what=what, source=source))
+    return exits.CLEAN
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[FILE] [TOPIC]")
+@socket_option
+@source_option
+@click.option(
+    "--bytes-per-s", callback=_size, help="Bytes a second, as they come from the source (compressed): 500k, 1M."
+)
+@click.option("--messages-per-s", type=click.FloatRange(1), help="Messages a second.")
+@click.option("--off", is_flag=True, help="End a throttle.")
+@keep_option
+def throttle(
+    words: Sequence[str],
+    *,
+    socket_path: Path | None,
+    source: str | None,
+    bytes_per_s: float | None,
+    messages_per_s: float | None,
+    off: bool,
+    keep: bool,
+) -> int:
+    """Limit how much of a topic, or of a whole source, is mirrored a second.  Without a rate: show what is limited.
+
+    Both a topic's throttle and that of its source hold.  Other topics are not slowed by a topic's.
+    """
+    file, what = _one_word(words, "one TOPIC, or none for the whole source", needed=False)
+    if not off and bytes_per_s is None and messages_per_s is None and (what or keep):
+        raise click.UsageError("give --bytes-per-s, --messages-per-s or --off")
+    answer = ask(
+        file,
+        socket_path,
+        "throttle",
+        what=what,
+        source=source,
+        bytes_per_s=bytes_per_s,
+        messages_per_s=messages_per_s,
+        off=off,
+        keep=keep,
+    )
+    say(answer)
+    return exits.CLEAN
+
+
+class _ListsByDefault(click.Group):
+    """A group whose command `list` may be left out."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ListsByDefault)
+def parked() -> None:
+    """Show partitions that cannot go on because of one message, and deal with them.
+
+    `mirrormaker parked [FILE]` lists them.
+    """
+
+
+@parked.command("list")
+@click.argument("words", nargs=-1, metavar="[FILE] [TOPIC[:PARTITION]]")
+@socket_option
+@source_option
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def parked_list(words: Sequence[str], *, socket_path: Path | None, source: str | None, output: str) -> int:
+    """List parked partitions: where each stands, and why."""
+    file, what = _one_word(words, "TOPIC or TOPIC:PARTITION", needed=False)
+    rows = ask(file, socket_path, "parked", what=what, source=source)
+    if rows or output == "json":
+        write(rows, PARKED, output)
+    else:
+        click.echo("nothing is parked", err=True)
+    return exits.CLEAN
+
+
+@parked.command("retry")
+@click.argument("words", nargs=-1, metavar="[FILE] [TOPIC[:PARTITION]]")
+@socket_option
+@source_option
+def parked_retry(words: Sequence[str], *, socket_path: Path | None, source: str | None) -> int:
+    """Fetch parked partitions again now, after the cause is mended: all of them, or those of a topic.
+
+    The mirror does so itself every mirror.parked.retry.ms.
+    """
+    file, what = _one_word(words, "TOPIC or TOPIC:PARTITION", needed=False)
+    say(ask(file, socket_path, "retry", what=what, source=source))
+    return exits.CLEAN
+
+
+@click.command("set-log-level")
+@click.argument("words", nargs=-1, required=True, metavar=f"[FILE] {'|'.join(LEVELS)}")
+@socket_option
+def set_log_level(words: Sequence[str], *, socket_path: Path | None) -> int:
+    """Log from this level on, until the next start."""
+    file, level = _one_word(words, f"one of {', '.join(LEVELS)}", needed=True)
+    if str(level).lower() not in LEVELS:
+        raise click.UsageError(f"a log level is one of {', '.join(LEVELS)}, not {level}")
+    say(ask(file, socket_path, "set-log-level", level=level))
+    return exits.CLEAN

@@ -1,0 +1,133 @@
+"""The running mirror that a command means: by its configuration FILE, by --socket, or the only one that runs here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from groundwork.output import fail
+from mirrormaker import exits
+from mirrormaker.config import ConfigError, read_yaml
+from mirrormaker.control.client import Connection, NoMirror, Refused, connect
+from mirrormaker.control.place import OFF, all_sockets, candidates
+
+F = TypeVar("F", bound=Callable[..., Any])
+SUFFIXES = (".yaml", ".yml", ".properties")
+SECTION, OPTION = "mirror", "control.socket"
+
+socket_option = click.option(
+    "--socket", "socket_path", type=click.Path(path_type=Path), help="Path of the mirror's control socket."
+)
+source_option = click.option("--source", help="Name of the source; default: all of them.")
+
+
+def split_file(words: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The FILE that a command line begins with, if it does, and the other words."""
+    if words and (os.sep in words[0] or words[0].endswith(SUFFIXES)):
+        return Path(words[0]), list(words[1:])
+    return None, list(words)
+
+
+def ask(file: Path | None, socket_path: Path | None, command: str, **arguments: Any) -> Any:
+    """The answer of the running mirror.  Ends the command where none answers, or it refuses."""
+    with explained():
+        return next(opened(file, socket_path).answers(command, _given(arguments)))
+
+
+def stream(file: Path | None, socket_path: Path | None, command: str, **arguments: Any) -> Iterator[Any]:
+    """Its answers, as they come."""
+    with explained():
+        yield from opened(file, socket_path).answers(command, _given(arguments))
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """End the command with a sentence and an exit code where the mirror does not answer, or refuses."""
+    try:
+        yield
+    except NoMirror as reason:
+        fail(str(reason), exits.PERMISSION if reason.forbidden else exits.UNREACHABLE)
+    except Refused as reason:
+        fail(str(reason), exits.REFUSED)
+
+
+def opened(file: Path | None, socket_path: Path | None) -> Connection:
+    """A connection to the mirror that is meant.  Raises NoMirror."""
+    if socket_path is not None:
+        return connect([socket_path])
+    if file is None:
+        return connect([_only_one()])
+    configured = configured_socket(file)
+    if configured == OFF:
+        raise NoMirror(f"{file} switches the control socket off ({SECTION}.{OPTION}: {OFF})")
+    places = candidates(file.stem, configured, os.environ)
+    try:
+        found = connect(places)
+    except NoMirror as reason:
+        there = "" if file.exists() else f"; and there is no file {file}"
+        raise NoMirror(f"{reason}{there}", reason.forbidden) from reason
+    others = [place for place in places if place.stem.startswith(f"{found.path.stem}.")]
+    if others:
+        listed = ", ".join(map(str, others))
+        click.echo(f"this is {found.path}; of the same file there is also {listed} (--socket)", err=True)
+    return found
+
+
+def configured_socket(file: Path) -> str:
+    """What the file says about its control socket; "": nothing, or it may not be read by this user."""
+    if file.suffix == ".properties":
+        return ""
+    try:
+        values = read_yaml(file)
+    except ConfigError:
+        return ""
+    section = values.get(SECTION) if isinstance(values, dict) else None
+    return str(section.get(OPTION) or "") if isinstance(section, dict) else ""
+
+
+def _only_one() -> Path:
+    """The socket of the only mirror that runs here.  Raises NoMirror, click.UsageError."""
+    found = all_sockets(os.environ)
+    alive = []
+    for place in found:
+        try:
+            connect([place])._socket.close()
+        except NoMirror as reason:
+            if not reason.forbidden:
+                continue
+        alive.append(place)
+    if not alive:
+        raise NoMirror(
+            "no mirror answers at a default place of this user or of systemd: name its configuration FILE, or --socket "
+            "with the path that its log says"
+        )
+    if len(alive) > 1:
+        listed = ", ".join(place.name.removesuffix(".sock") for place in alive)
+        raise click.UsageError(f"several mirrors run here: {listed}; name the FILE of one, or --socket PATH")
+    return alive[0]
+
+
+def say(sentences: Sequence[str]) -> None:
+    """What the mirror did, a line each."""
+    for sentence in sentences:
+        click.echo(sentence)
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """A reader that closes the pipe (head) ends the command without a word."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more is written at the exit

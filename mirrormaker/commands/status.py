@@ -1,0 +1,195 @@
+"""`mirrormaker status`: what a running mirror does, as a table or as JSON, once or again and again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mirrormaker import exits
+from mirrormaker.commands.running import reader_may_leave, socket_option, stream
+
+Report = Mapping[str, Any]
+Row = Mapping[str, Any]
+EVERY_S = 2.0
+# Left out one after the other where the terminal is too narrow.
+COLUMNS = ("source", "topic", "partition", "owner", "committed", "end", "lag", "lag s", "rate/s", "route", "state")
+LEAST_WANTED = ("route", "owner", "committed", "end", "rate/s", "lag s", "source", "partition")
+RIGHT = frozenset({"partition", "committed", "end", "lag", "lag s", "rate/s"})
+MIN_STATE, MAX_NAMES = 12, 6
+CLEAR = "\x1b[H\x1b[2J"
+
+
+@click.command()
+@click.argument("file", required=False)
+@socket_option
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--watch", is_flag=True, help="Show it again and again, until ctrl-C.")
+@click.option("--every", type=click.FloatRange(0.2, 20), default=EVERY_S, show_default=True, help="Seconds between.")
+def status(file: str | None, *, socket_path: Path | None, output: str, watch: bool, every: float) -> int:
+    """Show what a running mirror does: sources, partitions with owner, offsets, lag, rate, route and state with reason.
+
+    FILE is the mirror's configuration file; it may be left out where one mirror runs here.
+    """
+    given = Path(file) if file else None
+    if watch:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ctrl-C is how it ends
+    try:
+        with reader_may_leave():
+            for report in stream(given, socket_path, "status", every_s=every if watch else None):
+                _show(report, output, watch)
+                if not watch:
+                    break
+    except KeyboardInterrupt:
+        if sys.stdout.isatty():
+            click.echo()
+    return exits.CLEAN
+
+
+def _show(report: Report, output: str, watch: bool) -> None:
+    if output == "json":
+        click.echo(json.dumps(report, indent=None if watch else 2))
+        return
+    tty = sys.stdout.isatty()
+    size = shutil.get_terminal_size()
+    lines = list(shown(report, size.columns if tty else None))
+    if watch and tty:
+        cut = lines[: size.lines - 1]
+        if len(lines) > len(cut):
+            cut[-1] = f"… {len(lines) - len(cut) + 1:,} more lines: mirrormaker status shows all"
+        click.echo(CLEAR + "\n".join(cut))
+    else:
+        click.echo("\n".join(lines) + ("\n" if watch else ""))
+
+
+# ---- as text ---------------------------------------------------------------------------------------------------------
+
+
+def shown(report: Report, columns: int | None) -> Iterable[str]:
+    """The lines of a report, for a terminal so wide; None: as wide as they are."""
+    yield from _summary(report)
+    yield from _reasons(report)
+    if report["partitions"]:
+        yield ""
+        yield from table([_cells(row) for row in report["partitions"]], columns, len(report["sources"]) > 1)
+
+
+def _summary(report: Report) -> Iterable[str]:
+    ready = "ready" if report["ready"] else "not ready"
+    up = duration((report["at_ms"] - report["started_ms"]) / 1000)
+    yield f"mirror into {report['target']}: {ready}, up {up}, release {report['release']}"
+    yield (
+        f"  {report['messages_per_s']:,.0f} messages/s, {report['bytes_per_s'] / 1e6:,.1f} MB/s, "
+        f"lag {_lags(report)}, in flight {report['in_flight_bytes'] / 1e6:,.1f} MB, "
+        f"{report['messages']:,} messages since the start"
+    )
+    for source in report["sources"]:
+        lag = "unknown" if source["lag"] is None else _count(source["lag"], source["lag_unit"])
+        why = f": {source['reason']}" if source["reason"] else ""
+        yield (
+            f"source {source['name']} (Kafka {source['version']}): {source['state']}{why}; "
+            f"{source['owned']:,} partition{'' if source['owned'] == 1 else 's'}, lag {lag}"
+        )
+        if source["merged"]:
+            yield f"  merged with another source: {', '.join(source['merged'])}"
+    if report["target_state"]:
+        yield f"target: {report['target_state']}"
+
+
+def _lags(report: Report) -> str:
+    if any(source["lag"] is None for source in report["sources"]):
+        return "unknown"
+    sums: dict[str, int] = {}
+    for source in report["sources"]:
+        sums[source["lag_unit"]] = sums.get(source["lag_unit"], 0) + source["lag"]
+    return " + ".join(_count(lag, unit) for unit, lag in sorted(sums.items(), reverse=True) if lag) or "0"
+
+
+def _count(count: int, unit: str) -> str:
+    if unit == "bytes":
+        return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count:,} B"
+    return f"{count:,}"
+
+
+def _reasons(report: Report) -> Iterable[str]:
+    """What makes no progress and why, and what was left out: each reason once."""
+    for sentence in report["not_ready"]:
+        yield f"not ready: {sentence}"
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for row in report["partitions"]:
+        if row["reason"] and row["state"] != "waiting":
+            alike.setdefault((row["state"], row["source"], row["reason"]), []).append(_name(row))
+    for (state, source, reason), names in sorted(alike.items(), key=lambda item: item[0][0] != "parked"):
+        few = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else "")
+        yield f"{state} {len(names):,}: {source}: {few}: {reason}"
+    for waiting in report["waiting"]:
+        yield f"waiting: {waiting['source']}: {waiting['name']}: {waiting['reason']}"
+    shown_reasons = {reason for _, _, reason in alike}
+    for limit in report["limits"]:
+        if limit["reason"] not in shown_reasons:
+            yield f"limit: {limit['source']}: {limit['name']}: {limit['reason']}"
+    for left in report["left_out"]:
+        yield f"left out: {left['source']}: {left['topic']}: {left['messages']:,} messages ({left['reason']})"
+    for gap in report["gaps"]:
+        yield f"gap: {gap['source']}: {gap['topic']}: {gap['missing']:,} were deleted before they were read"
+
+
+def _name(row: Row) -> str:
+    return f"{row['topic']}:{row['partition']}"
+
+
+def _cells(row: Row) -> dict[str, str]:
+    bytes_unit = row["lag_unit"] == "bytes"
+    lag_s = row["lag_s"]
+    rate = f"{row['messages_per_s']:,.0f}"
+    return {
+        "source": row["source"],
+        "topic": row["topic"],
+        "partition": str(row["partition"]),
+        "owner": row["owner"],
+        "committed": _or_dash(row["committed"]),
+        "end": _or_dash(row["end"]),
+        "lag": "-" if row["lag"] is None else f"{row['lag']:,}{' B' if bytes_unit else ''}",
+        "lag s": "-" if lag_s is None else f"{'>' if row['lag_s_is_least'] else ''}{lag_s:,.0f}",
+        "rate/s": rate,
+        "route": row["route"],
+        "state": f"{row['state']}: {row['reason']}" if row["reason"] else row["state"],
+    }
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def table(rows: Sequence[Mapping[str, str]], columns: int | None, several_sources: bool = True) -> Iterable[str]:
+    """Aligned lines; where they are too wide for so many columns, the least wanted are left out and the last is cut."""
+    kept = [name for name in COLUMNS if several_sources or name != "source"]
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in kept}
+    if columns is not None:
+        for name in LEAST_WANTED:
+            fixed = sum(widths[each] + 2 for each in kept if each != "state")
+            if fixed + min(widths["state"], MIN_STATE) <= columns:
+                break
+            kept = [each for each in kept if each != name]
+    for row in ({name: name for name in kept}, *rows):
+        cells = [row[name].rjust(widths[name]) if name in RIGHT else row[name].ljust(widths[name]) for name in kept]
+        line = "  ".join(cells).rstrip()
+        yield line if columns is None or len(line) <= columns else line[: columns - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    """3 s, 12 min, 4 h 10 min, 3 d 2 h."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes = whole // 60
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,390 @@
+"""Actions: what a command may ask of a running mirror, by name.
+
+An action gets the running mirror and the arguments of the request, and gives the answers: values that JSON has.
+Refused says why something is not done; then nothing has changed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from groundwork.logs import LEVELS, set_level
+from groundwork.plural import counted
+from groundwork.tasks import sleep
+from kafkawire.model import partition_named
+from mirrormaker.control.keptfile import KeptFileUnreadable
+from mirrormaker.control.limiter import Limiter
+from mirrormaker.control.topicrows import TopicFacts, rows_of
+from mirrormaker.flow import Flow
+from mirrormaker.limits import Limits, Pause, Throttle
+from mirrormaker.report import as_json
+from mirrormaker.reporter import Reporter
+from mirrormaker.selection import Selection
+from mirrormaker.source import Source
+from zkconsumer.engine.status import PartitionStatus
+from zkconsumer.errors import ConsumerError
+
+log = logging.getLogger(__name__)
+
+MIN_EVERY_S, MAX_EVERY_S = 0.2, 20.0  # of a stream; the client waits for 30 s
+MIN_BYTES_PER_S = 1000.0
+Arguments = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """It is not done; the text is one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningMirror:
+    """What actions work on.  flows: those that have begun; selections: by source."""
+
+    sources: Sequence[Source]
+    flows: Sequence[Flow]
+    selections: Mapping[str, Selection]
+    reporter: Reporter
+    limiter: Limiter
+
+
+# ---- looking --------------------------------------------------------------------------------------------------------
+
+
+def status(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """The report; every `every_s` seconds another one, where that is given."""
+    every_s = _number(arguments, "every_s", least=MIN_EVERY_S, most=MAX_EVERY_S)
+    while True:
+        yield as_json(mirror.reporter.report())
+        if every_s is None:
+            return
+        sleep(every_s)
+
+
+def topics(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """A row for each topic of the sources, or each of `topics`: whether it is mirrored, by which rule, its state."""
+    names = arguments.get("topics") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Refused("topics: a list of names")
+    report = mirror.reporter.report()
+    rows, problems = [], []
+    for source in _sources(mirror, arguments):
+        try:
+            everything = source.all_topics()
+            wanted = [name for name in everything if not names or name in names]
+            found = TopicFacts(
+                topics=wanted,
+                partitions=source.partitions_of(wanted),
+                owners=source.owners(wanted),
+                report=report,
+            )
+        except ConsumerError as reason:
+            problems.append(f"source {source.name}: its topics cannot be read: {reason}")
+            continue
+        rows += rows_of(mirror.selections[source.name], found)
+    missing = [name for name in names if name not in {row["topic"] for row in rows}]
+    if missing and not problems:
+        known = [topic for source in _sources(mirror, arguments) for topic in _topics_of(source)]
+        raise Refused(_unknown(missing[0], known, ""))
+    yield {"rows": rows, "problems": problems}
+
+
+# ---- pauses ---------------------------------------------------------------------------------------------------------
+
+
+def pause(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """Pause `what` (TOPIC or TOPIC:P), of `source` or of all that have it; `keep`: over restarts."""
+    keep = _keep(mirror, arguments)
+    chosen = _chosen(mirror, arguments)
+    since_ms = int(time.time() * 1000)
+
+    def edit(limits: Limits) -> None:
+        for source, topic, partition in chosen:
+            limits.set_pause(Pause(source=source, topic=topic, partition=partition, since_ms=since_ms, kept=keep))
+
+    _change(mirror, edit)
+    kept = ", kept over restarts" if keep else " until resumed or restarted"
+    yield [_log(f"source {source}: {_shown(topic, partition)} paused{kept}") for source, topic, partition in chosen]
+
+
+def resume(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """End a pause of `what`."""
+    chosen = _chosen(mirror, arguments, also_paused=True)
+
+    def edit(limits: Limits) -> list[bool]:
+        return [limits.end_pause(*each) for each in chosen]
+
+    ended = _change(mirror, edit)
+    sentences = []
+    for (source, topic, partition), was in zip(chosen, ended, strict=True):
+        what = f"source {source}: {_shown(topic, partition)}"
+        sentences.append(_log(f"{what} resumed") if was else f"{what} was not paused")
+    yield sentences
+
+
+# ---- throttles ------------------------------------------------------------------------------------------------------
+
+
+def throttle(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """Limit a `topic`, or all of a source, to `bytes_per_s` and `messages_per_s`; `off` ends that; neither shows."""
+    bytes_per_s = _number(arguments, "bytes_per_s", least=MIN_BYTES_PER_S)
+    messages_per_s = _number(arguments, "messages_per_s", least=1)
+    off = arguments.get("off") is True
+    if off and (bytes_per_s is not None or messages_per_s is not None):
+        raise Refused("--off ends a throttle: give no rate beside it")
+    if not off and bytes_per_s is None and messages_per_s is None:
+        yield [
+            f"source {limit.source}: {limit.topic or 'all topics'}: {limit.reason}"
+            for limit in mirror.limiter.limits
+            if isinstance(limit, Throttle)
+        ] or ["nothing is throttled"]
+        return
+    keep = _keep(mirror, arguments)
+    what = arguments.get("what")
+    if what:
+        if ":" in str(what):
+            raise Refused(f"{what}: a throttle is of a topic or of a whole source, not of a partition")
+        chosen = [(source, topic) for source, topic, _ in _chosen(mirror, arguments, also_paused=off)]
+    else:
+        chosen = [(source.name, "") for source in _sources(mirror, arguments)]
+    yield _throttle_off(mirror, chosen) if off else _throttle_on(mirror, chosen, bytes_per_s, messages_per_s, keep)
+
+
+def _throttle_on(
+    mirror: RunningMirror,
+    chosen: Sequence[tuple[str, str]],
+    bytes_per_s: float | None,
+    messages_per_s: float | None,
+    keep: bool,
+) -> list[str]:
+    made = [
+        Throttle(
+            source=source,
+            topic=topic,
+            bytes_per_s=bytes_per_s,
+            messages_per_s=messages_per_s,
+            since_ms=int(time.time() * 1000),
+            kept=keep,
+        )
+        for source, topic in chosen
+    ]
+
+    def edit(limits: Limits) -> None:
+        for each in made:
+            limits.set_throttle(each)
+
+    _change(mirror, edit)
+    kept = ", kept over restarts" if keep else " until ended or restarted"
+    return [_log(f"source {each.source}: {each.topic or 'all topics'} throttled to {each.rate}{kept}") for each in made]
+
+
+def _throttle_off(mirror: RunningMirror, chosen: Sequence[tuple[str, str]]) -> list[str]:
+    ended = _change(mirror, lambda limits: [limits.end_throttle(*each) for each in chosen])
+    sentences = []
+    for (source, topic), was in zip(chosen, ended, strict=True):
+        what = f"source {source}: {topic or 'all topics'}"
+        sentences.append(_log(f"{what} throttled no more") if was else f"{what} had no throttle of its own")
+    return sentences
+
+
+# ---- parked partitions ----------------------------------------------------------------------------------------------
+
+
+def parked(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """A row for each parked partition."""
+    yield [
+        {
+            "source": flow.name,
+            "topic": row.topic,
+            "partition": row.partition if isinstance(row.partition, int) else str(row.partition),
+            "at": row.done,
+            "lag": row.lag,
+            "reason": row.parked,
+        }
+        for flow, row in _parked(mirror, arguments)
+    ]
+
+
+def retry(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """Fetch parked partitions again: all of them, or those of `what`."""
+    rows = _parked(mirror, arguments)
+    if not rows:
+        what = arguments.get("what")
+        yield [f"{what} is not parked" if what else "nothing is parked"]
+        return
+    sentences = []
+    for flow, row in rows:
+        said = f"source {flow.name}: {row.topic}:{row.partition}"
+        if flow.retry(row):
+            sentences.append(_log(f"{said} is fetched again from {row.done}"))
+        else:
+            sentences.append(f"{said} is not fetched again yet: what came before its message is still in flight")
+    yield sentences
+
+
+def _parked(mirror: RunningMirror, arguments: Arguments) -> list[tuple[Flow, PartitionStatus]]:
+    """The parked partitions that are meant."""
+    what, named = arguments.get("what"), {source.name for source in _sources(mirror, arguments)}
+    topic, partition = _split(what) if what else ("", "")
+    rows = [
+        (flow, row)
+        for flow in mirror.flows
+        if flow.name in named
+        for row in flow.source.partitions()
+        if row.parked is not None
+    ]
+    if not what:
+        return rows
+    meant = [each for each in rows if each[1].topic == topic and partition in ("", str(each[1].partition))]
+    if not meant:
+        _chosen(mirror, arguments)  # refuses a name that does not exist
+    return meant
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+
+def set_log_level(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """Log from `level` on, until the next start."""
+    level = str(arguments.get("level", "")).lower()
+    if level not in LEVELS:
+        raise Refused(f"log level is one of {', '.join(LEVELS)}, not {level}")
+    set_level(level)
+    log.log(max(logging.INFO, logging.getLogger().level), "log level is %s now", level, extra={"event": "log-level"})
+    yield [f"log level is {level} until the next start"]
+
+
+ACTIONS: Mapping[str, Callable[[RunningMirror, Arguments], Iterator[Any]]] = {
+    "status": status,
+    "topics": topics,
+    "pause": pause,
+    "resume": resume,
+    "throttle": throttle,
+    "parked": parked,
+    "retry": retry,
+    "set-log-level": set_log_level,
+}
+
+
+# ---- arguments ------------------------------------------------------------------------------------------------------
+
+
+def _number(arguments: Arguments, name: str, *, least: float, most: float = math.inf) -> float | None:
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        bound = f"at least {least:g}" + (f" and at most {most:g}" if most < math.inf else "")
+        raise Refused(f"{name} is {value!r}: a number of {bound} is wanted")
+    return float(value)
+
+
+def _keep(mirror: RunningMirror, arguments: Arguments) -> bool:
+    keep = arguments.get("keep") is True
+    if keep and mirror.limiter.kept is None:
+        raise Refused(
+            "nothing can be kept over restarts: this mirror has no state folder; set mirror.state.folder, or run it as "
+            "a unit with StateDirectory="
+        )
+    return keep
+
+
+def _sources(mirror: RunningMirror, arguments: Arguments) -> list[Source]:
+    """The sources that are meant: that of `source`, or all."""
+    name = arguments.get("source")
+    if name is None:
+        return list(mirror.sources)
+    found = [source for source in mirror.sources if source.name == name]
+    if not found:
+        names = ", ".join(source.name for source in mirror.sources)
+        raise Refused(f"there is no source {name}: this mirror has {names}")
+    return found
+
+
+def _chosen(mirror: RunningMirror, arguments: Arguments, *, also_paused: bool = False) -> list[tuple[str, str, str]]:
+    """Source, topic and partition ("": all) of `what`, in each source that has it and mirrors it.
+
+    also_paused: where it is limited, too, though it is there no more.
+    """
+    what = arguments.get("what")
+    if not isinstance(what, str) or not what:
+        raise Refused("which topic is meant? TOPIC or TOPIC:PARTITION")
+    topic, partition = _split(what)
+    sources = _sources(mirror, arguments)
+    limited = {limit.source for limit in mirror.limiter.limits if also_paused and limit.topic == topic}
+    found, left, known = [], [], []
+    for source in sources:
+        topics = _topics_of(source)
+        known += topics
+        if source.name in limited or (not topics and mirror.selections[source.name].selects(topic)):
+            found.append((source.name, topic, partition))
+        elif topic in topics and not mirror.selections[source.name].selects(topic):
+            left.append(f"source {source.name}: {topic} is not mirrored: {mirror.selections[source.name].rule(topic)}")
+        elif topic in topics:
+            _check_partition(source, topic, partition)
+            found.append((source.name, topic, partition))
+    if not found:
+        raise Refused(left[0] if left else _unknown(topic, known, str(arguments.get("source") or "")))
+    return found
+
+
+def _split(what: Any) -> tuple[str, str]:
+    topic, colon, partition = str(what).partition(":")
+    if not topic or (colon and partition_named(partition) is None):
+        raise Refused(f"{what} is neither TOPIC nor TOPIC:PARTITION (a number, of 0.7 broker-index)")
+    return topic, str(partition_named(partition)) if colon else ""
+
+
+def _topics_of(source: Source) -> list[str]:
+    """All topics of a source; while its ZooKeeper is away those that are owned."""
+    try:
+        return source.all_topics()
+    except ConsumerError:
+        return sorted({row.topic for row in source.partitions()})
+
+
+def _check_partition(source: Source, topic: str, partition: str) -> None:
+    if not partition:
+        return
+    try:
+        known = source.partitions_of([topic]).get(topic, [])
+    except ConsumerError:
+        return
+    if partition not in {str(one) for one in known}:
+        has = (
+            ", ".join(map(str, sorted(known, key=str)))
+            if len(list(known)) <= 8
+            else counted(len(list(known)), "partition")
+        )
+        raise Refused(f"source {source.name}: {topic} has no partition {partition}: it has {has or 'none'}")
+
+
+def _unknown(topic: str, known: Iterable[str], source: str) -> str:
+    where = f"source {source} has" if source else "no source has"
+    return f"{where} {'no' if source else 'a'} topic {topic}{_nearest(topic, known)}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, set(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _shown(topic: str, partition: str) -> str:
+    return f"{topic}:{partition}" if partition else topic
+
+
+def _change(mirror: RunningMirror, edit: Callable[[Limits], Any]) -> Any:
+    try:
+        return mirror.limiter.change(edit)
+    except KeptFileUnreadable as reason:
+        raise Refused(f"nothing has changed: {reason}") from reason
+
+
+def _log(sentence: str) -> str:
+    """What an operator changed is a line of the log, too."""
+    log.warning("control: %s", sentence, extra={"event": "control", "always": True})
+    return sentence

@@ -1,0 +1,102 @@
+"""Limiter: applies the pauses and throttles of an operator to the flows of a mirror, and keeps those that are to stay.
+
+What is kept is on the disk before it takes effect, so that no pause is reported as kept that a crash would end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from groundwork.executor import ThreadExecutor
+from groundwork.hub import CallersHub
+from groundwork.tasks import Event, Lock, now, sleep
+from mirrormaker.control.keptfile import KeptFile
+from mirrormaker.flow import Flow
+from mirrormaker.limits import Limits
+from mirrormaker.source import Source
+from mirrormaker.throttle import TICK_S
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+OWNED_S = 1.0  # between two looks at which partitions the flows own
+
+
+class Limiter:
+    """limits: what holds now, to be read only.  kept: the file; None: there is no state folder."""
+
+    def __init__(self, sources: Sequence[Source], flows: Sequence[Flow], kept: KeptFile | None) -> None:
+        self.limits = Limits()
+        self.kept = kept
+        self._sources = sources
+        self._flows = flows
+        self._throttles = Event()
+        self._changing = Lock()
+        self._hub = CallersHub()
+        self._disk = ThreadExecutor(self._hub)
+
+    def restore(self) -> None:
+        """Apply what was kept, before a source is joined; in the hub.  Raises KeptFileUnreadable, KeptFileWrong."""
+        self._hub.start()
+        if self.kept is None:
+            return
+        names = {source.name for source in self._sources}
+        for limit in self.kept.read():
+            self.limits.add(limit)
+            if limit.source not in names:
+                log.warning("kept: %s of source %s has no effect: there is no such source", limit, limit.source)
+            else:
+                log.warning("source %s: %s %s", limit.source, limit.topic or "all topics", limit.reason)
+        self._apply()
+
+    def change(self, edit: Callable[[Limits], T]) -> T:
+        """Change the limits by edit(), which is given a copy; what it returns.  Raises KeptFileUnreadable; then nothing
+        has changed."""
+        with self._changing:
+            changed = self.limits.copy()
+            result = edit(changed)
+            if self.kept is not None and _kept(changed) != _kept(self.limits):
+                self._disk.call(self.kept.write, list(changed))
+            self.limits = changed
+            self._apply()
+            return result
+
+    def _apply(self) -> None:
+        for source in self._sources:
+            source.set_paused({pause.what: pause.paused for pause in self.limits.pauses_of(source.name)})
+        for flow in self._flows:
+            self.adopt(flow)
+
+    def adopt(self, flow: Flow) -> None:
+        """Give a flow its throttles."""
+        wanted = {throttle.topic: throttle for throttle in self.limits.throttles_of(flow.name)}
+        flow.throttle.keep({key: (one.bytes_per_s, one.messages_per_s) for key, one in wanted.items()}, now())
+        if flow.throttle:
+            self._throttles.set()
+
+    def run(self) -> None:
+        """Keep the throttles going, until it is ended from outside."""
+        owned_at = float("-inf")
+        while True:
+            throttled = [flow for flow in self._flows if flow.throttle]
+            if not throttled:
+                self._throttles.clear()
+                owned_at = float("-inf")
+                self._throttles.wait()
+                continue
+            at = now()
+            for flow in throttled:
+                if at - owned_at >= OWNED_S:
+                    flow.throttle.own([row.tp for row in flow.source.partitions()])
+                flow.throttle.tick(at)
+            owned_at = at if at - owned_at >= OWNED_S else owned_at
+            sleep(TICK_S)
+
+    def close(self) -> None:
+        self._disk.close()
+        self._hub.stop()
+
+
+def _kept(limits: Limits) -> list[object]:
+    return [limit for limit in limits if limit.kept]

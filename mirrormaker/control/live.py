@@ -1,0 +1,100 @@
+"""Live control of one mirror, put together: kept limits, limiter, socket.
+
+The socket is there before any cluster is asked, so that `mirrormaker status` also shows a mirror that waits for one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from groundwork.tasks import TaskGroup
+from mirrormaker import exits
+from mirrormaker.config import Configuration
+from mirrormaker.control.actions import RunningMirror
+from mirrormaker.control.keptfile import KeptFile, KeptFileUnreadable, KeptFileWrong
+from mirrormaker.control.limiter import Limiter
+from mirrormaker.control.place import own_place
+from mirrormaker.control.server import ControlServer
+from mirrormaker.flow import Flow
+from mirrormaker.reporter import Reporter
+from mirrormaker.selection import Selection
+from mirrormaker.source import Source
+from mirrormaker.statefolder import state_folder
+
+log = logging.getLogger(__name__)
+
+
+class ControlRefused(Exception):
+    """The mirror cannot start as it is configured; the text is one sentence, .code the exit code."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class LiveControl:
+    """sources: all; flows: those that have begun, more may be added (and given to adopt)."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        sources: Sequence[Source],
+        flows: Sequence[Flow],
+        selections: Mapping[str, Selection],
+        tasks: TaskGroup,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._configuration = configuration
+        self._environ = environ
+        self._tasks = tasks
+        self._sources = sources
+        self._flows = flows
+        self._selections = selections
+        self.limiter = Limiter(sources, flows, self._kept_file())
+        self._server: ControlServer | None = None
+
+    def _kept_file(self) -> KeptFile | None:
+        folder = self._configuration.mirror.state_folder or state_folder(self._environ)
+        if not folder:
+            return None
+        return KeptFile(Path(folder), {source.name: source.options.group_id for source in self._sources})
+
+    def start(self, reporter: Reporter) -> None:
+        """Apply what was kept, and listen.  Raises ControlRefused."""
+        try:
+            self.limiter.restore()
+        except KeptFileUnreadable as reason:
+            raise ControlRefused(exits.STATE_FOLDER, str(reason)) from reason
+        except KeptFileWrong as reason:
+            raise ControlRefused(exits.CONFIGURATION, str(reason)) from reason
+        self._tasks.spawn("limits", self.limiter.run)
+        configured = self._configuration.mirror.control_socket
+        place = own_place(self._configuration.name, configured, self._environ)
+        if place is None:
+            return
+        mirror = RunningMirror(
+            sources=self._sources,
+            flows=self._flows,
+            selections=self._selections,
+            reporter=reporter,
+            limiter=self.limiter,
+        )
+        server = ControlServer(self._tasks, mirror)
+        try:
+            log.info("control: listening at %s", server.start(place, self._environ), extra={"event": "control"})
+        except OSError as reason:
+            sentence = f"control socket {place}: {reason.strerror or reason}"
+            if configured:
+                raise ControlRefused(exits.STATE_FOLDER, f"{sentence} (mirror.control.socket)") from reason
+            log.warning("%s: this mirror runs without; set mirror.control.socket, or none", sentence)
+            return
+        self._server = server
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+        self.limiter.close()

@@ -1,0 +1,284 @@
+"""Reporter: counts what a running mirror does, and makes the MirrorReport that every view of it shows.
+
+It reads flows, sources and senders, and changes nothing.  observe() is called a few times a second: what a partition
+did before it moved to another member is not lost, and lags in seconds need to know when the end of a log stood where.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+
+from groundwork.logs import current_level
+from groundwork.tasks import now
+from kafkawire.model import TopicPartition
+from mirrormaker.flow import Flow
+from mirrormaker.happenings import Happenings
+from mirrormaker.limits import Limits
+from mirrormaker.meters import EndHistory, RateWindow
+from mirrormaker.readiness import not_ready
+from mirrormaker.report import MirrorReport, PartitionReport, ProduceReport, SourceReport, WaitingTopic
+from mirrormaker.selection import Selection
+from mirrormaker.source import Source
+from mirrormaker.target import Target
+from producer.outcomes import Counters
+from zkconsumer.engine.status import PartitionStatus
+
+DISTRIBUTION = "kafka-legacy-mirror"
+HANDLERS = ("message.handler", "message.set.handler")  # the reasons of what they dropped
+
+
+def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:
+    """How many messages were done since `before` (of a new partition: since its last commit), and the next `before`."""
+    this = {row.tp: row.done for row in rows if row.done is not None}
+    first = {row.tp: row.committed for row in rows if row.committed is not None}
+    since = {**this, **first, **before}
+    return sum(max(0, done - since[tp]) for tp, done in this.items()), this
+
+
+class PartitionMeter:
+    """What is known of one owned partition over time."""
+
+    __slots__ = ("ends", "messages", "rate")
+
+    def __init__(self, at: float) -> None:
+        self.ends = EndHistory()
+        self.rate = RateWindow(at)
+        self.messages = 0
+
+
+class FlowMeter:
+    """Counts one flow.  messages: done since the start, in the unit of its offsets; acknowledged: see there."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.messages = 0
+        self.partitions: dict[TopicPartition, PartitionMeter] = {}
+        self._flow = flow
+        self._done: dict[TopicPartition, int] = {}
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that the target acknowledged.
+
+        How many messages lie between two bytes is unknown, and how many a handler sends for one: then those are counted
+        that the target acknowledged.  Elsewhere what is done was acknowledged, also inside of wrappers.
+        """
+        flow = self._flow
+        by_parts = flow.has_handler or flow.source.counts_bytes
+        return flow.sender.counters.messages if by_parts else self.messages
+
+    def observe(self, rows: list[PartitionStatus], at: float) -> None:
+        """Count what was done since the last time."""
+        before = self._done
+        done, self._done = total_done(before, rows)
+        self.messages += done
+        owned = {row.tp: self.partitions.get(row.tp) or PartitionMeter(at) for row in rows}
+        self.partitions = owned
+        intake, in_bytes = self._flow.intake, self._flow.source.counts_bytes
+        intake.keep(owned.keys())
+        for row in rows:
+            meter = owned[row.tp]
+            messages, nbytes = intake.acknowledged(row.tp, row.done)
+            if not in_bytes and row.done is not None:
+                meter.messages += max(0, row.done - before.get(row.tp, row.done))
+                messages = meter.messages
+            meter.rate.add(at, messages, nbytes)
+            if row.high_watermark is not None:
+                meter.ends.add(at, row.high_watermark)
+            if row.done is not None:
+                meter.ends.passed(row.done)
+
+
+class Reporter:
+    """The reports of one mirror.
+
+    sources: all that are configured, selections: their topics, by source; flows: those that have begun, more may be
+    added.
+    limits(): what an operator paused and throttled.  stopping(): whether the mirror is about to end.
+    """
+
+    def __init__(
+        self,
+        *,
+        sources: Sequence[Source],
+        flows: Sequence[Flow],
+        target: Target,
+        selections: Mapping[str, Selection],
+        happenings: Happenings,
+        limits: Callable[[], Limits] = Limits,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._sources = sources
+        self._flows = flows
+        self._target = target
+        self._selections = selections
+        self._happenings = happenings
+        self._limits = limits
+        self._stopping = stopping
+        self._meters: dict[str, FlowMeter] = {}  # by flow
+        self._started_ms = int(time.time() * 1000)
+        self._release = version(DISTRIBUTION)
+        self._rate = RateWindow(now())
+        self.observe()
+
+    def observe(self) -> dict[str, list[PartitionStatus]]:
+        """Count what was done since the last time; the owned partitions by source."""
+        at = now()
+        rows: dict[str, list[PartitionStatus]] = {}
+        for flow in self._flows:
+            rows[flow.name] = flow.source.partitions()
+            if flow.name not in self._meters:
+                self._meters[flow.name] = FlowMeter(flow)
+            self._meters[flow.name].observe(rows[flow.name], at)
+        self._rate.add(at, *self._totals())
+        return rows
+
+    def _totals(self) -> tuple[int, int]:
+        """Messages and bytes that the target acknowledged."""
+        return sum(meter.acknowledged for meter in self._meters.values()), self._target.bytes
+
+    def report(self) -> MirrorReport:
+        """The mirror now."""
+        rows = self.observe()
+        at = now()
+        outage = self._target.outage
+        partitions = [row for flow in self._flows for row in self._partitions(flow, rows[flow.name], outage, at)]
+        messages, nbytes = self._totals()
+        messages_per_s, bytes_per_s = self._rate.per_s
+        sources = tuple(self._source(source, rows.get(source.name)) for source in self._sources)
+        return MirrorReport(
+            at_ms=int(time.time() * 1000),
+            started_ms=self._started_ms,
+            release=self._release,
+            target=self._target.options.address,
+            target_state=outage,
+            sources=sources,
+            partitions=tuple(partitions),
+            waiting=tuple(
+                WaitingTopic(source=flow.name, name=name, reason=reason)
+                for flow in self._flows
+                for name, reason in sorted(flow.waiting.items())
+            ),
+            happenings=self._happenings.newest(),
+            messages=messages,
+            bytes=nbytes,
+            messages_per_s=messages_per_s,
+            bytes_per_s=bytes_per_s,
+            in_flight_bytes=self._target.bytes_pending,
+            left_out={
+                (flow.name, topic, reason): count
+                for flow in self._flows
+                for (topic, reason), count in flow.left_out.items()
+            },
+            not_ready=not_ready(sources, outage, stopping=self._stopping()),
+            log_level=current_level(),
+            gaps={(source.name, topic): count for source in self._sources for topic, count in source.gaps.items()},
+            limits=tuple(
+                WaitingTopic(source=limit.source, name=limit.name, reason=limit.reason) for limit in self._limits()
+            ),
+            produced=_produced([flow.sender.counters for flow in self._flows]),
+        )
+
+    def _source(self, source: Source, rows: list[PartitionStatus] | None) -> SourceReport:
+        """A source; rows: what it owns, None: it has not begun."""
+        begun, (state, reason) = rows is not None and source.assigned, source.state
+        lags = [row.lag for row in rows or ()]
+        # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
+        blind = bool(source.trouble) or not (begun or rows) or None in lags
+        return SourceReport(
+            name=source.name,
+            version=source.options.version,
+            state=state,
+            reason=reason,
+            owned=len(rows or ()),
+            lag=None if blind else sum(lag or 0 for lag in lags),
+            lag_unit=_unit(source),
+            merged=self._merged(source.name),
+        )
+
+    def _merged(self, name: str) -> tuple[str, ...]:
+        """Target topics of a source that another source writes to as well, as far as they have begun."""
+        own: set[str] = set()
+        others: set[str] = set()
+        for flow in self._flows:
+            target = self._selections[flow.name].target
+            (own if flow.name == name else others).update(target(topic) for topic in flow.topics)
+        return tuple(sorted(own & others))
+
+    def _partitions(self, flow: Flow, rows: list[PartitionStatus], outage: str, at: float) -> Iterable[PartitionReport]:
+        """The owned partitions of a flow; outage: of the target."""
+        waiting, unit, meters = flow.waiting, _unit(flow.source), self._meters[flow.name].partitions
+        away = flow.source.state.reason
+        away = f"source {flow.name}: {away}" if away else ""
+        limits = self._limits()
+        throttled = {each.topic: each for each in limits.throttles_of(flow.name)}
+        routes = {topic: str(found.route) for topic, found in list(flow.topics.items())}
+        for row in rows:
+            meter = meters[row.tp]
+            age = meter.ends.age_s(row.done, at) if row.done is not None and row.high_watermark is not None else None
+            messages_per_s, bytes_per_s = meter.rate.per_s
+            shown = PartitionReport(
+                source=flow.name,
+                topic=row.topic,
+                partition=row.partition if isinstance(row.partition, int) else str(row.partition),
+                target_topic=self._selections[flow.name].target(row.topic),
+                owner=row.owner,
+                state=row.state,
+                reason="",
+                route=routes.get(row.topic, ""),
+                committed=row.committed,
+                done=row.done,
+                end=row.high_watermark,
+                lag=row.lag,
+                lag_unit=unit,
+                lag_s=None if age is None else age[0],
+                lag_s_is_least=age is not None and age[1],
+                messages_per_s=messages_per_s,
+                bytes_per_s=bytes_per_s,
+            )
+            limited = limits.reason(flow.name, row.tp)
+            if row.state == "paused":
+                yield replace(shown, reason=limited)
+                continue
+            waits = waiting.get(row.topic) or waiting.get(str(row.tp))
+            shown = _explained(shown, row, waits, away, outage)
+            if shown.state in ("reading", "throttled") and row.lag:
+                key = flow.throttle.limiting(row.topic, at) if flow.throttle else None
+                if key in throttled:
+                    shown = replace(shown, state="throttled", reason=throttled[key].reason)
+            yield shown if shown.state != "throttled" or shown.reason else replace(shown, state="reading")
+
+
+def _explained(
+    shown: PartitionReport, row: PartitionStatus, waits: str | None, source: str, target: str
+) -> PartitionReport:
+    """With its state and why it makes no progress.  waits: for what; source, target: what is out of reach there."""
+    if row.parked is not None:
+        return replace(shown, state="parked", reason=row.parked)
+    if row.state in ("paused", "leaving"):
+        return shown
+    if waits:
+        return replace(shown, state="waiting", reason=waits)
+    if row.state != "reading":
+        return replace(shown, reason=source)
+    if shown.lag and not shown.messages_per_s:
+        return replace(shown, reason=f"target: {target}" if target else source)
+    return shown
+
+
+def _produced(counters: Sequence[Counters]) -> ProduceReport | None:
+    if not counters:
+        return None
+    return ProduceReport(
+        requests=sum(each.requests for each in counters),
+        retries=sum(each.retries for each in counters),
+        unknown_outcomes=sum(each.unknown for each in counters),
+        errors=dict(sum((each.errors for each in counters), Counter())),
+    )
+
+
+def _unit(source: Source) -> str:
+    return "bytes" if source.counts_bytes else "messages"
