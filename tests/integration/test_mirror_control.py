@@ -233,10 +233,29 @@ def test_a_parked_partition_is_listed_and_retried_after_its_cause_is_mended(
 
         wait_until(retried, 20, mirror.said, every_s=1.0)
         mirror.wait_all_committed([topic])
+        tools.topic_command(target, "--alter", "--topic", topic, "--config", "max.message.bytes=100000")
+        time.sleep(1)  # until the brokers know
+        load.produce(topic, 1, 1, LARGE)
+        load.produce(topic, 1, 10, PLAIN_ONLY)
+        words = ("parked", "release", str(mirror.file), f"{topic}:0", "--to", "skip")
+        ask.wait_state(topic, "parked")
+        plan = ask.run(*words)
+        assert plan.returncode == 0, plan.stderr
+        assert f"source dc1: {topic}:0: the message at 201 would be skipped: " in plan.stdout
+        assert "nothing is done without --execute" in plan.stdout
+        assert ask.partition(topic)["done"] == 201
+        refused = ask.run(*words[:-1], "dead-letter", "--execute")
+        assert (refused.returncode, "mirror.dead.letter.topic" in refused.stderr) == (65, True)
+        done = ask.run(*words, "--execute")
+        assert done.returncode == 0, (done.stderr, mirror.said())
+        mirror.wait_all_committed([topic])
+        assert arrivals(mirror, topic) == 211
+        (left,) = ask.report()["left_out"]
+        assert (left["topic"], left["reason"], left["messages"]) == (topic, "oversize skipped", 1)
         nothing = ask.run("parked", "retry", str(mirror.file))
         assert (nothing.returncode, nothing.stdout) == (0, "nothing is parked\n")
         assert mirror.stop()[0] == 0
-    assert mirror.committed([topic]) == {TopicPartition(topic, 0): 201}
+    assert mirror.committed([topic]) == {TopicPartition(topic, 0): 212}
 
 
 def test_wrong_words_are_refused_with_what_helps_and_watch_ends_with_ctrl_c(
