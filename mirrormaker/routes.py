@@ -162,6 +162,13 @@ class RouteRules:
             handled=bool(self.handler or self.set_handler),
         )
 
+    @property
+    def alters(self) -> str:
+        """What may make other messages of those of a source: options with their values; "": nothing."""
+        handlers = (("message.handler", self.handler), ("message.set.handler", self.set_handler))
+        named = [f"{option} {name}" for option, name in handlers if name]
+        return " and ".join([*named, str(self.encoders)] if self.encoders else named)
+
     def _why_not_as_it_is(self, codec: str) -> str:
         reasons = []
         if self.handler:

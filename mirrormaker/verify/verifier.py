@@ -90,10 +90,10 @@ def verify(configuration: Configuration, view: ClusterView, request: Request, sh
     Raises NothingToCompare, OtherCluster, what probe_source raises, ConsumerError, WireError.
     """
     began = now()
-    if configuration.mirror.handler:
+    rules = route_rules(configuration.sources[0], configuration.target, configuration.mirror)
+    if rules.alters:
         raise NothingToCompare(
-            f"message.handler {configuration.mirror.handler} may change or drop every message: there is nothing that "
-            "the target could be compared with"
+            f"{rules.alters} may change or drop every message: there is nothing that the target could be compared with"
         )
     verifier = _Verifier(configuration, view, request, show)
     try:
