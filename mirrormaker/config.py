@@ -213,6 +213,8 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     warnings += _counted_acks(target, at)
     if not plugins.problems:
         problems += [f"{where}: {sentence}" for sentence in _not_resumable(named, target, mirror)]
+        for source, file in zip(named, names.sources, strict=True):
+            warnings += [f"{file}: source {source.name}: {it}" for it in _without_keys(source, target, mirror)]
     notes += [f"{where}: {sentence}" for sentence in _left_out(mirror)]
     target = _target(target, problems, notes, names.target)
     if problems:
@@ -339,6 +341,18 @@ def _read_twice(sources: Sequence[SourceOptions]) -> list[str]:
             else:
                 sentences.append(f"{both} in two groups: each message would be delivered twice; keep one")
     return sentences
+
+
+def _without_keys(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
+    """Partitioners that never see a key of a source: sentences."""
+    if dialect(source.version).has_keys or mirror.handler or mirror.set_handler or not dialect(target.version).has_keys:
+        return
+    for chosen in Partitioners(target, mirror).used:
+        if chosen.name and chosen.of_key is not None:
+            yield (
+                f"partitioner.class {chosen.name} of the target has no effect for it: messages of {source.version} "
+                "have no keys; message.handler may make some"
+            )
 
 
 def _named(source: SourceOptions, name: str) -> SourceOptions:

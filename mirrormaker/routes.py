@@ -50,7 +50,7 @@ from producer.conversion import (
 from producer.errors import PartitionerFailed
 
 Outputs = Callable[[Message], Sequence[Output]]
-SET_BYTES = 8 << 20  # of decoded messages that message.set.handler gets at once, at most about so many
+SET_BYTES = 2 << 20  # of decoded messages that message.set.handler gets at once, at most about so many
 
 
 class TopicSettings(Protocol):

@@ -196,6 +196,19 @@ def test_what_has_no_effect_is_a_warning(
     assert [warning for warning in found.warnings if "target.version" not in warning] == [f"m.yaml: target: {sentence}"]
 
 
+def test_a_source_without_keys_is_named_where_a_partitioner_would_see_them(tmp_path: Path) -> None:
+    found = configured(tmp_path, {"partitioner.class": "murmur2"}, version="0.7")
+    assert found.warnings == (
+        "m.yaml: source source: partitioner.class murmur2 of the target has no effect for it: messages of 0.7 have no "
+        "keys; message.handler may make some",
+    )
+    for target, mirror in (
+        ({"partitioner.class": "murmur2"}, {"message.set.handler": "json:loads"}),
+        ({"partitioner.class": "round-robin"}, {}),
+    ):
+        assert configured(tmp_path, target, mirror, version="0.7").warnings == ()
+
+
 def test_encoders_of_the_jvm_that_keep_bytes_are_taken_silently(tmp_path: Path) -> None:
     names = ("kafka.serializer.DefaultEncoder", "org.apache.kafka.common.serialization.ByteArraySerializer")
     for named in names:
