@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ DELETING = {
     "log.retention.check.interval.ms": 300, "log.cleaner.enable": True, "log.cleaner.backoff.ms": 100,
     "log.cleaner.dedupe.buffer.size": 2 << 20,
 }  # fmt: skip
+TIMED, MINUTE_MS = "0.10.2.2", 60_000
 ODD = ("missing", "duplicated", "only_in_target")
 
 
@@ -184,3 +187,33 @@ def test_out_of_seven_every_message_of_every_broker_is_looked_for(
     found = verify(mirror.file)
     [odd] = found.document["differences"]
     assert (found.code, odd["partition"], odd["messages"], odd["value_bytes"]) == (4, "3-0", 1, len(b"not mirrored"))
+
+
+def test_timestamps_bound_what_is_compared_and_are_compared_themselves(
+    own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    source, target = own_cluster(version=TIMED), own_cluster(version=TIMED)
+    topic, group, rows = unique.topic(), unique.group(), numbered(600)
+    tp, begin_ms = TopicPartition(topic, 0), time.time_ns() // 1_000_000 - 600 * MINUTE_MS
+    times = [begin_ms + n * MINUTE_MS for n in range(600)]
+    kept = without(range(600), 5, 500)
+    for cluster in (source, target):
+        cluster.create_topic(topic)
+    write(source, tp, rows, times_ms=times)
+    times[550] += 1
+    write(target, tp, [rows[n] for n in kept], times_ms=[times[n] for n in kept])
+    commit(source, group, topic)
+    file = settings(tmp_path, source, target, group, topic, version=TIMED)
+    file.write_text(file.read_text().replace("target:", f"target:\n  target.version: {TIMED}"))
+    lost = [("missing", topic, "0", n, n, 1) for n in (5, 500)]
+    assert verify(file).differences == lost
+    since = ("--since", datetime.fromtimestamp(times[300] / 1000, UTC).isoformat())
+    found = verify(file, *since)
+    assert (found.differences, found.document["source"]) == (lost[1:], 300)
+    found = verify(file, *since, "--deep")
+    assert found.differences == [
+        *lost[1:],
+        ("missing", topic, "0", 550, 550, 1),
+        ("only in target", topic, "0", 548, 548, 1),
+    ]
+    assert "timestamps were compared" in found.document["scopes"][0]["notes"]

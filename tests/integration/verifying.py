@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -24,19 +24,30 @@ from zkconsumer.simple import SimpleConsumer
 
 LOT = 10_000  # messages in a request
 Row = tuple[bytes | None, bytes | None]
+T = TypeVar("T")
 
 
-def write(cluster: ClusterClient, tp: TopicPartition, rows: Iterable[Row], codec: int = 0, lot: int = LOT) -> None:
-    """Append messages to one partition, in sets of `lot`."""
+def write(
+    cluster: ClusterClient,
+    tp: TopicPartition,
+    rows: Sequence[Row],
+    codec: int = 0,
+    lot: int = LOT,
+    times_ms: Sequence[int] = (),
+) -> None:
+    """Append messages to one partition, in sets of `lot`; from 0.10 on with these times."""
     speaks, links = dialect(cluster.version), Links("writer")
     bootstrap = [(host, int(port)) for host, port in (each.split(":") for each in cluster.brokers.split(","))]
-    client, every = KafkaClient.of_brokers(bootstrap, links, speaks), list(rows)
+    client = KafkaClient.of_brokers(bootstrap, links, speaks)
     try:
-        for begin in range(0, len(every), lot):
-            entries = [(n, key, value, None) for n, (key, value) in enumerate(every[begin : begin + lot])]
+        for begin in range(0, len(rows), lot):
+            some = enumerate(rows[begin : begin + lot])
+            entries = [(n, *row, times_ms[begin + n] if times_ms else None) for n, row in some]
             leader = client.leader(tp)
             assert isinstance(leader, Broker), leader
-            request = speaks.requests.produce(speaks, -1, 10_000, {tp: [speaks.messages.encode(entries, codec)]})
+            request = speaks.requests.produce(
+                speaks, -1, 10_000, {tp: [speaks.messages.encode(entries, codec, speaks.magic)]}
+            )
             assert links.link(leader, "write").call(request)[tp].error == 0
     finally:
         links.close()
@@ -111,5 +122,5 @@ def grown(cluster: ClusterClient, topic: str, count: int) -> None:
     wait_until(lambda: sum(log_end_offsets(cluster, [topic]).values()) >= count, 60, f"{count} of {topic}")
 
 
-def without(rows: Sequence[Row], *numbers: int) -> list[Row]:
+def without(rows: Sequence[T], *numbers: int) -> list[T]:
     return [row for n, row in enumerate(rows) if n not in numbers]
