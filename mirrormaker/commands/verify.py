@@ -16,7 +16,7 @@ from mirrormaker.commands.verifyflags import VerifyFlags
 from mirrormaker.config import Configuration
 from mirrormaker.probe import NoBrokers, OtherCluster, WrongVersion
 from mirrormaker.verify.result import COLUMNS, DIFFERENCE_COLUMNS, VerifyResult
-from mirrormaker.verify.verifier import NothingToCompare, Request, verify
+from mirrormaker.verify.verifier import NothingToCompare, Request, refuse_changed, verify
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
@@ -27,6 +27,7 @@ def run_verify(configuration: Configuration, asked: VerifyFlags) -> int:
         topics=asked.only_topics, since_ms=asked.since, deep=asked.deep, wait_s=asked.wait, first=asked.first
     )
     try:
+        refuse_changed(configuration)
         with Progress("comparing") as progress:
             found = verify(configuration, target_view(configuration.target), request, progress)
     except (ChrootMissing, NoBrokers, OtherCluster, WrongVersion, NothingToCompare, LocalError) as exc:

@@ -78,12 +78,12 @@ def _of_topic(
     source, topic = writers[0]
     partitions = source.partitions[topic]
     there = len(target) or len(partitions)
-    route = source.rules.choose(topic, source.rules.numbering.total or len(partitions), there)
+    route = source.rules.choose(topic, source.rules.numbering.total or len(partitions), there, name)
     why = ""
     if len(writers) > 1:
         why = f"it is fed by {', '.join(sorted(f'{each.name}/{t}' for each, t in writers))}"
     elif route.partitioning != "identity":
-        why = f"its partitions are chosen by {route.partitioning}"
+        why = f"its partitions are not the source's: {route.reason}"
     if why:
         everything = [
             SourcePartition(each.name, TopicPartition(t, p)) for each, t in writers for p in each.partitions[t]

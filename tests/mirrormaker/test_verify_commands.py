@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from mirrormaker.commands.cli import outcome
+from mirrormaker.config import from_yaml
+from mirrormaker.verify.verifier import NothingToCompare, refuse_changed
 
 COMMAND = Path(sys.executable).with_name("mirrormaker")
 AWAY = "127.0.0.1:1"  # nothing listens there
@@ -57,6 +59,26 @@ def test_a_wrong_command_line_is_64(
 def test_a_wrong_configuration_is_78(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["verify", settings(tmp_path, whitelistt="x")]) == 78
     assert "whitelistt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["message.handler", "message.set.handler"])
+def test_what_a_handler_changes_cannot_be_compared(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(["verify", settings(tmp_path, **{option: "tests.integration.hooks:same"})]) == 78
+    assert "there is nothing that the target could be compared with" in capsys.readouterr().err
+    found = from_yaml(Path(settings(tmp_path, **{option: "tests.integration.hooks:same"})))
+    with pytest.raises(NothingToCompare, match=rf"{option} tests.integration.hooks:same may change or drop every"):
+        refuse_changed(found)
+
+
+def test_what_a_serializer_changes_cannot_be_compared(tmp_path: Path) -> None:
+    file = Path(settings(tmp_path))
+    assert refuse_changed(from_yaml(file)) is None
+    named = "serializer.class: tests.integration.hooks:same"
+    file.write_text(file.read_text().replace("target:", f"target:\n  {named}"))
+    with pytest.raises(NothingToCompare, match=r"^serializer.class .* may change or drop every message"):
+        refuse_changed(from_yaml(file))
 
 
 def test_ctrl_c_ends_it_with_130(tmp_path: Path, silent: Callable[[], socket.socket]) -> None:

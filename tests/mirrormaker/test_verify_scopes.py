@@ -42,7 +42,9 @@ def test_partitions_that_keep_their_number_are_compared_one_by_one() -> None:
 def test_a_smaller_target_is_compared_as_a_whole_and_says_why() -> None:
     [found] = scopes([source("dc1", rules(), orders=3)], {"orders": range(2)}, NOTHING)
     assert (found.partition, len(found.sources), len(found.targets)) == (None, 3, 2)
-    assert found.why == "its partitions are chosen by key"
+    assert found.why == (
+        "its partitions are not the source's: partition chosen by key, as the target has 2 partitions, the source 3"
+    )
 
 
 def test_a_topic_that_two_sources_write_to_is_one_heap() -> None:
