@@ -12,8 +12,8 @@ MISSING: Kind = "missing"
 DUPLICATED: Kind = "duplicated"
 FOREIGN: Kind = "only in target"
 COLUMNS = (
-    "topic", "partition", "source", "target", "missing", "duplicated", "only_in_target", "not_yet_mirrored",
-    "not_compared", "result",
+    "topic", "partition", "source", "target", "missing", "duplicated", "only_in_target", "dead_letters",
+    "not_yet_mirrored", "not_compared", "result",
 )  # fmt: skip
 DIFFERENCE_COLUMNS = (
     "difference", "topic", "partition", "first_offset", "last_offset", "messages", "key_bytes", "value_bytes",
@@ -29,6 +29,7 @@ class ScopeResult:
     missing           at the source and not at the target        at_least: there may be more
     duplicated        more often at the target than at the source; at-least-once allows them
     only_in_target    at the target and not at the source
+    dead_letters      not at the target's topic, and in mirror.dead.letter.topic
     not_yet_mirrored           lag: behind the group's committed offset; messages, of 0.7 bytes
     not_compared      messages that one log lost by retention, or that could not be read: see notes
     unreachable       why nothing of it was compared
@@ -41,6 +42,7 @@ class ScopeResult:
     missing: int = 0
     duplicated: int = 0
     only_in_target: int = 0
+    dead_letters: int = 0
     not_yet_mirrored: int = 0
     not_compared: int = 0
     at_least: bool = False

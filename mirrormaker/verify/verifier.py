@@ -22,6 +22,8 @@ from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
 from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.deadletter import NoDeadLetter
+from mirrormaker.deadletter import read as read_letter
 from mirrormaker.probe import OtherCluster, no_topic_matches, same_cluster, target_brokers
 from mirrormaker.verify.alignment import aligned
 from mirrormaker.verify.bounds import (
@@ -53,6 +55,9 @@ from zkconsumer.filters import TopicFilter
 OPTIONAL = 1_000_000  # messages of a partition behind what is compared that are looked at, or 100 times as many bytes
 COMPILED_FROM = 200_000  # offsets: a second of reading in pure Python
 SINCE_MARGIN_MS = 3_600_000  # how much earlier the target's log is read: clocks differ
+
+
+LetterName = tuple[str, str, str, int]  # source, topic, partition, offset
 
 
 class Show(Protocol):
@@ -137,6 +142,7 @@ class _Verifier:
         self._place = ""
         self._notes: list[str] = []
         self._differences: list[Difference] = []
+        self._letters: set[LetterName] | None = None  # None: not read
         self._away: list[str] = []  # sources that are out of reach: sentences
 
     def run(self, began: float) -> VerifyResult:
@@ -269,6 +275,7 @@ class _Verifier:
         counts, found, unread, at_least = (
             self._last_by_key(scope, reading) if scope.compacted else self._all_messages(scope, reading)
         )
+        letters = self._without_dead_letters(scope, found.missing)
         notes = self._scope_notes(scope, reading, found, unread)
         bounds = [self._source_bounds[each] for each in scope.sources]
         lost = sum(
@@ -288,6 +295,7 @@ class _Verifier:
             duplicated=found.duplicated.count,
             only_in_target=found.foreign.count,
             not_yet_mirrored=sum(each.end - each.until for each in bounds if each.end > each.until),
+            dead_letters=letters,
             not_compared=found.cut + lost + unread + self._skipped(scope, reading),
             at_least=unread > 0,
             notes=tuple(notes),
@@ -315,6 +323,38 @@ class _Verifier:
             optional, _ = shares.chosen(number, tally.optional, tally.optional)
             matched.add(match(rows[SOURCE], optional, rows[TARGET], self._cut(scope, reading)))
         return counts, matched, shares.unread, 0 if cut.target else shares.least
+
+    def _without_dead_letters(self, scope: Scope, missing: Odd) -> int:
+        """Take messages that went to mirror.dead.letter.topic out of the missing ones; how many."""
+        if not missing.first or not self._configuration.mirror.dead_letter_topic:
+            return 0
+        if self._letters is None:
+            self._letters = self._dead_letters()
+        left = [place for place in missing.first if self._name(scope, place) not in self._letters]
+        count = len(missing.first) - len(left)
+        missing.first, missing.count = left, missing.count - count
+        return count
+
+    def _name(self, scope: Scope, place: Place) -> LetterName:
+        source, tp = scope.sources[place.part]
+        return source, tp.topic, str(tp.partition), place.offset
+
+    def _dead_letters(self) -> set[LetterName]:
+        """Which messages have records in the dead letter topic."""
+        assert self._target is not None
+        topic, found = self._configuration.mirror.dead_letter_topic, set[LetterName]()
+        tps = [TopicPartition(topic, partition) for partition in self._view.partitions(topic)]
+        begins, ends = self._target.earliest(tps), self._target.ends(tps)
+        for tp in sorted({*begins} & {*ends}):
+            for piece in self._target.read(tp, begins[tp], ends[tp]):
+                for value in piece.columns.values() if isinstance(piece, Piece) else ():
+                    try:
+                        letter = read_letter(value or b"")
+                    except NoDeadLetter:
+                        continue
+                    last = letter.offset + (letter.offsets or 1)
+                    found |= {(letter.source, letter.topic, letter.partition, n) for n in range(letter.offset, last)}
+        return found
 
     def _align(self, scope: Scope, reading: _Reading) -> None:
         """Let both sides of a partition begin at the same message, where one of the logs lost its beginning.

@@ -16,6 +16,8 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
+from mirrormaker.deadletter import DeadLetter
+from mirrormaker.deadletter import write as write_letter
 from tests.conftest import Unique
 from tests.integration.mirroring import KEYED, Mirror, close_loads, filled
 from tests.integration.mirroring07 import Mirror07, fill
@@ -108,9 +110,18 @@ def test_what_only_one_side_has_is_told_apart(
     ]
     first = found.document["differences"][0]
     assert (first["key_bytes"], first["value_bytes"], first["value_crc"]) == (6, 10, f"{zlib.crc32(b'message 60'):08x}")
-    write(target, tp, rows[60:63])
+    letters = unique.topic("letters")
+    target.create_topic(letters, 1)
+    write(target, TopicPartition(letters, 0), [(None, dead_letter(topic, 60)), (None, b"of another")])
+    named = file.read_text().replace("mirror:", f"mirror:\n  dead.letter.topic: {letters}")
+    file.write_text(named)
+    found = verify(file, "--wait", "0")
+    assert (found.code, found.total("missing", "dead_letters")) == (4, [2, 1])
+    assert found.differences[0] == ("missing", topic, "0", 61, 62, 2)
+    write(target, tp, rows[61:63])
     found = verify(file, "--wait", "0")
     assert (found.code, found.document["sound"]) == (0, True)
+    write(target, tp, rows[60:61])
     assert "5 messages are at the target more often" in found.said
     found = verify(file, "--wait", "0", "--no-duplicates", "--deep")
     assert (found.code, found.document["sound"]) == (4, False)
@@ -159,6 +170,15 @@ def test_what_retention_or_the_cleaner_deleted_is_not_missing(
     assert found.differences == [("missing", longer, "0", 3900, 3900, 1)]
     assert found.document["only_in_target"] == 0
     assert "older than what the other side still has" in str(found.document["scopes"][0]["notes"])
+
+
+def dead_letter(topic: str, offset: int) -> bytes:
+    """A record of the dead letter topic."""
+    letter = DeadLetter(
+        source="dc1", topic=topic, partition="0", offset=offset, offsets=1, kind="oversize", reason="too large",
+        content="value", data=b"x", size=1, crc32=0, key=None, timestamp_ms=None, at_ms=0,
+    )  # fmt: skip
+    return write_letter(letter, 10_000)
 
 
 def earliest(cluster: ClusterClient, topic: str) -> int:
