@@ -158,7 +158,9 @@ class HttpServer:
             connection, _ = listener.accept()
         except OSError as reason:
             if self._listener is not None:
-                log.warning("http: a connection cannot be accepted: %s", reason, extra={"key": "http accept"})
+                log.warning(
+                    "http: a connection cannot be accepted: %s", reason, extra={"event": "http", "key": "http accept"}
+                )
                 sleep(ACCEPT_RETRY_S)  # too many open files, mostly
             return
         if self.connections >= self._max_connections:
@@ -208,7 +210,9 @@ class HttpServer:
             return self._answer(request)
         except Exception as failed:
             where = f"http {request.path} {type(failed).__name__}"
-            log.exception("http: %s: %s: %s", request.path, type(failed).__name__, failed, extra={"key": where})
+            log.exception(
+                "http: %s: %s: %s", request.path, type(failed).__name__, failed, extra={"event": "http", "key": where}
+            )
             return sentence(500, f"{type(failed).__name__}: the log has more")
 
 

@@ -161,6 +161,7 @@ class Daemon:
         except ControlRefused as refused:
             raise StartRefused(refused.code, str(refused)) from refused
         self._tasks.spawn("lag", self._lag.run)
+        self._listen()
         self._tasks.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._tasks.dead])
         if self._refused is not None:
@@ -169,6 +170,20 @@ class Daemon:
             raise self._tasks.death
         if not self._stop.is_set():
             self._ready()
+
+    def _listen(self) -> None:
+        """Show the mirror over HTTP, where that is wanted; from before the start on.  Raises StartRefused."""
+        address = self._configuration.mirror.http_listen
+        if address is None:
+            return
+        from mirrormaker.http.server import StatusServer  # it needs prometheus-client
+
+        try:
+            url = StatusServer(self._reporter.report, self._lag, self._tasks).start(address)
+        except OSError as refused:
+            why = (refused.strerror or str(refused)).partition(": (")[0]  # without the address, which is said already
+            raise StartRefused(exits.CONFIGURATION, f"http.listen={address}: cannot listen there: {why}") from refused
+        log.info("status page: %s", url, extra={"event": "http"})
 
     def _ready(self) -> None:
         line = self._status.line()

@@ -185,7 +185,7 @@ class Reporter:
     def _source(self, source: Source, rows: list[PartitionStatus] | None) -> SourceReport:
         """A source; rows: what it owns, None: it has not begun."""
         begun, (state, reason) = rows is not None and source.assigned, source.state
-        lags = [row.lag for row in rows or ()]
+        lags, stores = [row.lag for row in rows or ()], source.offset_stores
         # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
         blind = bool(source.trouble) or not (begun or rows) or None in lags
         return SourceReport(
@@ -197,6 +197,9 @@ class Reporter:
             lag=None if blind else sum(lag or 0 for lag in lags),
             lag_unit=_unit(source),
             merged=self._merged(source.name),
+            rebalances=source.rebalances,
+            committed_at_ms=max((each.last.committed_at_ms for each in stores if each.last is not None), default=None),
+            failed_commits=sum(each.failed for each in stores) if stores else None,
         )
 
     def _merged(self, name: str) -> tuple[str, ...]:

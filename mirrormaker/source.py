@@ -17,6 +17,7 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, logger_of
 from zkconsumer.fetching.progress import Parked
 from zkconsumer.filters import TopicFilter
+from zkconsumer.offsets.group import StoreStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.streams.stream import Stream
 
@@ -165,6 +166,17 @@ class Source:
     def deleted(self) -> Mapping[str, str]:
         """Topics that were read here and are deleted, with a sentence each; until there are new ones of these names."""
         return self._connector.deleted if self._connector is not None else {}
+
+    @property
+    def rebalances(self) -> int:
+        """Rounds of the group so far, tries included."""
+        return self._connector.rounds if self._connector is not None else 0
+
+    @property
+    def offset_stores(self) -> tuple[StoreStatus, ...]:
+        """Where offsets are committed to, with how many were and were not."""
+        offsets = self._connector.offsets if self._connector is not None else None
+        return offsets.stores if offsets is not None else ()
 
     # changes ---------------------------------------------------------------------------------------------------------
 

@@ -346,6 +346,11 @@ class ConsumerConnector:
         """The offset mode now, and the counters of the stores; None before there are streams, and without a group."""
         return None if self._engine is None or self._closed else self._engine.assignment.offsets
 
+    @property
+    def rounds(self) -> int:
+        """Rebalances of the group so far, tries included."""
+        return 0 if self._engine is None else self._engine.assignment.rounds
+
     def _running(self) -> Engine:
         if self._engine is None or self._closed:
             raise Closed("the connector has no streams" if not self._closed else "the connector was shut down")

@@ -84,7 +84,9 @@ class StatusServer:
             try:
                 self._history.add(self.report())
             except Exception as failed:  # what shows the mirror never ends it
-                log.exception("http: no report could be made: %s", failed, extra={"key": "http history"})
+                log.exception(
+                    "http: no report could be made: %s", failed, extra={"event": "http", "key": "http history"}
+                )
             sleep(STEP_S)
 
 

@@ -18,6 +18,8 @@ from mirrormaker.status import Blocked, Snapshot, StatusLine, StatusReporter, sn
 from mirrormaker.systemd import STALL_S, Systemd, Watchdog
 from mirrormaker.target import Target
 from zkconsumer.engine.status import PartitionStatus
+from zkconsumer.offsets.group import StoreStatus
+from zkconsumer.offsets.modes import StoreCommit
 
 ROW = PartitionStatus(
     topic="t",
@@ -54,6 +56,8 @@ class Flow:
     gaps: dict[str, int] = field(default_factory=dict)
     pending: int = 0
     options: object = field(default_factory=lambda: SimpleNamespace(version="0.8.2"))
+    rebalances: int = 3
+    offset_stores: tuple[StoreStatus, ...] = ()
 
     @property
     def sender(self) -> SimpleNamespace:
@@ -220,3 +224,11 @@ def test_a_report_has_the_offsets_and_the_counts_of_requests() -> None:
     assert found.produced is not None
     assert (found.produced.requests, found.produced.retries, found.produced.errors) == (2, 1, {6: 1})
     assert found.gaps == {("dc1", "t"): 30}
+
+
+def test_a_source_says_how_often_its_group_rebalanced_and_when_an_offset_was_committed() -> None:
+    (source,) = report(Flow()).sources
+    assert (source.rebalances, source.committed_at_ms, source.failed_commits) == (3, None, None)
+    stores = (StoreStatus("zookeeper", 10, 2, StoreCommit(5000, 1)), StoreStatus("kafka", 0, 1, None))
+    (source,) = report(Flow(offset_stores=stores)).sources
+    assert (source.committed_at_ms, source.failed_commits) == (5000, 3)
