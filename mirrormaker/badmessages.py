@@ -115,7 +115,7 @@ class BadMessage:
     def what(self) -> str:
         """What is left out with it."""
         if self.offsets is None:
-            return f"an entry of {self.nbytes} bytes, with nobody knows how many messages"
+            return f"an entry of {self.nbytes} bytes, with an unknown number of messages"
         return "1 message" if self.offsets == 1 else f"an entry of {self.offsets} offsets"
 
 

@@ -292,7 +292,7 @@ class Flow:
         self._ended_at[fetched.tp] = fetched.resume_at
 
     def _handling(self, topic: TopicRoute, source: TopicPartition) -> tuple[Outputs, Callable[[Rows], Placed] | None]:
-        """What becomes of a message of a source partition, and of many at a time where message.set.handler decides."""
+        """What becomes of each message of a source partition, and of many at a time with message.set.handler."""
         if isinstance(self._handler, SetHandler):
             return topic.output, partial(self._placed, self._handler, topic, source)
         if self._handler is not None:

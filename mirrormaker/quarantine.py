@@ -465,7 +465,7 @@ class Quarantine:
             try:
                 self._letters.prepare()
             except (TopicMissing, *OUT_OF_REACH) as exc:
-                log.warning("dead-letter topic %s is not ready: %s", self._letters.topic, exc)
+                log.warning("dead-letter topic %s is not ready: %s", self._letters.topic, exc, extra=self._event())
                 sleep(PREPARE_RETRY_S)
 
     def look_after(self, at: float) -> None:
@@ -508,7 +508,13 @@ class Quarantine:
             case Action.REFETCH if case.due_at is None:
                 case.due_at = at + backoff_s(tries)
             case Action.REFETCH if bad is not None and self._fetch_again(tp, case, where):
-                log.warning("source %s: %s: %s; fetched again", self._source.name, bad.where, where.reason)
+                log.warning(
+                    "source %s: %s: %s; fetched again",
+                    self._source.name,
+                    bad.where,
+                    where.reason,
+                    extra=self._event(tp),
+                )
                 case.refetched[bad.offset, bad.index] = tries + 1
             case Action.REFETCH:
                 pass  # what came before it is still in flight
@@ -547,7 +553,7 @@ class Quarantine:
                 case.answer(refused=f"{bad.where}: not left out: its partition is not parked there any more")
         except DeadLetterFailed as failed:
             if self.waiting.get(str(tp)) != str(failed):
-                log.warning("source %s: %s", self._source.name, failed)
+                log.warning("source %s: %s", self._source.name, failed, extra=self._event(tp))
             self.waiting[str(tp)] = str(failed)
             case.settled = bad.reason
             case.answer(refused=str(failed))
@@ -572,6 +578,11 @@ class Quarantine:
         if not bad.shares_offset:
             case.begin = bad.resume_at
         return True
+
+    def _event(self, tp: TopicPartition | None = None) -> dict[str, object]:
+        """The fields of a log line."""
+        found: dict[str, object] = {"event": "bad-message", "source": self._source.name}
+        return found if tp is None else found | {"topic": tp.topic, "partition": str(tp.partition)}
 
     @property
     def _speaks(self) -> Dialect:
