@@ -281,6 +281,7 @@ class Flow:
                     else:
                         watched.ticket(step.resume_at).done()
                     at = step.resume_at
+                watched.one = None  # what fails from here on is not about it
                 sleep(0)
         except (RemoteError, LocalError) as reason:
             if watched.one is not None and watched.one.single:
