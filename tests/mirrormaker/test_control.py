@@ -222,7 +222,7 @@ def test_a_second_mirror_of_the_file_listens_beside_the_first(mirror: Mirror, tm
     assert not at.exists()
 
 
-# ---- the place --------------------------------------------------------------------------------------------------------
+# ---- the place -----------------------------------------------------------------------------------------------------
 
 
 def test_the_place_follows_from_the_file_and_the_environment(tmp_path: Path) -> None:
