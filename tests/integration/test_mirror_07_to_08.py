@@ -129,17 +129,24 @@ def test_a_damaged_message_parks_its_partition_and_the_others_flow(
 HANDLER = """
 def keyed(message):
     return message.value.split(b":")[1][:6], message.value
+
+
+def keyed_sets(messages):
+    messages.keys = [value.split(b":")[1][:6] for value in messages.values]
+    return messages
 """
 
 
+@pytest.mark.parametrize("form", ["message.handler", "message.set.handler"])
 def test_a_handler_makes_keys_where_0_7_has_none(
-    cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path
+    cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path, form: str
 ) -> None:
     source, topic = cluster07(partitions={0: 1, 1: 1}), unique.topic()
     (tmp_path / "hook07.py").write_text(HANDLER)
     fill(source, topic, 200)
     env: dict[str, Any] = {"PYTHONPATH": str(tmp_path)}
-    options = {"message.handler": "hook07:keyed", "partitioning": "key"}
+    handler = {"message.handler": "hook07:keyed", "message.set.handler": "hook07:keyed_sets"}[form]
+    options = {form: handler, "partitioning": "key"}
     with Mirror07(tmp_path, source, target_section(target), unique.group(), topic, options, env=env) as mirror:
         mirror.wait_all_committed()
         assert mirror.stop()[0] == 0
