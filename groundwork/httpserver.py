@@ -26,6 +26,7 @@ REQUEST_S = 10.0  # until the request has arrived
 RESPONSE_S = 30.0  # until the response is made and sent
 DRAIN_S = 0.5  # what a client still sends is read that long: closing with unread bytes would cut off the response
 ACCEPT_RETRY_S = 1.0
+EVENT = {"event": "http", "key": "http"}  # of log lines; repetitions of a key are held back
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -158,9 +159,7 @@ class HttpServer:
             connection, _ = listener.accept()
         except OSError as reason:
             if self._listener is not None:
-                log.warning(
-                    "http: a connection cannot be accepted: %s", reason, extra={"event": "http", "key": "http accept"}
-                )
+                log.warning("http: a connection cannot be accepted: %s", reason, extra=EVENT)
                 sleep(ACCEPT_RETRY_S)  # too many open files, mostly
             return
         if self.connections >= self._max_connections:
@@ -209,11 +208,9 @@ class HttpServer:
         try:
             return self._answer(request)
         except Exception as failed:
-            where = f"http {request.path} {type(failed).__name__}"
-            log.exception(
-                "http: %s: %s: %s", request.path, type(failed).__name__, failed, extra={"event": "http", "key": where}
-            )
-            return sentence(500, f"{type(failed).__name__}: the log has more")
+            kind = type(failed).__name__
+            log.exception("http: %s: %s: %s", request.path, kind, failed, extra={**EVENT, "key": f"http {kind}"})
+            return sentence(500, f"{kind}: the log has more")
 
 
 def _head(connection: Any) -> bytes:

@@ -16,7 +16,7 @@ import json
 import logging
 from collections.abc import Callable
 
-from groundwork.httpserver import NOT_FOUND, HttpServer, Request, Response, sentence
+from groundwork.httpserver import EVENT, NOT_FOUND, HttpServer, Request, Response, sentence
 from groundwork.loopdelay import HubLag
 from groundwork.tasks import TaskGroup, now, sleep
 from mirrormaker.http.history import STEP_S, History
@@ -84,9 +84,7 @@ class StatusServer:
             try:
                 self._history.add(self.report())
             except Exception as failed:  # what shows the mirror never ends it
-                log.exception(
-                    "http: no report could be made: %s", failed, extra={"event": "http", "key": "http history"}
-                )
+                log.exception("http: no report could be made: %s", failed, extra=EVENT)
             sleep(STEP_S)
 
 

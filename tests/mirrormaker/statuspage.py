@@ -72,6 +72,10 @@ def made(count: int) -> MirrorReport:
             reports.happening("rebalance: reading 12 partitions", level="info", name="rebalance",
                               at_ms=int((BEGAN - 90) * 1000)),
         ),
+        limits=(
+            WaitingTopic(source="dc1", name="elsewhere", reason="paused by operator since 11:00"),
+            WaitingTopic(source="dc1", name="orders-0", reason="throttled to 1,000,000 B/s by an operator"),
+        ),
         left_out={("dc1", "orders-0", "message.handler"): 12}, gaps={("dc1", "audit"): 500},
     )  # fmt: skip
 
