@@ -38,8 +38,8 @@ class KeptFile:
         """What was kept; nothing where there is no file.  Raises KeptFileUnreadable, KeptFileWrong."""
         try:
             text = self.path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):  # the folder itself is probed at the start
-            return []
+        except (FileNotFoundError, NotADirectoryError):
+            return []  # that the folder is none is found where folders are (statefolder)
         except OSError as reason:
             raise KeptFileUnreadable(f"{self.path} cannot be read: {reason.strerror}") from reason
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +30,8 @@ from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, Wait
 from mirrormaker.selection import Selection
 from mirrormaker.throttle import FlowThrottle
 from zkconsumer.errors import ConsumerError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def partition(topic: str, number: int | str = 0, **changed: Any) -> PartitionReport:
@@ -222,7 +226,7 @@ def test_a_second_mirror_of_the_file_listens_beside_the_first(mirror: Mirror, tm
     assert not at.exists()
 
 
-# ---- the place -----------------------------------------------------------------------------------------------------
+# ---- the place -------------------------------------------------------------------------------------------------------
 
 
 def test_the_place_follows_from_the_file_and_the_environment(tmp_path: Path) -> None:
@@ -341,3 +345,21 @@ def test_a_lag_in_bytes_and_a_source_that_is_away_are_shown() -> None:
     assert "source old (Kafka 0.7): out of reach: ZooKeeper silent for 8 s; 1 partition, lag unknown" in found
     assert "not ready: old: away" in found
     assert "3,100,000 B" in found[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"), [("{", 78, "is damaged"), ("", 73, "cannot be read: Is a directory")]
+)
+def test_a_kept_file_that_is_no_good_ends_the_start_before_anything_is_connected_to(
+    tmp_path: Path, text: str, code: int, says: str
+) -> None:
+    kept = tmp_path / "limits.json"
+    kept.write_text(text) if text else kept.mkdir()
+    file = tmp_path / "m.yaml"
+    file.write_text((ROOT / "conf" / "mirror.yaml").read_text() + f"\n  state.folder: {tmp_path}\n")
+    words = [sys.executable, "-m", "mirrormaker.commands.main", "run", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    assert f"{kept}" in done.stderr
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1

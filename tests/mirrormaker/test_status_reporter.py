@@ -141,7 +141,7 @@ def test_the_outside_is_never_our_stall() -> None:
     assert not watchdog(Flow(pending=10)).stalled(STALL_S + 1)  # the target does not acknowledge
     assert not watchdog(Flow(trouble="ZooKeeper is away")).stalled(STALL_S + 1)
     assert not watchdog(Flow(waiting={"t": "missing"})).stalled(STALL_S + 1)
-    for state in ("parked", "looking for leader", "leaving"):
+    for state in ("parked", "paused", "throttled", "looking for leader", "leaving"):
         assert not watchdog(Flow([replace(ROW, state=state)])).stalled(STALL_S + 1)
     assert not watchdog(Flow([replace(ROW, lag=0)])).stalled(STALL_S + 1)
 
