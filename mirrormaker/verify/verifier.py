@@ -92,10 +92,10 @@ class NothingToCompare(Exception):
 def verify(configuration: Configuration, view: ClusterView, request: Request, show: Show) -> VerifyResult:
     """Compare all topics of a mirror.  view: the target's brokers and topics.
 
-    What refuse_changed() refuses must not come here.
     Raises NothingToCompare, OtherCluster, what probe_source raises, ConsumerError, WireError.
     """
     began = now()
+    refuse_changed(configuration)
     verifier = _Verifier(configuration, view, request, show)
     try:
         return verifier.run(began)

@@ -119,17 +119,13 @@ def test_what_only_one_side_has_is_told_apart(
     assert (found.code, found.total("missing", "dead_letters")) == (4, [2, 1])
     assert found.differences[0] == ("missing", topic, "0", 61, 62, 2)
     write(target, tp, rows[61:63])
-    found = verify(file, "--wait", "0")
+    found = verify(file, "--wait", "0", "--deep")
     assert (found.code, found.document["sound"]) == (0, True)
-    write(target, tp, rows[60:61])
     assert "5 messages are at the target more often" in found.said
-    found = verify(file, "--wait", "0", "--no-duplicates", "--deep")
-    assert (found.code, found.document["sound"]) == (4, False)
+    assert verify(file, "--wait", "0", "--no-duplicates").code == 4
+    write(target, tp, rows[60:61])
     in_kafka: dict[str, object] = {"offsets.storage": "kafka", "dual.commit.enabled": False}
     file = settings(tmp_path, source, target, group, topic, **in_kafka)
-    found = verify(file, "--wait", "0")
-    assert found.code == 0, found.said
-    assert found.total("source", "not_yet_mirrored") == [0, 103]
     commit_to_kafka(source, group, {tp: 50})
     assert verify(file, "--wait", "0").total("source", "not_yet_mirrored", "missing") == [50, 53, 0]
 
