@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.model import BrokerPartition, TopicPartition
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, route_rules
 from mirrormaker.encoding import PLAIN, Encoder
 from mirrormaker.partitioning import ChosenPartitioner, NoSuchPartition, Partitioner
 from mirrormaker.plugins import Partitioners, encoders_of, partitioner_named
-from mirrormaker.verify.verifier import NothingToCompare, Request, verify
 from producer.conversion import MessageHandlerFailed
 from producer.errors import PartitionerFailed
 from producer.partitioners import byte_array_partitioner, masking_partitioner, murmur2_partitioner
@@ -230,25 +228,6 @@ def test_resume_at_the_targets_end_is_refused_with_plug_ins(
         configured(tmp_path, target, {"resume": "target-end"})
     [problem] = refused.value.problems
     assert f"; with {with_it}" in problem
-
-
-@pytest.mark.parametrize(
-    ("target", "mirror", "what"),
-    [
-        ({}, {"message.handler": "json:loads"}, "message.handler json:loads"),
-        ({}, {"message.set.handler": "json:loads"}, "message.set.handler json:loads"),
-        ({"serializer.class": f"{__name__}:shouted"}, {}, f"serializer.class {__name__}:shouted"),
-    ],
-)
-def test_what_changes_messages_leaves_verify_nothing_to_compare(
-    tmp_path: Path, target: dict[str, object], mirror: dict[str, object], what: str
-) -> None:
-    with pytest.raises(NothingToCompare) as nothing:
-        verify(configured(tmp_path, target, mirror), ClusterView(), Request(), None)  # type: ignore[arg-type]
-    assert str(nothing.value).startswith(what)
-    assert str(nothing.value).endswith(
-        " may change or drop every message: there is nothing that the target could be compared with"
-    )
 
 
 def test_two_forms_of_handlers_at_once_are_refused(tmp_path: Path) -> None:
