@@ -121,8 +121,11 @@ class RouteRules:
     def grows(self, topic: str) -> bool:
         """Whether the target topic is to get as many partitions as its source topic has.
 
-        Not where keys choose their partition: with more partitions they would move to others.
+        Not where keys choose their partition: with more partitions they would move to others.  Nor where source
+        partitions have no number.
         """
+        if self.source.partitions_by_broker and not self.numbering:
+            return False
         partitioning = self.of_topic(topic).partitioning or self.partitioning
         by_name = self._chosen_scheme(partitioning, self.partitioner(topic))
         return self.grow and partitioning != "key" and by_name != "key"

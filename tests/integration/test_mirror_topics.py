@@ -22,7 +22,7 @@ from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mapmoves import map_of, mapped, mark, part_read, translate, translated
 from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, close_loads, filled, values
-from tests.integration.readers import Reader
+from tests.integration.readers import Reader, owners
 
 pytestmark = pytest.mark.real
 
@@ -61,6 +61,12 @@ def check_online(mirror: Mirror, code: int = 0) -> tuple[dict[str, dict[str, str
     return {f"{row[0]}/{row[1]}": dict(zip(table[0], row, strict=True)) for row in table[1:]}, done.stderr
 
 
+def payloads(cluster: ClusterClient, topic: str, partitions: int) -> dict[int, list[str | None]]:
+    """What the JVM reads in each partition, in order."""
+    found = tools.dump_topic(cluster, topic, range(partitions))
+    return {partition: [row.payload for row in rows] for partition, rows in found.items()}
+
+
 def codecs(cluster: ClusterClient, topic: str, partition: int) -> set[str]:
     """Codecs of the entries in a log."""
     segments = cluster.segments(TopicPartition(topic, partition))
@@ -95,9 +101,8 @@ def test_two_sources_with_equal_topic_names_come_apart_by_prefix_and_are_merged_
         assert mirror.stop()[0] == 0
     for cluster, name, partitions in ((source, near, 2), (other, far, 3)):
         assert len(log_end_offsets(target, [name])) == partitions
-        for partition in range(partitions):
-            assert values(target, name, partition) == values(cluster, topic, partition)
-            assert codecs(target, name, partition) == {"GZIPCompressionCodec"}
+        assert payloads(target, name, partitions) == payloads(cluster, topic, partitions)
+        assert codecs(target, name, 0) == {"GZIPCompressionCodec"}
     rows = list(tools.dump_partition(target, f"all-{merged}", 0))
     assert codecs(target, f"all-{merged}", 0) == {"NoCompressionCodec"}
     both = values(source, merged, 0), values(other, merged, 0)
@@ -193,8 +198,7 @@ def test_the_target_grows_with_its_source_and_keeps_partitions(
     assert f"target topic {topic}: grown from 2 to 5 partitions" in mirror.said()
     assert f"topic {keyed}: re-encode: partitioning key is asked for, so the target is not grown" in mirror.said()
     assert (len(log_end_offsets(target, [topic])), len(log_end_offsets(target, [keyed]))) == (5, 1)
-    for partition in range(5):
-        assert values(target, topic, partition) == values(source, topic, partition)
+    assert payloads(target, topic, 5) == payloads(source, topic, 5)
     assert {len(one.replicas) for one in target.registry().view(topic).topics[topic].values()} == {1}
 
 
@@ -244,3 +248,33 @@ def test_a_deleted_topic_waits_beside_its_neighbours_and_a_new_one_is_told_from_
 def last_status(mirror: Mirror) -> str:
     lines: list[Any] = [line for line in mirror.said().splitlines() if " msg/s, " in line]
     return str(lines[-1]) if lines else ""
+
+
+def test_a_jvm_member_of_the_group_reads_both_lists_of_ours_alike(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    """It selects the topic that our blacklist leaves out, and shares the other one with us."""
+    shared, theirs, group = unique.topic("shared"), unique.topic("theirs"), unique.group()
+    both, zk = f"(shared|theirs)-{unique.tag}", source.registry().zk
+    load = filled(source, {shared: 2, theirs: 2}, 800, PLAIN_ONLY)
+    for topic in (shared, theirs):
+        target.create_topic(topic, 2)
+    timing = {"zookeeper.session.timeout.ms": 4000, "auto.commit.interval.ms": 300, "rebalance.max.retries": 12}
+    with Mirror(tmp_path, source, target, group, both, {"blacklist": theirs}) as mirror:
+        mirror.wait_arrived(shared, 800)
+        [ours] = zk.get_children(f"/consumers/{group}/ids")
+        assert log_end_offsets(target, [theirs]) == {TopicPartition(theirs, p): 0 for p in (0, 1)}
+        with tools.mirror_maker([source], target, whitelist=both, group=group, consumer=timing) as jvm:
+
+            def divided() -> bool:
+                """One partition of the shared topic is ours; the other topic is all the JVM's."""
+                found = [owners(source, group, topic) for topic in (shared, theirs)]
+                mine = [[owner.startswith(ours) for owner in one.values()] for one in found]
+                return sorted(mine[0]) == [False, True] and mine[1] == [False, False]
+
+            wait_until(divided, 60, lambda: f"the group to divide; {jvm.log_end()}\n{mirror.said()[-3000:]}")
+            load.produce(shared, 2, 400, PLAIN_ONLY)
+            load.produce(theirs, 2, 400, PLAIN_ONLY)
+            mirror.wait_arrived(theirs, 1200)
+            mirror.wait_arrived(shared, 1200)
+        assert mirror.stop()[0] == 0

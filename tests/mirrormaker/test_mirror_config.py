@@ -51,6 +51,13 @@ def test_the_example_properties_are_right_and_name_what_means_nothing_here() -> 
     assert configuration.notes == ()
 
 
+def test_both_lists_may_be_given_as_flags() -> None:
+    flags = {"whitelist": "orders.*,clicks", "blacklist": ".*-test"}
+    mirror = from_flags([CONF / "consumer.properties"], CONF / "producer.properties", flags).mirror
+    found = [topic for topic in ("orders", "orders-test", "clicks", "other") if mirror.topics.matches(topic)]
+    assert found == ["orders", "clicks"]
+
+
 def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and_tries_for_ever(tmp_path: Path) -> None:
     configuration = from_yaml(yaml_file(tmp_path, SOURCE + TARGET + MIRROR))
     [source] = configuration.sources

@@ -327,6 +327,9 @@ def test_what_is_different_for_a_topic_decides_about_its_route() -> None:
     keyed = "re-encode: compression.codec gzip is asked for"
     assert (str(rules.choose("keyed", 4, 4)), rules.choose("keyed", 4, 4).partitioning) == (keyed, "key")
     assert [rules.grows(topic) for topic in ("zipped", "keyed")] == [True, False]
+    unnumbered = {"target": OLD, "message_max_bytes": LIMIT, "grow": True}
+    assert not RouteRules(**unnumbered, source=dialect("0.7")).grows("t")
+    assert RouteRules(**unnumbered, source=dialect("0.7"), numbering=numbering("0:2")).grows("t")
     as_it_is = RouteRules(message_max_bytes=LIMIT, source=OLD, target=OLD, of_topic=of_topic, grow=True)
     assert str(as_it_is.choose("keyed", 4, 2)) == (
         "re-encode: partitioning key is asked for, so the target is not grown"
