@@ -186,7 +186,8 @@ class Flow:
     @property
     def waiting(self) -> dict[str, str]:
         """Topics and partitions of the source that make no progress, with the sentence that says why."""
-        return {**self.source.deleted, **self._waiting, **self._delivery.waiting, **self.quarantine.waiting}
+        deleted = {topic: why for topic, why in self.source.deleted.items() if self.selection.selects(topic)}
+        return {**deleted, **self._waiting, **self._delivery.waiting, **self.quarantine.waiting}
 
     @property
     def has_handler(self) -> bool:

@@ -552,6 +552,12 @@ def test_a_topic_goes_to_its_name_in_the_target_and_what_a_handler_says_is_liter
     assert not flow.target_is_gone("t")
 
 
+def test_a_deleted_source_topic_waits_as_long_as_it_is_selected(tasks: TaskGroup) -> None:
+    flow = flow_of(tasks, Targets(), Sends(), selection=Selection(source="dc1", whitelist="t|u"))
+    flow.source.deleted.update(t="topic t was deleted", left="topic left was deleted")  # type: ignore[attr-defined]
+    assert flow.waiting == {"t": "topic t was deleted"}
+
+
 def test_a_renamed_target_topic_that_is_gone_is_created_again(tasks: TaskGroup) -> None:
     targets, sends = Deleted(both=2), Sends()
     names = Selection(source="dc1", whitelist=".*", rename={"a": "both", "b": "both"})
