@@ -420,17 +420,7 @@ class Quarantine:
 
         Returns a sentence on what was left out.  Raises ReleaseRefused.
         """
-        if action not in RELEASES:
-            raise ReleaseRefused(f"{tp}: {action!r} is no way to release a message: choose {' or '.join(RELEASES)}")
-        if self._exact:
-            raise ReleaseRefused(f"{tp}: 'resume: target-end' leaves nothing out; set resume: committed")
-        where = self._source.parked().get(tp)
-        if where is None:
-            raise ReleaseRefused(f"{tp} is not parked here")
-        if action == "dead-letter" and self._letters is None:
-            raise ReleaseRefused(f"{tp}: there is no dead-letter topic: give mirror.dead.letter.topic")
-        if not suspected(where.reason):
-            raise ReleaseRefused(f"{tp} is parked for a reason that is about no single message: {where.reason}")
+        where = self.releasable(tp, action)
         case = self._opened(tp, where)
         if case.busy or case.released is not None:
             raise ReleaseRefused(f"{tp}: its message is being left out just now")
@@ -445,6 +435,21 @@ class Quarantine:
         if case.refused:
             raise ReleaseRefused(case.refused)
         return case.result
+
+    def releasable(self, tp: TopicPartition, action: str) -> Parked:
+        """Where a partition is parked because of a message that may be released so.  Raises ReleaseRefused."""
+        if action not in RELEASES:
+            raise ReleaseRefused(f"{tp}: {action!r} is no way to release a message: choose {' or '.join(RELEASES)}")
+        if self._exact:
+            raise ReleaseRefused(f"{tp}: 'resume: target-end' leaves nothing out; set resume: committed")
+        where = self._source.parked().get(tp)
+        if where is None:
+            raise ReleaseRefused(f"{tp} is not parked here")
+        if action == "dead-letter" and self._letters is None:
+            raise ReleaseRefused(f"{tp}: there is no dead-letter topic: give mirror.dead.letter.topic")
+        if not suspected(where.reason):
+            raise ReleaseRefused(f"{tp} is parked for a reason that is about no single message: {where.reason}")
+        return where
 
     # the loop ------------------------------------------------------------------------------------------------------
 

@@ -152,6 +152,24 @@ def parked_retry(words: Sequence[str], *, socket_path: Path | None, source: str 
     return exits.CLEAN
 
 
+@parked.command("release")
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] TOPIC:PARTITION")
+@socket_option
+@source_option
+@click.option("--to", type=click.Choice(["dead-letter", "skip"]), required=True, help="What becomes of the message.")
+@click.option("--execute", is_flag=True, help="Do it; else only say what would be done.")
+def parked_release(
+    words: Sequence[str], *, socket_path: Path | None, source: str | None, to: str, execute: bool
+) -> int:
+    """Leave out the message that a partition is parked at, and go on behind it: once.
+
+    The message is counted as left out, and logged with topic, partition and offset.  Without --execute nothing is done.
+    """
+    file, what = _one_word(words, "TOPIC:PARTITION", needed=True)
+    say(ask(file, socket_path, "release", what=what, source=source, to=to, execute=execute))
+    return exits.CLEAN
+
+
 @click.command("set-log-level")
 @click.argument("words", nargs=-1, required=True, metavar=f"[FILE] {'|'.join(LEVELS)}")
 @socket_option

@@ -23,6 +23,7 @@ from mirrormaker.control.limiter import Limiter
 from mirrormaker.control.topicrows import TopicFacts, rows_of
 from mirrormaker.flow import Flow
 from mirrormaker.limits import Limits, Pause, Throttle
+from mirrormaker.quarantine import ReleaseRefused
 from mirrormaker.report import as_json
 from mirrormaker.reporter import Reporter
 from mirrormaker.selection import Selection
@@ -226,6 +227,37 @@ def retry(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     yield sentences
 
 
+def release(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """Leave out the message that a partition (`what`, TOPIC:P) is parked at: `to` dead-letter or skip.
+
+    Without `execute` nothing is done: the answer says what would be.
+    """
+    what, to = str(arguments.get("what") or ""), str(arguments.get("to"))
+    topic, partition = _split(what)
+    if not partition:
+        raise Refused(f"{what}: which partition? A message is released one at a time: TOPIC:PARTITION")
+    rows = _parked(mirror, arguments)
+    if not rows:
+        raise Refused(f"{what} is not parked")
+    if len(rows) > 1:
+        names = " and ".join(flow.name for flow, _ in rows)
+        raise Refused(f"{what} is parked in sources {names}: say which by --source")
+    ((flow, row),) = rows
+    said = f"source {flow.name}: {topic}:{partition}"
+    try:
+        where = flow.quarantine.releasable(row.tp, to)
+        if arguments.get("execute") is not True:
+            does = "would be skipped" if to == "skip" else "would be sent to the dead-letter topic"
+            yield [
+                f"{said}: the message at {where.position} {does}: {where.reason}",
+                "nothing is done without --execute",
+            ]
+            return
+        yield [_log(f"{said}: {flow.release(row.tp, to)}")]
+    except ReleaseRefused as reason:
+        raise Refused(str(reason)) from reason
+
+
 def _parked(mirror: RunningMirror, arguments: Arguments) -> list[tuple[Flow, PartitionStatus]]:
     """The parked partitions that are meant."""
     what, named = arguments.get("what"), {source.name for source in _sources(mirror, arguments)}
@@ -266,6 +298,7 @@ ACTIONS: Mapping[str, Callable[[RunningMirror, Arguments], Iterator[Any]]] = {
     "throttle": throttle,
     "parked": parked,
     "retry": retry,
+    "release": release,
     "set-log-level": set_log_level,
 }
 
