@@ -26,6 +26,7 @@ from mirrormaker.control.keptfile import KeptFile
 from mirrormaker.control.limiter import Limiter
 from mirrormaker.control.place import NoFolder, beside, candidates, make_folder, own_place
 from mirrormaker.control.server import ControlServer
+from mirrormaker.quarantine import ReleaseRefused
 from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WaitingTopic, as_json
 from mirrormaker.selection import Selection
 from mirrormaker.throttle import FlowThrottle
@@ -184,6 +185,37 @@ def test_throttles_are_set_shown_and_ended(mirror: Mirror) -> None:
     for wrong in ({"bytes_per_s": 5}, {"bytes_per_s": "x"}, {"what": "orders:1", "bytes_per_s": 1e6}):
         with pytest.raises(Refused):
             mirror.ask("throttle", **wrong)
+
+
+def test_a_release_does_nothing_before_it_is_executed(mirror: Mirror) -> None:
+    released: list[tuple[TopicPartition, str]] = []
+
+    def release(tp: TopicPartition, to: str) -> str:
+        released.append((tp, to))
+        return "the message at 7 is skipped"
+
+    def releasable(tp: TopicPartition, to: str) -> Any:
+        if to != "skip":
+            raise ReleaseRefused("there is no dead-letter topic")
+        return SimpleNamespace(position=7, reason="too large")
+
+    row = SimpleNamespace(topic="orders", partition=0, tp=TopicPartition("orders", 0), parked="too large")
+    mirror.source.partitions = lambda: [row]  # type: ignore[method-assign]
+    mirror.flow.quarantine, mirror.flow.release = SimpleNamespace(releasable=releasable), release
+    said = mirror.ask("release", what="orders:0", to="skip")
+    assert said == [
+        "source dc1: orders:0: the message at 7 would be skipped: too large",
+        "nothing is done without --execute",
+    ]
+    with pytest.raises(Refused, match="there is no dead-letter topic"):
+        mirror.ask("release", what="orders:0", to="dead-letter", execute=True)
+    assert released == []
+    said = mirror.ask("release", what="orders:0", to="skip", execute=True)
+    assert said == ["source dc1: orders:0: the message at 7 is skipped"]
+    assert released == [(TopicPartition("orders", 0), "skip")]
+    for wrong, sentence in (("orders", "which partition"), ("clicks:0", "is not parked"), ("order:0", "did you mean")):
+        with pytest.raises(Refused, match=sentence):
+            mirror.ask("release", what=wrong, to="skip", execute=True)
 
 
 def test_topics_are_explained(mirror: Mirror) -> None:
