@@ -38,6 +38,7 @@ bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
 	$(BIN)/python benchmarks/mirror.py
 	$(BIN)/python benchmarks/mirror07.py
 	$(BIN)/python benchmarks/offsetmap.py
+	$(BIN)/python benchmarks/httplisten.py
 	$(BIN)/python benchmarks/handlers.py
 	$(BIN)/python benchmarks/consume.py
 	$(BIN)/python benchmarks/decode07.py

@@ -243,3 +243,25 @@ def test_the_report_as_json_has_every_field_and_rows_as_objects() -> None:
     assert found["produced"]["errors"] == {"6": 2}
     assert (found["ready"], found["not_ready"]) == (False, ["it is stopping"])
     assert found["happenings"][0]["text"] == "parked"
+
+
+# ---- contrast ---------------------------------------------------------------------------------------------------
+
+
+def luminance(colour: str) -> float:
+    digits = colour.lstrip("#")
+    digits = digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
+    channels = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_the_contrast_that_wcag_asks_for(scheme: str) -> None:
+    light, dark = re.findall(r":root \{(.*?)\}", page().body.decode(), re.DOTALL)[:2]
+    colours = dict(re.findall(r"--([\w-]+): (#\w+);", light if scheme == "light" else dark))
+    pairs = [(text, back) for text in ("text", "soft", "link", "warn", "bad") for back in ("back", "card")]
+    pairs += [(word, f"{word}-back") for word in ("bad", "warn", "good")]
+    for text, back in pairs:
+        lighter, darker = sorted((luminance(colours[text]), luminance(colours[back])), reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (text, back)
