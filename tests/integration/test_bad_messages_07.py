@@ -49,3 +49,30 @@ def test_exactly_the_bad_messages_of_0_7_go_to_the_dead_letter_topic(
     assert corrupt.data[10:-1] == values[1][:-1]
     assert (oversize.offset, oversize.kind, oversize.data) == (3 * ENTRY, "oversize", LARGE)
     assert {letter.partition for letter in (corrupt, oversize)} == {"0-0"}
+
+
+def test_a_message_that_no_fetch_can_hold_is_left_out_and_its_letter_says_where_it_is(
+    cluster07: Callable[..., Cluster07], target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    source, topic, dead = cluster07(partitions={0: 1}), unique.topic(), unique.topic("dead")
+    source.produce(topic, 0, 0, [b"0-0:000000"])
+    source.produce(topic, 0, 0, [LARGE * 5])
+    source.produce(topic, 0, 0, [b"0-0:000001"])
+    section = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
+    settings = {"oversize.policy": "dead-letter", "dead.letter.topic": dead}
+    more = {"fetch.message.max.bytes": 16384, "fetch.growth.max.bytes": 65536}
+    with Mirror07(tmp_path, source, section, unique.group(), topic, settings, more) as mirror:
+        mirror.wait_for(partial(once, target, topic, [b"0-0:000000", b"0-0:000001"]), "what lies around it", 60)
+        mirror.wait_all_committed()
+        assert mirror.stop()[0] == 0
+    [letter] = letters(target, dead, [topic])
+    assert (letter.offset, letter.kind, letter.content, letter.size) == (
+        ENTRY,
+        "oversize",
+        "entry",
+        5 * len(LARGE) + 10,
+    )
+    assert not letter.complete
+    assert letter.data is not None
+    assert letter.data[10:] == (LARGE * 5)[: len(letter.data) - 10]
+    assert "raise fetch.growth.max.bytes" in letter.reason
