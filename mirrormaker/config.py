@@ -242,7 +242,8 @@ def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirr
             f"{refused}; {len(sources)} sources may write to one topic: give each a topic.prefix of its own, run a "
             "mirror for each, or set committed"
         )
-    yield from (f"{refused}; {sentence}" for sentence in _renamed_alike(sources, mirror))
+    own_name = "give each a name of its own, or set resume: committed"
+    yield from (f"{refused}; {sentence}; {own_name}" for sentence in _renamed_alike(sources, mirror))
     if not dialect(target.version).answers_produce:
         yield f"{refused}; target.version {target.version} never says where it stored anything: set resume: committed"
 
@@ -257,7 +258,22 @@ def _renamed_alike(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> I
                 found.setdefault(chosen.target(topic), []).append(f"{source.name}/{topic}")
     for target, writers in found.items():
         if len(writers) > 1:
-            yield f"{merged_sentence(target, writers)}; give each a name of its own, or set resume: committed"
+            yield merged_sentence(target, writers)
+
+
+def merging(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> Iterator[str]:
+    """Which sources may be sent to one target topic, as far as no cluster has to be asked: sentences."""
+    alike: dict[str, list[str]] = {}
+    for source in sources:
+        alike.setdefault(source.topic_prefix, []).append(source.name)
+    for names in alike.values():
+        if len(names) > 1:
+            yield (
+                f"sources {', '.join(names[:-1])} and {names[-1]}: topics of one name are merged in the target, "
+                "without an order between the sources; check --online names them, a topic.prefix for each keeps them "
+                "apart"
+            )
+    yield from _renamed_alike(sources, mirror)
 
 
 def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:

@@ -32,7 +32,7 @@ from mirrormaker.commands.flags import original_flags
 from mirrormaker.commands.status import status
 from mirrormaker.commands.topics import topics as topics_command
 from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
-from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml
+from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, merging
 from mirrormaker.options import MirrorOptions
 
 DISTRIBUTION = "kafka-legacy-mirror"
@@ -170,6 +170,8 @@ def check(file: Path | None, *, online: bool, **flags: Any) -> int:
         click.echo(f"warning: {warning}", err=True)
     for note in found.notes:
         click.echo(f"unsafe: {note}", err=True)
+    for sentence in merging(found.sources, found.mirror):
+        click.echo(f"note: {sentence}", err=True)
     if online:
         from mirrormaker.commands.online import check_online
 

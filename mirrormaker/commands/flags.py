@@ -103,9 +103,7 @@ _TAKEN = (
     ),
     _once("--producer.config", "producer_config", "The target as the JVM's producer.properties."),
     _once("--whitelist", "whitelist", "Topics to mirror: a Java regex, commas mean 'or'."),
-    _once(
-        "--blacklist", "blacklist", "Topics not to mirror: beside --whitelist it wins, alone all others are."
-    ),
+    _once("--blacklist", "blacklist", "Topics not to mirror: beside --whitelist it wins, alone all others are."),
     _once("--num.streams", "num_streams", "Streams of each source (threads in its registration)."),
     _once("--offset.commit.interval.ms", "offset_commit_interval_ms", "Interval between commits, in ms."),
     _once("--message.handler", "message_handler", "package.module:function, called with each message."),

@@ -8,7 +8,7 @@ import pytest
 
 from groundwork.options import Secret
 from groundwork.zksecurity import Tls, ZkSecurity
-from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, loops
+from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, loops, merging
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -56,6 +56,28 @@ def test_both_lists_may_be_given_as_flags() -> None:
     mirror = from_flags([CONF / "consumer.properties"], CONF / "producer.properties", flags).mirror
     found = [topic for topic in ("orders", "orders-test", "clicks", "other") if mirror.topics.matches(topic)]
     assert found == ["orders", "clicks"]
+
+
+def test_topics_that_several_sources_may_be_merged_into_are_named(tmp_path: Path) -> None:
+    def named(near: str, far: str, mirror: str) -> list[str]:
+        sources = "".join(
+            f"- {{zookeeper.connect: 'zk{n}:2181', group.id: g, name: {name}{more}}}\n"
+            for n, (name, more) in enumerate((("near", near), ("far", far)), 2)
+        )
+        found = from_yaml(yaml_file(tmp_path, f"sources:\n{sources}{TARGET}mirror: {{{mirror}}}\n"))
+        assert found.warnings == ()  # it may be what is wanted
+        return list(merging(found.sources, found.mirror))
+
+    merged = (
+        "sources near and far: topics of one name are merged in the target, without an order between the sources; "
+        "check --online names them, a topic.prefix for each keeps them apart"
+    )
+    assert named("", "", "whitelist: 'a.*'") == [merged]
+    assert named(", topic.prefix: x.", ", topic.prefix: x.", "whitelist: 'a.*'") == [merged]
+    assert named("", ", topic.prefix: far.", "whitelist: 'a.*'") == []
+    assert named("", ", topic.prefix: far.", "whitelist: 'a.*', topic.rename: {ab: b}") == [
+        "target topic b is fed by near/ab and far/ab: their messages are merged"
+    ]
 
 
 def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and_tries_for_ever(tmp_path: Path) -> None:
