@@ -108,8 +108,8 @@ class TopicRefused(LocalError):
 
 
 def in_turns(outputs: Outputs) -> Outputs:
-    """The same outputs, and other tasks run once a task has looked at messages for TURN_S: neither a large set of small
-    messages nor a slow handler holds up a heartbeat or another source."""
+    """The same outputs of a handler, and other tasks run once one has called it for TURN_S: neither many messages of a
+    set nor a slow handler hold up a heartbeat or another source."""
     began = now()
 
     def of_message(message: Message) -> Sequence[Output]:
@@ -247,7 +247,7 @@ class Flow:
         submit = self.sender.submit
         try:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
-            for step in topic.steps(fetched, in_turns(outputs), aligned, skipped, place=place):
+            for step in topic.steps(fetched, outputs, aligned, skipped, place=place):
                 if step.parts:
                     for part, ticket in tickets(step):
                         submit(part, ticket)
@@ -298,7 +298,7 @@ class Flow:
         if isinstance(self._handler, SetHandler):
             return topic.output, partial(self._placed, self._handler, topic, source)
         if self._handler is not None:
-            return partial(self._handled, self._handler, topic, source), None
+            return in_turns(partial(self._handled, self._handler, topic, source)), None
         return topic.output, None
 
     def _handled(
