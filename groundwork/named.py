@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
+import sys
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+_LOADED: dict[str, tuple[int, int] | None] = {}  # by module: the time and size of its file when it was loaded
 
 
 class NotLoaded(Exception):
@@ -20,6 +28,51 @@ def load_named(option: str, named: str) -> Callable[..., Any]:
         found: object = importlib.import_module(module)
     except Exception as exc:  # whatever importing a user's module raises
         raise NotLoaded(f"{option} '{named}': importing {module} failed: {type(exc).__name__}: {exc}") from exc
+    _LOADED.setdefault(module, _stamp(sys.modules[module]))
+    return _callable(found, option, named)
+
+
+def load_again(option: str, named: str) -> Callable[..., Any]:
+    """The same, from the module's file as it is now where that has changed since the module was loaded.
+
+    Raises NotLoaded; then the module is what it was.  Other modules keep what they have imported from it.
+    """
+    module = named.partition(":")[0]
+    there = sys.modules.get(module)
+    if module not in _LOADED or there is None or not isinstance(getattr(there, "__loader__", None), SourceFileLoader):
+        return load_named(option, named)
+    stamp = _stamp(there)
+    if stamp == _LOADED[module]:
+        return load_named(option, named)
+    spec = there.__spec__
+    assert spec is not None
+    assert spec.origin is not None
+    fresh = importlib.util.module_from_spec(spec)
+    try:
+        # Not by the loader: its cache of compiled files takes a change within one second for none.
+        exec(compile(Path(spec.origin).read_bytes(), spec.origin, "exec"), fresh.__dict__)
+    except Exception as exc:  # whatever a user's module raises
+        raise NotLoaded(f"{option} '{named}': loading {module} again failed: {type(exc).__name__}: {exc}") from exc
+    found = _callable(fresh, option, named)
+    sys.modules[module], _LOADED[module] = fresh, stamp
+    package, _, name = module.rpartition(".")
+    if package in sys.modules:
+        setattr(sys.modules[package], name, fresh)
+    return found
+
+
+def _stamp(module: ModuleType) -> tuple[int, int] | None:
+    """Time and size of a module's file; None: it has none."""
+    try:
+        stat = os.stat(getattr(module, "__file__", None) or "")
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _callable(found: object, option: str, named: str) -> Callable[..., Any]:
+    """What the name leads to in a module.  Raises NotLoaded."""
+    module, _, function = named.partition(":")
     for name in function.split("."):
         if not hasattr(found, name):
             raise NotLoaded(f"{option} '{named}': {module} has no {function}")

@@ -17,7 +17,6 @@ from functools import cache, partial
 
 from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
-from groundwork.named import load_named
 from groundwork.openfiles import too_many
 from groundwork.plural import counted
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait_any
@@ -27,13 +26,11 @@ from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.control.live import ControlRefused, LiveControl
 from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
-from mirrormaker.handler import MessageHandler
 from mirrormaker.happenings import Happenings
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.quarantine import DeadLetters, Quarantine
-from mirrormaker.reload import reload_into
+from mirrormaker.reload import Reloads
 from mirrormaker.reporter import Reporter
-from mirrormaker.sethandler import SetHandler
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
 from mirrormaker.startup import StartRefused, Startup
@@ -86,8 +83,6 @@ class Daemon:
         terminal: StatusLine,
         systemd: Systemd,
     ) -> None:
-        self._configuration = configuration
-        self._read = read
         self._systemd = systemd
         self._terminal = terminal
         self._tasks = TaskGroup()
@@ -121,15 +116,23 @@ class Daemon:
             begun=self._begun,
             joined=self._joined,
         )
+        self._reloads = Reloads(
+            configuration,
+            read,
+            sources=self._sources,
+            flows=self._flows,
+            tasks=self._tasks,
+            changed=self._changed,
+        )
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
         self._happenings = Happenings()
         self._happenings.attach()
-        selections = {source.name: selection(source, mirror) for source in configuration.sources}
+        self._selections = {source.name: selection(source, mirror) for source in configuration.sources}
         self._control = LiveControl(
             configuration,
             sources=self._sources,
             flows=self._flows,
-            selections=selections,
+            selections=self._selections,
             tasks=self._tasks,
             environ=os.environ,
         )
@@ -137,8 +140,9 @@ class Daemon:
             sources=self._sources,
             flows=self._flows,
             target=self._target,
-            selections=selections,
+            selections=self._selections,
             limits=lambda: self._control.limiter.limits,
+            reload=lambda: self._reloads.last,
             happenings=self._happenings,
             stopping=self._stop.is_set,
         )
@@ -212,13 +216,7 @@ class Daemon:
 
     def _flow(self, source: Source) -> Flow:
         mirror, target = self._configuration.mirror, self._target
-        handler: MessageHandler | SetHandler | None = None
-        if mirror.handler:
-            function = load_named("message.handler", mirror.handler)
-            handler = MessageHandler(function, mirror.handler, source.name, target.dialect)
-        elif mirror.set_handler:
-            function = load_named("message.set.handler", mirror.set_handler)
-            handler = SetHandler(function, mirror.set_handler, source.name, target.dialect)
+        loaded = self._reloads.handler
         rules = route_rules(source.options, target.options, mirror)
         topic = mirror.dead_letter_topic
         quarantine = Quarantine(
@@ -234,7 +232,7 @@ class Daemon:
             target,
             rules,
             self._tasks,
-            handler=handler,
+            handler=loaded.of_flow(source.name, target.dialect) if loaded is not None else None,
             delivery=self._maps.delivery(source.name),
             selection=selection(source.options, mirror),
             quarantine=quarantine,
@@ -315,15 +313,31 @@ class Daemon:
         self._stop.set()
 
     def _on_hup(self) -> None:
-        """SIGHUP: read the configuration again: where offsets are kept may change, the rest is logged and left.
+        """SIGHUP: read the configuration again, and change what may change while the mirror runs (reload).
 
         A terminal that is closed sends SIGHUP, too: that is a stop like ctrl-C.
         """
         if self._terminal.rewrites:
             self._stop.set()
             return
+        self._started.wait()  # READY is not said before the start has ended
         with self._reloading:  # a second one comes after the first, so that it has the last word
-            reload_into(self._sources, self._configuration, self._read)
+            self._systemd.reloading()
+            ended = self._reloads.reload()
+            line = self._status.line()  # which says so where it failed
+            self._systemd.ready(line if ended.problem else f"reloaded; {line}")
+
+    def _changed(self) -> None:
+        """There is another configuration: what begins later begins with it."""
+        mirror = self._configuration.mirror
+        self._startup.change(mirror)
+        for source in self._configuration.sources:
+            self._selections[source.name] = selection(source, mirror)
+
+    @property
+    def _configuration(self) -> Configuration:
+        """What runs: as it was read at the start, with what reloads have changed."""
+        return self._reloads.configuration
 
     def _on_usr1(self) -> None:
         """SIGUSR1: what each partition, queue and request stands at, and where each greenlet does, to the log."""

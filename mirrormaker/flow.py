@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # backoff for a target topic that is not ready
 HANDLED_RETRY_S = 10.0  # backoff for a topic that message.handler sends to, while the target is out of reach
+FORMER_S, FORMER_POLL_S = 10.0, 0.02  # what is in flight is waited for before a topic goes another way
 PARKED_POLL_S = 0.5
 TURN_S = 0.01
 
@@ -159,11 +160,13 @@ class Flow:
         self._handler = handler
         self._delivery = delivery
         self.quarantine = quarantine or Quarantine(source, tasks)
-        self._other_rules = replace(rules, handler="", set_handler="", codec="", of_topic=as_configured)
+        self._other_rules = self._rules_of_others(rules)
         self._others: dict[str, TopicRoute] = {}  # topics that only a handler sends to
         self._waiting: dict[str, str] = {}
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}  # sets of topics that are not ready
         self._returning: set[str] = set()  # topics that the target had, and that are being created again
+        self._dropped_before: dict[tuple[str, str], int] = {}  # by handlers that are not there any more
+        self._former: dict[str, str] = {}  # topics whose way has changed, and the target topic of before
         self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
 
     def start(self, mirror: MirrorOptions) -> None:
@@ -197,11 +200,50 @@ class Flow:
     def handler_option(self) -> str:
         return "message.set.handler" if isinstance(self._handler, SetHandler) else "message.handler"
 
+    def change(self, rules: RouteRules, selection: Selection, handler: MessageHandler | SetHandler | None) -> None:
+        """Follow other rules, from the next set of each topic on.
+
+        A topic whose way to the target changes waits until what is in flight to the target topic is acknowledged, so
+        that nothing is overtaken; the others go on.  What the handler of before dropped stays counted.
+        """
+        self._dropped_before = self._dropped()
+        self._rules, self.selection, self._handler = rules, selection, handler
+        self._other_rules = self._rules_of_others(rules)
+        self._others.clear()
+        for name, topic in list(self.topics.items()):
+            if self._moves(name, topic):
+                self._former[name] = topic.target
+                del self.topics[name]
+        for name in [name for name in self._waiting if not selection.selects(name)]:
+            del self._waiting[name]
+
+    def _moves(self, name: str, topic: TopicRoute) -> bool:
+        """Whether a topic goes another way than it did."""
+        if self.source.in_target or (len(topic.partitions) < topic.source.partitions and self._rules.grows(name)):
+            return True  # it may be refused now, or grow
+        target = self.selection.target(name)
+        now_chosen = self._rules.choose(name, topic.source.partitions, len(topic.partitions), target)
+        same = topic.target == target and topic.route == now_chosen
+        before, after = topic.partitioner.chosen, self._rules.partitioner(name)
+        return not same or (before.name, before.unkeyed) != (after.name, after.unkeyed)
+
+    @staticmethod
+    def _rules_of_others(rules: RouteRules) -> RouteRules:
+        """Of topics that only a handler sends to."""
+        return replace(rules, handler="", set_handler="", codec="", of_topic=as_configured)
+
     @property
     def left_out(self) -> dict[tuple[str, str], int]:
         """Messages that a handler or a policy left out of the target, by topic and reason."""
-        dropped = self._handler.dropped if self._handler is not None else {}
-        return self.quarantine.left_out.counts | {(topic, self.handler_option): n for topic, n in dropped.items()}
+        return self.quarantine.left_out.counts | self._dropped()
+
+    def _dropped(self) -> dict[tuple[str, str], int]:
+        """Messages that the handler dropped, and those before it, by topic and option."""
+        found = dict(self._dropped_before)
+        for topic, count in self._handler.dropped.items() if self._handler is not None else ():
+            key = topic, self.handler_option
+            found[key] = found.get(key, 0) + count
+        return found
 
     # sets ------------------------------------------------------------------------------------------------------------
 
@@ -336,6 +378,7 @@ class Flow:
     def _prepare(self, name: str) -> None:
         """Get a topic's target ready, however long it takes, and forward the sets that were held back for it."""
         try:
+            self._drain_former(name)
             topic = self._until_done(name, partial(self._prepared, name))
         except TopicRefused as why:
             self._refuse(name, why)
@@ -347,6 +390,15 @@ class Flow:
             self._delivery.admit(*held.popleft(), topic, self._forward)  # may let others run, which add to held
         del self._held[name]
         self.topics[name] = topic
+
+    def _drain_former(self, name: str) -> None:
+        """Wait for what is in flight to the target topic of before: where a key decides, it must not be overtaken.
+
+        Not for ever: other topics may be sent there, too.
+        """
+        former, until = self._former.pop(name, None), now() + FORMER_S
+        while former is not None and self.sender.pending(former) and now() < until:
+            sleep(FORMER_POLL_S)
 
     def _prepared(self, name: str) -> TopicRoute:
         """A topic and its route.  Raises what Topics.prepare raises, and TopicRefused."""
@@ -447,6 +499,8 @@ class Flow:
         """What attempt() returns, retried until it works; meanwhile the topic waits.  Raises TopicRefused."""
         pause_s = RETRY_MIN_S
         while True:
+            if not self.selection.selects(name) and name in self._held:
+                raise TopicRefused(f"topic {name} is not selected any more")
             try:
                 found = attempt()
             except TopicRefused:

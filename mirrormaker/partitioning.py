@@ -138,6 +138,7 @@ class Partitioner:
         numbering: Numbering = UNNUMBERED,
         chosen: ChosenPartitioner = HASHED,
     ) -> None:
+        self.chosen = chosen
         self._topic = topic
         self._scheme = scheme
         self._partitions = partitions

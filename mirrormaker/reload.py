@@ -1,77 +1,254 @@
-"""Reload: which changes of a configuration take effect while the mirror runs, and which wait for a restart.
+"""Reload: which changes of a configuration take effect while the mirror runs, and how.
 
-Only where offsets are kept may change: offsets.storage and dual.commit.enabled of a source, one step at a time.
-Everything else is logged by name and left as it is.  Values are not shown: some are secret.
+    at runtime    topics, renames and prefixes, overrides, partitioning, codec, the handler, policies for bad messages,
+                  the log's level, and where a source keeps its offsets (one step at a time)
+    at a restart  everything else; it is named, and left as it is.  Values are not shown: some are secret
+
+    decide()      pure: what a configuration that was read again changes in the one that runs
+    Reloads       reads it, applies it, and keeps how the last one ended
+
+A configuration that is wrong, or names a handler that cannot be loaded, changes nothing at all.  A change never stops a
+partition that it does not concern: a topic whose route changes waits until what is in flight for it is acknowledged, a
+topic that goes is drained, committed and released.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeVar, cast
 
+from groundwork.logs import set_level
+from groundwork.named import NotLoaded, load_again, load_named
 from groundwork.options import Options, specs
-from mirrormaker.config import ConfigError, Configuration
-from mirrormaker.options import SourceOptions
+from groundwork.tasks import TaskGroup
+from kafkawire.dialects import Dialect
+from mirrormaker.config import ConfigError, Configuration, route_rules, selection
+from mirrormaker.flow import Flow
+from mirrormaker.handler import MessageHandler
+from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
+from mirrormaker.report import ReloadReport
+from mirrormaker.sethandler import SetHandler
 from mirrormaker.source import Source
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.modes import Mode
 
 log = logging.getLogger(__name__)
+O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
 
-AT_RUNTIME = frozenset({"offsets.storage", "dual.commit.enabled"})
+OF_SOURCE = frozenset({"offsets.storage", "dual.commit.enabled", "topic.rename", "topic.prefix"})
+OF_TARGET = frozenset({"compression.codec", "compressed.topics"})
+OF_MIRROR = frozenset(
+    {
+        "whitelist",
+        "blacklist",
+        "topic.rename",
+        "topic.overrides",
+        "partitioning",
+        "target.grow.partitions",
+        "message.handler",
+        "message.set.handler",
+        "log.level",
+        "oversize.policy",
+        "corrupt.policy",
+        "undecodable.policy",
+        "handler.error.policy",
+    }
+)
+# With resume: target-end what is where in the target is compared at each start: it must not move while the mirror runs.
+NOT_WITH_TARGET_END = frozenset({"topic.rename", "topic.prefix", "topic.overrides", "partitioning"})
+HANDLER, SET_HANDLER = "message.handler", "message.set.handler"
+REBALANCE_S = 10.0  # so long a reload waits for the group; it rebalances in any case
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedHandler:
+    """message.handler or message.set.handler as it was loaded.  option: which; named: as configured."""
+
+    option: str
+    named: str
+    function: Callable[..., Any]
+
+    def of_flow(self, source: str, target: Dialect) -> MessageHandler | SetHandler:
+        """The handler of one flow, with counts of its own."""
+        kind = MessageHandler if self.option == HANDLER else SetHandler
+        return kind(self.function, self.named, source, target)
+
+
+def handler_of(
+    mirror: MirrorOptions, load: Callable[[str, str], Callable[..., Any]] = load_named
+) -> LoadedHandler | None:
+    """The handler that the options name; None: none.  Raises NotLoaded."""
+    for option, named in ((HANDLER, mirror.handler), (SET_HANDLER, mirror.set_handler)):
+        if named:
+            return LoadedHandler(option, named, load(option, named))
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """modes: the offset mode wanted of each source that runs, by name.  left: a sentence for each change that waits."""
+    """configuration: what runs from now on.  changed: keys that take effect, each with its section.  left: a sentence
+    for each change that waits for a restart.  modes: the offset mode wanted of each source that runs, by name."""
 
-    modes: dict[str, Mode]
+    configuration: Configuration
+    changed: tuple[str, ...]
     left: tuple[str, ...]
+    modes: dict[str, Mode]
 
 
-def reload(running: Configuration, read: Configuration) -> Reload:
-    """What a configuration that was read again changes; running is what the mirror was started with."""
-    before = {source.name: source for source in running.sources}
+def decide(running: Configuration, read: Configuration) -> Reload:
+    """What a configuration that was read again changes; running is what takes effect now."""
+    at_runtime = (OF_SOURCE, OF_TARGET, OF_MIRROR)
+    if running.mirror.resume == "target-end":
+        at_runtime = (OF_SOURCE - NOT_WITH_TARGET_END, OF_TARGET, OF_MIRROR - NOT_WITH_TARGET_END)
+    of_source, of_target, of_mirror = at_runtime
     after = {source.name: source for source in read.sources}
-    left = [f"source {name} is new; it is mirrored" for name in after.keys() - before.keys()]
-    left += [f"source {name} is not there any more; it ends" for name in before.keys() - after.keys()]
-    for name in before.keys() & after.keys():
-        left += [f"source {name}: option '{key}' has changed; it takes effect" for key in _moved(before, after, name)]
-    left += [f"target: option '{key}' has changed; it takes effect" for key in _changed(running.target, read.target)]
-    left += [f"mirror: option '{key}' has changed; it takes effect" for key in _changed(running.mirror, read.mirror)]
-    modes = {name: source.offset_mode for name, source in after.items() if name in before}
-    return Reload(modes, tuple(f"{sentence} after a restart only" for sentence in sorted(left)))
+    names = {source.name for source in running.sources}
+    left = [f"source {name} is new; it is mirrored" for name in after.keys() - names]
+    left += [f"source {name} is not there any more; it ends" for name in names - after.keys()]
+    changed: list[str] = []
+    sources: list[SourceOptions] = []
+    for source in running.sources:
+        there = after.get(source.name, source)
+        sources.append(_merged(source, there, of_source, f"source {source.name}", changed=changed, left=left))
+    target: TargetOptions = _merged(running.target, read.target, of_target, "target", changed=changed, left=left)
+    mirror: MirrorOptions = _merged(running.mirror, read.mirror, of_mirror, "mirror", changed=changed, left=left)
+    return Reload(
+        replace(running, sources=tuple(sources), target=target, mirror=mirror),
+        tuple(sorted(changed)),
+        tuple(f"{sentence} after a restart only" for sentence in sorted(left)),
+        {source.name: source.offset_mode for source in sources},
+    )
 
 
-def reload_into(sources: Sequence[Source], running: Configuration, read: Callable[[], Configuration]) -> None:
-    """Read it and apply what may change; each change that was made, left or refused is a line of the log."""
-    try:
-        changes = reload(running, read())
-    except ConfigError as e:
-        for problem in e.problems:
-            log.error("the configuration is left as it is: %s", problem, extra={"always": True})
-        return
-    for sentence in changes.left:
-        log.warning("%s", sentence, extra={"always": True})
-    switched = 0
-    for source in sources:
-        mode = changes.modes.get(source.name)
-        if mode is None:
-            continue
-        try:
-            switched += source.switch_offsets(mode)
-        except ConsumerError as e:
-            log.error("source %s: %s", source.name, e, extra={"always": True})
-    log.info("configuration read again: %d sources keep their offsets elsewhere now", switched)
+def _merged(before: O, after: O, at_runtime: frozenset[str], section: str, *, changed: list[str], left: list[str]) -> O:
+    """What runs from now on of a section; what changed and what is left is added to the lists."""
+    taken: dict[str, Any] = {}
+    for field, key in _differing(before, after):
+        if key in at_runtime:
+            taken[field] = getattr(after, field)
+            changed.append(f"{section}: {key}")
+        else:
+            left.append(f"{section}: option '{key}' has changed; it takes effect")
+    merged: O = replace(cast(Any, before), **taken)
+    return merged
 
 
-def _moved(before: dict[str, SourceOptions], after: dict[str, SourceOptions], name: str) -> Iterator[str]:
-    return (key for key in _changed(before[name], after[name]) if key not in AT_RUNTIME)
-
-
-def _changed(before: Options, after: Options) -> Iterator[str]:
-    """Keys of options that differ."""
+def _differing(before: Options, after: Options) -> Iterator[tuple[str, str]]:
+    """Fields and keys of options that differ."""
     for field, spec in specs(type(before)).items():
         if getattr(before, field) != getattr(after, field):
-            yield spec.key
+            yield field, spec.key
+
+
+class Reloads:
+    """Reloads of one mirror.
+
+    read: the configuration, from its files as they are then.  flows: those that run, more may be added.  changed():
+    there is another configuration, and no flow has changed yet.  last: how the last reload ended; None: none did.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        read: Callable[[], Configuration],
+        *,
+        sources: Sequence[Source],
+        flows: Sequence[Flow],
+        tasks: TaskGroup,
+        changed: Callable[[], object],
+    ) -> None:
+        self.configuration = configuration
+        self.handler = handler_of(configuration.mirror)
+        self.last: ReloadReport | None = None
+        self._read = read
+        self._sources = sources
+        self._flows = flows
+        self._tasks = tasks
+        self._changed = changed
+
+    def reload(self) -> ReloadReport:
+        """Read the configuration and apply what may change; each change that was made, left or refused is a line of the
+        log."""
+        problems = list(self._reload())
+        self.last = ended = ReloadReport(at_ms=int(time.time() * 1000), problem="; ".join(problems))
+        for problem in problems:
+            log.error("%s", problem, extra={"always": True, "event": "reload-failed"})
+        return ended
+
+    def _reload(self) -> Iterator[str]:
+        """Sentences on what went wrong; none: nothing did."""
+        try:
+            reload = decide(self.configuration, self._read())
+        except ConfigError as e:
+            yield from (f"the configuration is left as it is: {problem}" for problem in e.problems)
+            return
+        mirror = reload.configuration.mirror
+        if unfit := list(mirror.problems()):  # with what is left as it was
+            yield from (f"the configuration is left as it is: mirror: {problem}" for problem in unfit)
+            return
+        try:
+            handler = handler_of(mirror, load_again)
+        except NotLoaded as e:
+            yield f"the configuration is left as it is: {e}"
+            return
+        changed = list(reload.changed)
+        if handler != self.handler and not {"mirror: message.handler", "mirror: message.set.handler"} & set(changed):
+            changed.append("the code of the handler")
+        before, self.configuration = self.configuration, reload.configuration
+        self.handler = handler
+        if mirror.log_level != before.mirror.log_level:
+            set_level(mirror.log_level)
+        for sentence in reload.left:
+            log.warning("%s", sentence, extra={"always": True, "event": "configuration"})
+        for source in self._sources:
+            source.options = next(one for one in self.configuration.sources if one.name == source.name)
+        self._changed()
+        for flow in self._flows:
+            self._change_flow(flow)
+        problems = [*self._switch_offsets(reload.modes)]
+        if mirror.topics.registration(1) != before.mirror.topics.registration(1):
+            problems += self._change_filters()
+        yield from problems
+        if not problems:
+            what = f"changed: {', '.join(changed)}" if changed else "nothing that may change has changed"
+            log.info("configuration read again; %s", what, extra={"always": True, "event": "reload-ok"})
+
+    def _change_flow(self, flow: Flow) -> None:
+        source, target, mirror = flow.source.options, self.configuration.target, self.configuration.mirror
+        handler = self.handler.of_flow(flow.name, flow.target.dialect) if self.handler is not None else None
+        flow.change(route_rules(source, target, mirror), selection(source, mirror), handler)
+        flow.quarantine.policies = cache(mirror.policies)
+
+    def _switch_offsets(self, modes: dict[str, Mode]) -> Iterator[str]:
+        for source in self._sources:
+            if not source.joined:
+                continue
+            try:
+                if source.switch_offsets(modes[source.name]):
+                    log.info("source %s: offsets are kept elsewhere now", source.name, extra={"source": source.name})
+            except ConsumerError as e:
+                yield f"source {source.name}: {e}"
+
+    def _change_filters(self) -> list[str]:
+        """Subscribe all sources to the topics of the configuration, at the same time; sentences on what went wrong."""
+        problems: list[str] = []
+        topics = self.configuration.mirror.topics
+
+        def change(source: Source) -> None:
+            try:
+                if not source.change_topics(topics, REBALANCE_S):
+                    late = f"the group has not agreed on the changed topics within {REBALANCE_S:g} s"
+                    problems.append(f"source {source.name}: {late}; it is still tried")
+            except ConsumerError as e:
+                problems.append(f"source {source.name}: {e}")
+
+        changing = [
+            self._tasks.spawn(f"topics-{source.name}", change, source) for source in self._sources if source.joined
+        ]
+        for task in changing:
+            task.join()
+        return problems

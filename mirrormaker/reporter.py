@@ -20,7 +20,7 @@ from mirrormaker.happenings import Happenings
 from mirrormaker.limits import Limits
 from mirrormaker.meters import EndHistory, RateWindow
 from mirrormaker.readiness import not_ready
-from mirrormaker.report import MirrorReport, PartitionReport, ProduceReport, SourceReport, WaitingTopic
+from mirrormaker.report import MirrorReport, PartitionReport, ProduceReport, ReloadReport, SourceReport, WaitingTopic
 from mirrormaker.selection import Selection
 from mirrormaker.source import Source
 from mirrormaker.target import Target
@@ -95,9 +95,10 @@ class FlowMeter:
 class Reporter:
     """The reports of one mirror.
 
-    sources: all that are configured, selections: their topics, by source; flows: those that have begun, more may be
-    added.
-    limits(): what an operator paused and throttled.  stopping(): whether the mirror is about to end.
+       sources: all that are configured, selections: their topics, by source; flows: those that have begun, more may be
+       added.
+       limits(): what an operator paused and throttled.  reload(): how the last reload ended.  stopping(): whether the mirror
+    is about to end.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Reporter:
         selections: Mapping[str, Selection],
         happenings: Happenings,
         limits: Callable[[], Limits] = Limits,
+        reload: Callable[[], ReloadReport | None] = lambda: None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sources = sources
@@ -117,6 +119,7 @@ class Reporter:
         self._selections = selections
         self._happenings = happenings
         self._limits = limits
+        self._reload = reload
         self._stopping = stopping
         self._meters: dict[str, FlowMeter] = {}  # by flow
         self._started_ms = int(time.time() * 1000)
@@ -179,6 +182,7 @@ class Reporter:
             limits=tuple(
                 WaitingTopic(source=limit.source, name=limit.name, reason=limit.reason) for limit in self._limits()
             ),
+            reload=self._reload(),
             produced=_produced([flow.sender.counters for flow in self._flows]),
         )
 

@@ -131,6 +131,11 @@ class Source:
         return self._connector.status() if self._connector is not None else []
 
     @property
+    def joined(self) -> bool:
+        """It is a member of its group."""
+        return self._joined
+
+    @property
     def assigned(self) -> bool:
         """The group's assignment is made, as far as this member knows."""
         return self._connector is not None and self._connector.settled
@@ -202,6 +207,13 @@ class Source:
         """Fetch at most so many bytes at once of each of these partitions, 0: nothing for now."""
         if self._connector is not None and self._joined and not self._connector.closed:
             self._connector.throttle(limits)
+
+    def change_topics(self, topics: TopicFilter, timeout_s: float) -> bool:
+        """Read other topics from now on.  False: the group has not agreed within that time; it is still tried.  Raises
+        ConsumerError."""
+        if self._connector is None:
+            raise ConsumerError("it has not begun yet")
+        return self._connector.change_filter(topics, timeout_s)
 
     def switch_offsets(self, mode: Mode) -> bool:
         """Keep offsets there from now on; False: they are.  Raises ConsumerError; then nothing has changed."""

@@ -27,6 +27,7 @@ from mirrormaker.flow import Flow
 from mirrormaker.formatlosses import timestamps_lost
 from mirrormaker.offsetmap.file import MapUnwritable
 from mirrormaker.offsetmap.maps import OffsetMaps
+from mirrormaker.options import MirrorOptions
 from mirrormaker.probe import (
     NoBrokers,
     OtherCluster,
@@ -134,6 +135,10 @@ class Startup:
             extra = {"event": "source-absent"}
             log.warning("%s; the other sources are mirrored, and this one once it comes", sentence, extra=extra)
 
+    def change(self, mirror: MirrorOptions) -> None:
+        """Sources that have not joined yet join with these options."""
+        self._mirror = mirror
+
     def stop(self) -> None:
         """No source that has not begun to join joins any more."""
         self._stopping = True
@@ -235,7 +240,10 @@ class Startup:
         if start.flow is None:
             start.flow = self._make_flow(source)
             self._begun(start.flow)
-        start.flow.start(self._mirror)
+        joined_with = self._mirror
+        start.flow.start(joined_with)
+        if self._mirror.topics.registration(1) != joined_with.topics.registration(1):
+            source.change_topics(self._mirror.topics, 0.0)  # they were changed meanwhile
         start.assigned_by = now() + FIRST_ASSIGNMENT_S
         self._joined(start.flow)
         self._tasks.spawn(f"timestamps-{source.name}", self._warn_of_timestamps, source, list(view.brokers.values()))

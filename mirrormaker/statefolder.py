@@ -1,8 +1,8 @@
 """The folders in which a mirror keeps what a restart needs: offset maps, and what an operator set.
 
-    offset.map.folder    given in the configuration
+    offset.map.folder, state.folder    given in the configuration
     state.folder         for pauses and throttles that are kept over restarts
-    $STATE_DIRECTORY     what systemd gives for StateDirectory=
+    $STATE_DIRECTORY                   what systemd gives for StateDirectory=
 
 A folder that cannot be written is found before the mirror joins any group: exit 73, and systemd does not try again.
 """
@@ -34,6 +34,8 @@ def folders(mirror: MirrorOptions, environ: Mapping[str, str]) -> Iterator[tuple
         yield "offset.map.folder", Path(mirror.map_folder)
     if mirror.state_folder:
         yield "mirror.state.folder", Path(mirror.state_folder)
+    if mirror.state_folder:
+        yield "state.folder", Path(mirror.state_folder)
     if given := state_folder(environ):
         yield f"${VARIABLE}", Path(given)
 

@@ -82,6 +82,8 @@ def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
         if source.reason and source.state != "joining"
     ]
     reasons += [f"target: {report.target_state}"] if report.target_state else []
+    if report.reload is not None and report.reload.problem:
+        reasons.append(f"the last reload failed: {report.reload.problem}")
     return Snapshot(
         at=at,
         messages=report.messages,

@@ -164,6 +164,10 @@ class Sender:
         self._completed()
         return count
 
+    def pending(self, topic: str) -> bool:
+        """Whether any part for a topic is not completed."""
+        return any(piece.part.tp.topic == topic for piece in self._batches.submitted())
+
     def waiting(self) -> list[TopicPartition]:
         """Partitions with queued parts and nothing in flight."""
         return list(self._batches.waiting())

@@ -16,10 +16,10 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kafkawire.dialects import Dialect, dialect, release_number
+from kafkawire.dialects import DIALECTS, Dialect, dialect, release_number
 from kafkawire.errors import LinkLost, RemoteError, WireError
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
@@ -109,6 +109,34 @@ def ask_release(
             return BrokerRelease(broker, BEFORE.release, {})
         raise
     return BrokerRelease(broker, "0.9", {})
+
+
+def candidates(release: str) -> list[str]:
+    """The releases that a broker may be that shows itself to be this one: nothing tells them apart."""
+    if not any(name == release for _, _, name in KNOWN_BY) and release != BEFORE.release:
+        return [release]
+    if release == BEFORE.release:
+        return [name for name, row in DIALECTS.items() if row.describes_itself and row.number <= BEFORE.number]
+    newer = [number for _, _, name in KNOWN_BY if (number := release_number(name)) > release_number(release)]
+    end = min(newer, default=release_number(FIRST_WITHOUT_OLD_APIS))
+    return [name for name, row in DIALECTS.items() if release_number(release) <= row.number < end]
+
+
+def releases(brokers: Iterable[Broker], spoken: Dialect, connect: Connect, timeout_ms: int = 6000) -> Iterator[str]:
+    """Lines on which release each of the brokers is, equal ones together; spoken: how they are spoken to."""
+    by_line: dict[str, list[Broker]] = {}
+    for broker in sorted(brokers):
+        if not spoken.describes_itself:
+            line = f"Kafka 0.7, which does not say more; spoken to as {spoken.release}"
+        else:
+            try:
+                found = candidates(ask_release(broker, connect, timeout_ms).release)
+                line = f"Kafka {' or '.join(found)}, spoken to as {spoken.release}"
+            except WireError as exc:
+                line = f"of which release is not known: {exc}"
+        by_line.setdefault(line, []).append(broker)
+    for line, those in by_line.items():
+        yield f"{', '.join(f'broker {one.id} ({one.host}:{one.port})' for one in those)}: {line}"
 
 
 def asked_ranges(ask: Callable[[Request[Fields]], Fields]) -> dict[int, tuple[int, int]]:

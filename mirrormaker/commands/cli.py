@@ -160,18 +160,24 @@ def run(file: Path | None, **flags: Any) -> int:
 
 @cli.command()
 @click.option(
-    "--online", is_flag=True, help="Connect to the clusters too: print topics, partition counts on both sides, routes."
+    "--online",
+    is_flag=True,
+    help="Connect to the clusters too: print topics, partition counts on both sides, routes, releases, sizes.",
 )
+@click.option("--strict", is_flag=True, help="Treat what is unsafe as an error: exit code 78, before any connection.")
 @configured
-def check(file: Path | None, *, online: bool, **flags: Any) -> int:
+def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int:
     """Check a configuration: print what is wrong and what is unsafe; start nothing."""
     found = configuration(file, **flags)
-    for warning in found.warnings:
-        click.echo(f"warning: {warning}", err=True)
     for note in found.notes:
         click.echo(f"unsafe: {note}", err=True)
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
     for sentence in merging(found.sources, found.mirror):
         click.echo(f"note: {sentence}", err=True)
+    if strict and found.notes:
+        click.echo(f"error: {counted(len(found.notes), 'unsafe setting')}, and --strict allows none", err=True)
+        return exits.CONFIGURATION
     if online:
         from mirrormaker.commands.online import check_online
 

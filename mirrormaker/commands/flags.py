@@ -36,8 +36,8 @@ WITHOUT_EFFECT = (
     WithoutEffect(("--new.consumer",), "sources are read as a member of a ZooKeeper group", False),
     WithoutEffect(
         ("--abort.on.send.failure",),
-        "a message that cannot be delivered parks its partition, whether true or false: nothing is skipped, its "
-        "neighbours go on, and it is tried again every parked.retry.ms",
+        "a message that cannot be delivered parks its partition, whether true or false, and its neighbours go on; "
+        "oversize.policy and its like ask for something else (fail ends the mirror)",
     ),
     WithoutEffect(
         ("--rebalance.listener", "--consumer.rebalance.listener"),

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+from kazoo.exceptions import KazooException
 
 from groundwork.output import write
 from groundwork.tasks import connect
+from groundwork.zksecurity import ZkSecurity
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.release import releases
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_owners, read_partitions, read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
-from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
@@ -36,6 +39,7 @@ from mirrormaker.probe import (
 )
 from mirrormaker.routes import RouteRules
 from mirrormaker.selection import Explanation, merged_sentence, merged_topics, never_ends
+from mirrormaker.sizes import size_warnings, topic_limits
 from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
@@ -68,11 +72,51 @@ def check_online(configuration: Configuration) -> int:
         _say(who, exc)
         return exits.UNREACHABLE
     write(rows, COLUMNS)
+    say_releases(configuration, seen, view)
     warn_of_topics(seen, mirror)
+    warn_of_sizes(configuration, seen)
     warn_of_formats(seen, target, view)
     for sentence in refused:
         click.echo(f"error: {sentence}", err=True)
     return exits.CONFIGURATION if refused else exits.CLEAN
+
+
+def say_releases(
+    configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]], view: ClusterView
+) -> None:
+    """Say on stderr which releases the brokers are, as exactly as their responses tell."""
+    target = configuration.target
+    clusters: list[tuple[str, str, Mapping[int, Broker]]] = [
+        (f"source {source.name}", source.version, found.brokers) for source, found in seen
+    ]
+    clusters.append(("target", target.version, target_brokers(target, view.brokers)))
+    for who, version, brokers in clusters:
+        for line in releases(brokers.values(), dialect(version), connect):
+            click.echo(f"{who}: {line}", err=True)
+
+
+def warn_of_sizes(configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:
+    """Say on stderr which topics may hold messages that are too large for what comes behind them."""
+    target = configuration.target
+    for source, found in seen:
+        chosen = selection(source, configuration.mirror)
+        names = {topic: chosen.target(topic) for topic in found.topics}
+        here = _limits("zookeeper.connect", source.zookeeper_connect, source.security, names)
+        there = _limits("target.zookeeper.connect", target.zookeeper, target.security, names.values())
+        for sentence in size_warnings(source, target, names, here=here, there=there):
+            click.echo(f"warning: {sentence}", err=True)
+
+
+def _limits(option: str, hosts: str, security: ZkSecurity, topics: Iterable[str]) -> dict[str, int]:
+    """The limits of topics; none where ZooKeeper is not given or does not answer (any more)."""
+    if not hosts:
+        return {}
+    try:
+        with zookeeper_session(option, hosts, TIMEOUT_S, security) as zk:
+            return topic_limits(zk, topics)
+    except (ZooKeeperUnreachable, ConsumerError, KazooException) as exc:
+        click.echo(f"warning: {option}: message sizes are not compared: {exc}", err=True)
+        return {}
 
 
 def warn_of_topics(seen: Sequence[tuple[SourceOptions, SourceView]], mirror: MirrorOptions) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import signal
+import socket
+import subprocess
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
 from kazoo.security import make_digest_acl_credential
 
 from localkafka.client import ClusterClient
+from localkafka.load import Load
+from localkafka.mirror import COMMAND
 from tests.conftest import Unique
-from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, filled
+from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, close_loads, filled, values
 
 pytestmark = pytest.mark.real
 
@@ -75,3 +83,114 @@ def test_credentials_of_systemd_are_what_zookeeper_is_shown(
     who = make_digest_acl_credential("mirror", "s3cret")
     assert {(acl.id.scheme, acl.id.id) for acl in acls} == {("digest", who), ("world", "anyone")}
     assert "s3cret" not in mirror.said()
+
+
+def test_check_online_says_releases_and_which_messages_are_too_large(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    source.create_topic(topic, 1, config={"max.message.bytes": 3_000_000})
+    target.create_topic(topic, 1, config={"max.message.bytes": 2_000_000})
+    mirror = Mirror(tmp_path, source, target, unique.group(), topic)
+    command = [str(COMMAND), "check", "--online", str(mirror.file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    for who in ("source dc1", "target"):
+        said = [line for line in done.stderr.splitlines() if line.startswith(f"{who}: broker 0 ")]
+        assert len(said) == 1
+        assert said[0].endswith(": Kafka 0.8.0 or 0.8.1 or 0.8.2, spoken to as 0.8.2")
+    assert (
+        f"warning: source dc1: topic {topic}: max.message.bytes is 3000000 there, and max.message.bytes of target "
+        f"topic {topic} 2000000: "
+    ) in done.stderr
+
+
+class Traffic:
+    """Messages that keep coming, to some topics of one partition count, until the end of the block."""
+
+    def __init__(self, load: Load, topics: list[str], partitions: int) -> None:
+        self._load, self._topics, self._partitions = load, topics, partitions
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._ending.wait(0.02):
+            for topic in self._topics:
+                self._load.produce(topic, self._partitions, 40, KEYED)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+def payloads(cluster: ClusterClient, topic: str, partitions: int) -> Counter[str | None]:
+    return Counter(payload for p in range(partitions) for payload in values(cluster, topic, p))
+
+
+def test_a_reload_under_load_changes_topics_and_names_and_loses_and_repeats_nothing(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    kept, gone, new, renamed = topics = [unique.topic(name) for name in ("kept", "gone", "new", "renamed")]
+    load = filled(source, dict.fromkeys(topics, 2), 100, KEYED)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(0.5)
+        mirror = Mirror(tmp_path, source, target, unique.group(), f"{kept}|{gone}|{renamed}")
+        mirror.env({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        first = yaml.safe_load(mirror.file.read_text())
+        second = yaml.safe_load(mirror.file.read_text())
+        second["mirror"] |= {"whitelist": f"{kept}|{new}|{renamed}", "topic.rename": {renamed: f"{renamed}.2"}}
+        with mirror:
+            with Traffic(load, topics, 2):
+                reloaded_under_load(mirror, kept, gone, new, renamed, (first, second))
+            told = heard(manager)
+            mirror.wait_all_committed([kept, gone, renamed])
+            assert mirror.stop()[0] == 0, mirror.said()
+    reloads = [told[n : n + 2] for n, lines in enumerate(told) if "RELOADING=1" in lines]
+    assert len(reloads) == 3
+    assert all("MONOTONIC_USEC=" in began for began, _ in reloads)
+    assert "the last reload failed: the configuration is left as it is: " in reloads[0][1]
+    assert all(ended.startswith("READY=1\nSTATUS=reloaded; ") for _, ended in reloads[1:])
+    assert payloads(target, kept, 2) == payloads(source, kept, 2)
+    assert payloads(target, gone, 2) == payloads(source, gone, 2)
+    assert payloads(target, renamed, 2) + payloads(target, f"{renamed}.2", 2) == payloads(source, renamed, 2)
+    assert set(payloads(target, new, 2).values()) == {1}
+
+
+def reloaded_under_load(
+    mirror: Mirror, kept: str, gone: str, new: str, renamed: str, files: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    """A wrong file, the second of two, and back to the first; each seen to have its effect."""
+    first, second = files
+    for topic in (kept, gone, renamed):
+        mirror.wait_arrived(topic, 200)
+    mirror.file.write_text("mirror: {whitelist: (}\n")
+    mirror.signal(signal.SIGHUP)
+    mirror.wait_said("event=reload-failed")
+    mirror.file.write_text(yaml.safe_dump(second))
+    mirror.signal(signal.SIGHUP)
+    mirror.wait_said("event=reload-ok")
+    mirror.wait_arrived(new, 200)
+    mirror.wait_arrived(f"{renamed}.2", 100)
+    mirror.wait_arrived(kept, mirror.arrived(kept) + 200)
+    there = mirror.arrived(gone)
+    assert kept not in "".join(line for line in mirror.said().splitlines() if "event=released" in line)
+    assert mirror.arrived(gone) == there
+    mirror.file.write_text(yaml.safe_dump(first))  # and back, as it was
+    mirror.signal(signal.SIGHUP)
+    mirror.wait_for(lambda: mirror.said().count("event=reload-ok") == 2, "the second reload")
+    mirror.wait_arrived(gone, there + 200)
+    mirror.wait_arrived(renamed, mirror.arrived(renamed) + 100)
+
+
+def heard(manager: socket.socket) -> list[str]:
+    """What systemd has heard so far, but for status lines."""
+    found = []
+    with contextlib.suppress(TimeoutError):
+        while True:
+            found.append(manager.recv(4096).decode())
+    return [lines for lines in found if not lines.startswith("STATUS=")]

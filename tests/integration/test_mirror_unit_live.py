@@ -97,7 +97,8 @@ def test_only_what_another_try_may_cure_is_restarted(
         systemd.systemctl("start", UNIT, check=False)
         if restarted:
             wait_until(lambda: int(systemd.shown(UNIT, "NRestarts")) >= 1, 40, lambda: log.read_text())
+            wait_until(lambda: systemd.shown(UNIT, "ExecMainStatus") == str(code), 40, lambda: log.read_text())
         else:
             wait_until(lambda: systemd.shown(UNIT, "ActiveState") == "failed", 40, lambda: log.read_text())
             assert systemd.shown(UNIT, "NRestarts") == "0"
-        assert systemd.shown(UNIT, "ExecMainStatus") == str(code)
+            assert systemd.shown(UNIT, "ExecMainStatus") == str(code)

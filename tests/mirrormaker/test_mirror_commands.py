@@ -173,6 +173,21 @@ def test_a_secret_that_cannot_be_had_is_exit_78_and_one_that_is_forbidden_77(
     assert capsys.readouterr().err == f"{said}Permission denied\n"
 
 
+def test_what_is_unsafe_comes_first_and_is_an_error_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.yaml"
+    text = (ROOT / "conf" / "mirror.yaml").read_text()
+    file.write_text(text.replace("group.id", "auto.offset.reset: largest\n    consumer.timeout.ms: 5\n    group.id", 1))
+    assert outcome(["check", str(file)]) == 0
+    kinds = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert kinds == ["unsafe", "warning"]
+    assert outcome(["check", "--strict", "--online", str(file)]) == 78  # and connects to nothing
+    said = capsys.readouterr()
+    assert (said.out, said.err.splitlines()[-1]) == ("", "error: 1 unsafe setting, and --strict allows none")
+    assert outcome(["check", "--strict", EXAMPLE]) == 0
+
+
 def test_a_blacklist_is_not_told_as_the_topics(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["check", str(ROOT / "conf" / "wan.yaml")]) == 0
     assert capsys.readouterr().out == "ok: 2 sources, all topics but test.*|tmp.*\n"

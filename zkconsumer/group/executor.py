@@ -186,9 +186,15 @@ class RebalanceExecutor:
         """Commit nothing more of partitions whose topic was deleted, whether or not there is a new one: such a commit
         would be newer than the new topic."""
         lost: dict[str, list[Cursor]] = {}
-        self.deleted = {topic: text for topic, text in self.deleted.items() if topic not in self._group.creations}
+        self.deleted = {
+            topic: text
+            for topic, text in self.deleted.items()
+            if topic not in self._group.creations and self._group.subscribes(topic)
+        }
         for tp, cursor in self.cursors.items():
             today = self._group.creations.get(tp.topic)
+            if today is None and not self._group.subscribes(tp.topic):
+                continue  # it was not read, for another subscription does not want it
             if cursor.topic is None or cursor.topic_deleted or today == cursor.topic:
                 continue
             cursor.topic_deleted, cursor.committed = True, None

@@ -18,6 +18,7 @@ from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import STATIC, Registration
+from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import RANGE
 from zkconsumer.group.membership import (
     Group,
@@ -79,6 +80,10 @@ class GroupReader:
     def subscribe(self, registration: Registration) -> None:
         """Another subscription for this member; register() writes it, and until then read() says Unregistered."""
         self._registration = registration
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether this member subscribes to a topic, where it exists."""
+        return topic in streams_by_topic(self._registration, [topic], self._exclude_internal)
 
     @property
     def subscribed(self) -> bool:

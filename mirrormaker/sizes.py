@@ -1,0 +1,72 @@
+"""Message sizes of both clusters compared, as far as they can be known: for `mirrormaker check --online`.
+
+A topic's own limit, max.message.bytes, is in ZooKeeper (0.8.1 and later); that of brokers is not, and is what
+target.message.max.bytes says of the target.  A source topic without a limit of its own has its brokers', which nobody
+outside of them knows: such a topic is not compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+
+from kafkawire.formats.v01.messages import ENTRY_OVERHEAD
+from mirrormaker.options import SourceOptions, TargetOptions
+
+LIMIT = "max.message.bytes"
+OVERHEAD = max(ENTRY_OVERHEAD.values())
+
+
+def topic_limits(zk: Any, topics: Iterable[str]) -> dict[str, int]:
+    """The limit that topics set themselves, in bytes; topics without one are left out."""
+    asked = {topic: zk.get_async(f"/config/topics/{topic}") for topic in topics}
+    found: dict[str, int] = {}
+    for topic, answer in asked.items():
+        try:
+            limit = json.loads(answer.get()[0])["config"].get(LIMIT)
+        except (NoNodeError, ValueError, TypeError, KeyError, AttributeError):
+            continue  # none, or not as brokers write it
+        if str(limit).isdigit():
+            found[topic] = int(limit)
+    return found
+
+
+def size_warnings(
+    source: SourceOptions,
+    target: TargetOptions,
+    names: Mapping[str, str],
+    *,
+    here: Mapping[str, int],
+    there: Mapping[str, int],
+) -> Iterator[str]:
+    """Sentences on messages that are too large for what comes behind them.
+
+    names: target topic by source topic.  here, there: topic_limits of both sides.
+    """
+    for topic, named in names.items():
+        at = f"source {source.name}: topic {topic}"
+        limit = here.get(topic)
+        takes, by = there.get(named), f"{LIMIT} of target topic {named}"
+        if takes is None:
+            takes, by = target.message_max_bytes, "target.message.max.bytes"
+        elif takes < target.message_max_bytes:
+            yield (
+                f"{at}: {by} is {takes}, less than target.message.max.bytes {target.message_max_bytes}: what is larger "
+                "is refused once and then split; lower the option"
+            )
+        if limit is None:
+            continue
+        if limit > takes:
+            yield (
+                f"{at}: {LIMIT} is {limit} there, and {by} {takes}: a message between the two cannot be delivered "
+                "(oversize.policy); raise it at the target"
+            )
+        largest = max(source.fetch_message_max_bytes, source.fetch_growth_max_bytes)
+        if limit + OVERHEAD > largest:
+            yield (
+                f"{at}: {LIMIT} is {limit} there, and fetch.growth.max.bytes {source.fetch_growth_max_bytes}: what is "
+                "larger is not fetched; raise it (and queued.max.bytes)"
+            )
