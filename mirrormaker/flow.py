@@ -426,7 +426,8 @@ class Flow:
 
     def _refuse(self, name: str, why: TopicRefused) -> None:
         """Park what came of a topic; each retry of its partitions asks again whether it may be mirrored."""
-        self._waits(name, str(why))
+        if self.selection.selects(name):
+            self._waits(name, str(why))
         held = self._held[name]
         while held:
             fetched, share = held.popleft()

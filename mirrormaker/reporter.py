@@ -95,10 +95,10 @@ class FlowMeter:
 class Reporter:
     """The reports of one mirror.
 
-       sources: all that are configured, selections: their topics, by source; flows: those that have begun, more may be
-       added.
-       limits(): what an operator paused and throttled.  reload(): how the last reload ended.  stopping(): whether the mirror
-    is about to end.
+    sources: all that are configured, selections: their topics, by source; flows: those that have begun, more may be
+    added.
+    limits(): what an operator paused and throttled.  reload(): how the last reload ended.  stopping(): whether the
+    mirror is about to end.
     """
 
     def __init__(
