@@ -13,7 +13,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from kafkawire.formats.v01.messages import ENTRY_OVERHEAD
+from kafkawire.dialects import ENTRY_OVERHEAD
 from mirrormaker.options import SourceOptions, TargetOptions
 
 LIMIT = "max.message.bytes"
