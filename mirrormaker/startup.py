@@ -195,7 +195,7 @@ class Startup:
 
     def _start(self, start: _Start) -> None:
         """Until the source is joined, or the mirror stops."""
-        source, began, pause_s, said = start.source, now(), RETRY_S, ""  # said: the last line of the log
+        source, began, pause_s, said = start.source, now(), RETRY_S, ""  # said: what was logged last
         while not self._stopping:
             try:
                 self._attempt(start)
@@ -205,6 +205,7 @@ class Startup:
                     start.away = self._gave_up(f"source {source.name}", away)
                 longest_s = RETRY_S if start.away is None else LATE_RETRY_S
                 level, text = logging.WARNING, f"source {source.name}: {away}; trying again"
+                about = "out-of-reach"  # once, however the reason changes: its newest is in the status
             except ConsumerError as wrong:
                 if self._stopping:
                     return  # its connector was shut down
@@ -214,7 +215,8 @@ class Startup:
                     return
                 source.refuse(str(wrong))
                 longest_s = REFUSED_RETRY_S
-                level, text = logging.ERROR, f"{_of(source, wrong)}; it is not mirrored, the other sources are"
+                level = logging.ERROR
+                about = text = f"{_of(source, wrong)}; it is not mirrored, the other sources are"
             else:
                 if said:
                     extra = {"event": "within-reach", "source": source.name}
@@ -223,10 +225,10 @@ class Startup:
                     )
                 start.joined = not self._stopping
                 return
-            if text != said:
+            if about != said:
                 event = "out-of-reach" if level == logging.WARNING else "source-refused"
                 log.log(level, "%s", text, extra={"key": text, "event": event, "source": source.name})
-                said = text
+                said = about
             sleep(pause_s)
             pause_s = min(2 * pause_s, longest_s)
 

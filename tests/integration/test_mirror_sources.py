@@ -216,7 +216,7 @@ def test_a_source_that_is_absent_at_the_start_holds_up_nothing_and_is_mirrored_o
             assert status.startswith("READY=1\nSTATUS=")
             reason = "source far: ZooKeeper at 127.0.0.1:"
             assert reason in status
-            mirror.wait_said('level=warning at=mirrormaker.startup msg="source far out of reach for 3 s: ZooKeeper')
+            mirror.wait_said('event=source-absent msg="source far out of reach for 3 s: ZooKeeper')
             code, seconds = mirror.stop()
             assert (code, seconds < 10) == (0, True), mirror.said()  # though one never joined
             mirror.start()
