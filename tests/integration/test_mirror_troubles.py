@@ -462,7 +462,7 @@ def test_check_online_shows_what_a_start_would_find_and_creates_nothing(
     checked = subprocess.run([COMMAND, "check", "--online", mirror.file], capture_output=True, text=True, timeout=60)
     assert (checked.returncode, checked.stderr) == (0, "")
     assert [" ".join(line.split()) for line in checked.stdout.splitlines()[1:]] == [
-        f"dc1 {here} 3 missing, created with 3 pass-through: same format, partition kept",
-        f"dc1 {both} 2 1 re-encode: partition chosen by key, as the target has 1 partitions, the source 2",
+        f"dc1 {here} 3 {here} missing, created with 3 pass-through: same format, partition kept",
+        f"dc1 {both} 2 {both} 1 re-encode: partition chosen by key, as the target has 1 partitions, the source 2",
     ]
     assert log_end_offsets(target, [here]) == {}
