@@ -52,7 +52,7 @@ def test_an_outage_is_a_warning_and_its_end_is_information(out: io.StringIO) -> 
     log_event(ConsumerEvent("over", "broker 0: over after 3.0 s"))
     first, second = out.getvalue().splitlines()
     assert 'level=warning at=zkconsumer.events event=out-of-reach msg="outage: broker 0 is gone"' in first
-    assert 'level=info at=zkconsumer.events msg="over: broker 0: over after 3.0 s"' in second
+    assert 'level=info at=zkconsumer.events event=within-reach msg="over: broker 0: over after 3.0 s"' in second
 
 
 def test_each_of_several_connectors_names_itself_and_none_holds_back_another(out: io.StringIO) -> None:
