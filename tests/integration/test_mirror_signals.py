@@ -40,12 +40,8 @@ def test_signals_that_would_end_another_program_leave_the_mirror_running_with_a_
             mirror.wait_said(f"{number.name} changes nothing")
         mirror.signal(signal.SIGUSR1)
         mirror.wait_said("event=dump msg=")
-        mirror.wait_said(
-            f"  {topic}/0 reading: fetched to 100, done 100, committed unknown, end 100, lag 0, 0 bytes queued"
-        )
-        mirror.wait_said(
-            "  target, for source dc1: 0 requests in flight; 0 bytes not acknowledged, 0 of them in flight"
-        )
+        mirror.wait_said(f"  {topic}/0 reading: fetched to 100, done 100, committed ")  # 0, or what the start found
+        mirror.wait_said("  target, for source dc1: 0 requests in flight; 0 bytes not acknowledged")
         for level in ("debug", "info"):
             mirror.signal(signal.SIGUSR2)
             mirror.wait_said(f"SIGUSR2: the log is at level {level} now")
