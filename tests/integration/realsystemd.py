@@ -1,8 +1,9 @@
 """A systemd of a test's own: the real one as first process of a PID namespace, with folders that go with it.
 
-Runs where root may make namespaces, which `why_not` tries.  It knows the units that a test gives it and none of the
-system's, which would set up this machine (and empty /tmp): their folders are hidden.  Nothing of it stays: /run and
-parts of /var are file systems in memory of a mount namespace, and its processes and their cgroup end with it.
+Runs where it is asked for (SYSTEMD_TESTS=1) and root may make namespaces, which `why_not` tries.  It knows the units
+that a test gives it and none of the system's, which would set up this machine (and empty /tmp): their folders are
+hidden, /tmp is another one, and all else but the test's own folder is read-only.  Nothing of it stays: /run and parts of /var are
+file systems in memory of a mount namespace, and its processes and their cgroup end with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Self
 
 from localkafka.waiting import wait_until
 
+ASKED_FOR = "SYSTEMD_TESTS"
 PROGRAM = "/usr/lib/systemd/systemd"
 NAMESPACES = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--cgroup", "--uts", "--ipc"]
 FOLDERS = ("/run", "/var/lib", "/var/cache", "/var/log")
@@ -41,6 +43,11 @@ mount --make-rprivate /
 for folder in {folders}; do mount -t tmpfs tmpfs $folder; done
 for folder in {hidden}; do test ! -d $folder || mount -t tmpfs tmpfs $folder; done
 for folder in /usr/lib /lib; do test ! -e $folder/systemd/system/sysinit.target; done
+mkdir /run/own && mount --bind {own} /run/own
+mount -t tmpfs tmpfs /tmp
+mkdir -p {own} && mount --bind /run/own {own}
+for folder in / /dev /home /root; do ! mountpoint -q $folder || mount -o remount,bind,ro $folder; done
+! touch /usr/lib/systemd/.probe 2>/dev/null
 umount -R /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir -p /run/systemd/system /run/lock {inside}
@@ -52,6 +59,8 @@ exec env -i container=lxc PATH="$PATH" {program} --system --unit=idle.target --l
 
 def why_not() -> str:
     """Why no systemd can run here; "": it can."""
+    if os.environ.get(ASKED_FOR) != "1":
+        return f"not asked for: {ASKED_FOR}=1, as root, on a machine that nothing else needs meanwhile"
     if os.geteuid() != 0:
         return "only root makes the namespaces of a systemd"
     missing = [each for each in (PROGRAM, "unshare", "nsenter", "systemctl") if shutil.which(each) is None]
@@ -95,6 +104,7 @@ class RealSystemd:
         script = BEGIN.format(
             folders=" ".join(FOLDERS),
             hidden=" ".join(HIDDEN),
+            own=self._folder,
             units=self._folder / "units",
             configuration=self._folder / "configuration",
             inside=CONFIGURATION,
