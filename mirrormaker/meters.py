@@ -55,7 +55,7 @@ class EndHistory:
         self._ends: list[tuple[float, int]] = []  # (when, end), ends rise
 
     def add(self, at: float, end: int) -> None:
-        """The log ends there at this moment.  An end further back is that of another log: the history begins anew."""
+        """The log ends there at this moment.  An end further back is that of another log: the history begins again."""
         ends = self._ends
         if ends and end < ends[-1][1]:
             ends.clear()

@@ -192,7 +192,7 @@ class SimpleConsumer:
     def _end(self, tp: TopicPartition, time: int) -> int:
         offsets = self.offsets_before(tp, time)
         if not offsets:
-            raise RemoteError(f"{tp} on {self.broker}: the broker tells no offset for an end of its log")
+            raise RemoteError(f"{tp} on {self.broker}: the broker does not say where its log ends")
         return offsets[0]
 
     # ---- cluster -----------------------------------------------------------------------------------------------

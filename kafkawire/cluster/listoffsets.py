@@ -76,7 +76,7 @@ class LogOffset:
         if self.error is not None:
             raise self.error
         if not self.offsets:
-            raise RemoteError(f"{self.broker} tells no offset for an end of a log")
+            raise RemoteError(f"{self.broker} does not say where a log ends")
         return self.offsets[0]
 
 

@@ -159,7 +159,7 @@ class Brokers:
         for tp, offset in self._offsets(self._asked(dict.fromkeys(tps, end), replica_id=replica_id)).items():
             if offset is None:
                 raise PipelineError(
-                    "the broker tells no offset for an end of the log", topic=tp.topic, partition=tp.partition
+                    "the broker does not say where the log ends", topic=tp.topic, partition=tp.partition
                 )
             found[tp] = offset
         return found
@@ -300,13 +300,13 @@ def leaderless(view: ClusterView, missing: list[TopicPartition], tries: int) -> 
         has = f"the topic has partitions {known[0]} to {known[-1]}" if known else "the cluster has no such topic"
         return errors.UnknownPartition(f"{has}{more}; nothing is created by asking", **where)
     if isinstance(tp.partition, BrokerPartition):
-        return errors.NoLeader(f"nobody knows of its broker, {tp.partition.broker}, now{more}: is it down?", **where)
+        return errors.NoLeader(f"its broker, {tp.partition.broker}, is not registered{more}: is it down?", **where)
     partition = view.topics.get(tp.topic, {}).get(tp.partition)
     if partition is not None and partition.leader is not None:
         return errors.NoLeader(f"its leader, broker {partition.leader}, is not among the live brokers{more}", **where)
     known_replicas = partition.replicas if partition is not None else ()  # 0.8 leaves out those that are down
     replicas = f" (replicas on brokers {', '.join(map(str, known_replicas))})" if known_replicas else ""
-    return errors.NoLeader(f"nobody leads it{replicas}{more}, asked {tries} times; is a broker down?", **where)
+    return errors.NoLeader(f"it has no leader{replicas}{more}, asked {tries} times; is a broker down?", **where)
 
 
 def _where(tp: TopicPartition, at: int | None = None) -> dict[str, object]:

@@ -145,7 +145,7 @@ class Cursor:
         elif end < until and self.out_of_patience(now):
             why = DataLoss(
                 f"the log ends before the range does, and nothing came for {self._options.patience_ms / 1000:g} s: "
-                f"what was there is lost (an unclean leader election, a disk, or a topic made anew); {SKIPS}",
+                f"what was there is lost (an unclean leader election, a disk, or a topic created again); {SKIPS}",
                 **self.where(broker, requested=self.position, until=until, latest=end),
             )
             self.lose(until, why, now)

@@ -227,7 +227,7 @@ class RangeFetcher:
         if earliest <= position <= latest:  # a leader that is none any more, or not yet
             self._failed(cursor, NoLeader("the broker and the leader do not agree what the log holds", **where))
             return
-        reason = "it is gone: retention, or a topic made anew" if position < earliest else "it ends before that"
+        reason = "it is gone: retention, or a topic created again" if position < earliest else "it ends before that"
         why = OffsetOutOfRange(f"the log does not hold this offset, {reason}; {SKIPS}", **where)
         until = cursor.range.until
         cursor.lose(min(earliest, until) if position < earliest else until, why, self._now())

@@ -211,8 +211,8 @@ class MicroBatches:
         for tp in in_order(end.keys() & begin.keys()):
             if end[tp] < begin[tp]:
                 self._lost(
-                    f"the stream is at {begin[tp]}, and {ends} at {end[tp]}: its topic was made anew, or messages were"
-                    " lost with a leader or to retention",
+                    f"the stream is at {begin[tp]}, and {ends} at {end[tp]}: its topic was created again, or messages"
+                    " were lost with a leader or to retention",
                     tp,
                 )
 

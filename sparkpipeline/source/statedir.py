@@ -64,13 +64,13 @@ def _read(path: str, data: bytes, subscription: str) -> dict[TopicPartition, int
     except (ValueError, KeyError, TypeError, OptionRefused) as why:
         raise Refused(
             f"does not say where the stream began ({why}); if no batch of it was committed yet, delete the file to"
-            " begin anew",
+            " begin again",
             file=path,
         ) from None
     if theirs != subscription:
         raise Refused(
             f"says where a stream over {theirs} began, and this one reads {subscription}: give each stream a stateDir"
-            " of its own, or delete the file to begin anew",
+            " of its own, or delete the file to begin again",
             file=path,
         )
     log.warning(

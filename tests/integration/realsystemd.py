@@ -2,8 +2,8 @@
 
 Runs where it is asked for (SYSTEMD_TESTS=1) and root may make namespaces, which `why_not` tries.  It knows the units
 that a test gives it and none of the system's, which would set up this machine (and empty /tmp): their folders are
-hidden, /tmp is another one, and all else but the test's own folder is read-only.  Nothing of it stays: /run and parts of /var are
-file systems in memory of a mount namespace, and its processes and their cgroup end with it.
+hidden, /tmp is another one, and all else but the test's own folder is read-only.  Nothing of it stays: /run and parts
+of /var are file systems in memory of a mount namespace, and its processes and their cgroup end with it.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_a_response_that_leaves_a_partition_out_is_the_error_of_that_partition()
     assert said[T0].offset is None
     assert isinstance(said[T1].error, RemoteError)
     assert not said[T1].retriable
-    with pytest.raises(RemoteError, match="tells no offset"):
+    with pytest.raises(RemoteError, match="does not say where a log ends"):
         said[T0].known()
 
 

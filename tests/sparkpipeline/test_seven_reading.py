@@ -183,7 +183,7 @@ def test_a_log_that_ends_early_is_waited_for_and_then_lost(broker07: Node07) -> 
 def test_a_broker_that_is_not_there_is_named(broker07: Node07) -> None:
     topic = Topic(broker07, mixed(9))
     other = replace(topic.range(), partition=BrokerPartition(77, 0))
-    with pytest.raises(NoLeader, match=r"partition=77-0.*nobody knows of its broker, 77, now: is it down\?"):
+    with pytest.raises(NoLeader, match=r"partition=77-0.*its broker, 77, is not registered.*: is it down\?"):
         topic.read(other)
 
 

@@ -295,7 +295,7 @@ def test_a_log_that_ends_before_the_position_is_data_loss(
     with caplog.at_level(logging.WARNING):
         after = reader.latestOffset(at, ALL)
     assert after == {"t": {"0": 10, "1": 2}}
-    assert "made anew" in caplog.text
+    assert "created again" in caplog.text
     assert reader.partitions(at, after) == []
     put(cluster, 0, 1)
     assert ranges(reader, after, reader.latestOffset(after, ALL)) == [("t", 0, 10, 11)]
