@@ -219,7 +219,8 @@ def test_refining_follows_a_leader_that_moves(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "says"), [((), "it has no leader, asked"), ((2, 3), r"it \(replicas on brokers 2, 3\), ")]
+    ("replicas", "says"),
+    [((), "it has no leader, asked"), ((2, 3), r"it has no leader \(replicas on brokers 2, 3\), ")],
 )
 def test_replicas_are_named_as_far_as_brokers_name_them(replicas: tuple[int, ...], says: str) -> None:
     class Told:
