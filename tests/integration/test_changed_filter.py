@@ -26,7 +26,7 @@ class Reading:
     """A member, in a hub of its own; what it read, and its events."""
 
     def __init__(self, cluster: ClusterClient, group: str, pattern: str) -> None:
-        self.read: Counter[tuple[TopicPartition, int]] = Counter()
+        self._read: Counter[tuple[TopicPartition, int]] = Counter()
         self.events: list[ConsumerEvent] = []
         options = {"zookeeper.connect": cluster.zookeeper, "group.id": group, "auto.offset.reset": "smallest"}
         self.connector = ConsumerConnector(options, hub="own", on_event=self.events.append)
@@ -36,7 +36,12 @@ class Reading:
 
     def _run(self) -> None:
         for message in self._stream:
-            self.read[TopicPartition(message.topic, message.partition), message.offset] += 1
+            self._read[TopicPartition(message.topic, message.partition), message.offset] += 1
+
+    @property
+    def read(self) -> Counter[tuple[TopicPartition, int]]:
+        """How often each message was read so far; a copy, as its thread reads on."""
+        return Counter(self._read)
 
     def owned(self) -> set[TopicPartition]:
         return {row.tp for row in self.connector.status()}

@@ -68,6 +68,7 @@ def test_a_killed_broker_costs_nothing(cluster, producer, unique):
     topic = unique.topic()
     cluster.create_topic(topic, partitions=4, replication=2)
     producer.send_many(topic, [b"before"] * 100).result(WAIT_S)
+    cluster.wait_in_sync(topic)  # so that the other broker may lead
     killed = 1 - cluster.registry().controller()
     cluster.node(killed).kill()
     try:
