@@ -166,6 +166,7 @@ class Flow:
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}  # sets of topics that are not ready
         self._returning: set[str] = set()  # topics that the target had, and that are being created again
         self._dropped_before: dict[tuple[str, str], int] = {}  # by handlers that are not there any more
+        self._changes = 0  # of the rules, since the start
         self._former: dict[str, str] = {}  # topics whose way has changed, and the target topic of before
         self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
 
@@ -208,6 +209,7 @@ class Flow:
         """
         self._dropped_before = self._dropped()
         self._rules, self.selection, self._handler = rules, selection, handler
+        self._changes += 1
         self._other_rules = self._rules_of_others(rules)
         self._others.clear()
         for name, topic in list(self.topics.items()):
@@ -379,7 +381,11 @@ class Flow:
         """Get a topic's target ready, however long it takes, and forward the sets that were held back for it."""
         try:
             self._drain_former(name)
-            topic = self._until_done(name, partial(self._prepared, name))
+            while True:
+                chosen_by = self._changes
+                topic = self._until_done(name, partial(self._prepared, name))
+                if chosen_by == self._changes:  # else the rules changed while it waited
+                    break
         except TopicRefused as why:
             self._refuse(name, why)
             return
@@ -389,7 +395,10 @@ class Flow:
         while held:
             self._delivery.admit(*held.popleft(), topic, self._forward)  # may let others run, which add to held
         del self._held[name]
-        self.topics[name] = topic
+        if chosen_by == self._changes or not self._moves(name, topic):
+            self.topics[name] = topic
+        else:
+            self._former[name] = topic.target
 
     def _drain_former(self, name: str) -> None:
         """Wait for what is in flight to the target topic of before: where a key decides, it must not be overtaken.
@@ -437,7 +446,7 @@ class Flow:
     def _other(self, name: str, source_topic: str, topic: TopicRoute) -> TopicRoute:
         """A topic that message.handler sends to, beside the message's own; prepared when it is first met."""
         if self.source.in_target and (sentence := self.selection.selected_again(name, source_topic)):
-            raise HandlerTopicMissing(f"message.handler sent a message of {source_topic} to {name}: {sentence}")
+            raise HandlerTopicMissing(f"{self.handler_option} sent a message of {source_topic} to {name}: {sentence}")
         while name not in self._others:
             try:
                 partitions = self.target.topics.prepare(name, topic.source)

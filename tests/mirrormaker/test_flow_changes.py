@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from groundwork.tasks import TaskGroup, sleep
-from kafkawire.model import Message
+from kafkawire.model import Message, Part
 from mirrormaker.flow import Flow
 from mirrormaker.handler import DROP, MessageHandler
+from mirrormaker.routes import SourceTopic
 from mirrormaker.selection import Selection
 from tests.mirrormaker.test_flow import SPEAKS, Sends, Share, Targets, fetched, flow_of, until
 
@@ -66,6 +67,42 @@ def test_a_topic_with_another_name_waits_for_what_is_in_flight_and_its_neighbour
     sends.in_flight = {"u"}
     until(lambda: sent_to(sends)[4:] == ["moved", "moved"])
     assert [value for tp, value in sends.values() if tp.topic == "moved"] == [b"v-2", b"v-3", b"v-4", b"v-5"]
+
+
+def test_a_change_while_the_target_of_a_topic_is_asked_counts_for_what_was_held_back(tasks: TaskGroup) -> None:
+    class Slow(Targets):
+        answers = False
+
+        def prepare(self, topic: str, source: SourceTopic) -> range:
+            found = super().prepare(topic, source)
+            until(lambda: self.answers)
+            return found
+
+    sends, targets = Pending(), Slow(t=2, moved=2)
+    flow = flow_of(tasks, targets, sends, selection=selecting())
+    flow.take(fetched("t", 0, 0), Share())
+    until(lambda: targets.asked)
+    flow.change(flow._rules, selecting(rename={"t": "moved"}), None)
+    targets.answers = True
+    until(lambda: sends.parts)
+    assert (targets.asked, sent_to(sends)) == (["t", "moved"], ["moved"])
+
+
+def test_a_change_while_held_sets_are_sent_on_counts_from_the_next_set_on(tasks: TaskGroup) -> None:
+    class Changing(Pending):
+        def submit(self, part: Part, ticket: object) -> None:
+            super().submit(part, ticket)
+            if len(self.parts) == 1:
+                flow.change(flow._rules, selecting(rename={"t": "moved"}), None)
+
+    sends = Changing()
+    flow = flow_of(tasks, Targets(t=2, moved=2), sends, selection=selecting())
+    flow.take(fetched("t", 0, 0), Share())
+    until(lambda: sends.parts)
+    until(lambda: not flow._held)
+    flow.take(fetched("t", 0, 2), Share())
+    until(lambda: len(sends.parts) == 2)
+    assert sent_to(sends) == ["t", "moved"]
 
 
 def test_what_leads_to_the_same_route_changes_no_topic(tasks: TaskGroup) -> None:
