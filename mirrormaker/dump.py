@@ -14,7 +14,7 @@ def dump(flows: Sequence[Flow], senders: Mapping[str, Sender]) -> Iterator[str]:
     """Lines on each flow and its partitions, and on each sender; senders by source.  Changes nothing."""
     for flow in flows:
         rows = flow.source.partitions()
-        state, why = flow.source.state
+        state, why = flow.source.state(rows)
         yield f"source {flow.name} {state}: {counted(len(rows), 'partition')}{f'; {why}' if why else ''}"
         yield from (f"  {_partition(row)}" for row in rows)
         yield from (f"  {name} waits: {reason}" for name, reason in sorted(flow.waiting.items()))

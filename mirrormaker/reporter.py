@@ -148,10 +148,15 @@ class Reporter:
         rows = self.observe()
         at = now()
         outage = self._target.outage
-        partitions = [row for flow in self._flows for row in self._partitions(flow, rows[flow.name], outage, at)]
+        sources = tuple(self._source(source, rows.get(source.name)) for source in self._sources)
+        away = {source.name: source.reason for source in sources}
+        partitions = [
+            row
+            for flow in self._flows
+            for row in self._partitions(flow, rows[flow.name], away=away[flow.name], outage=outage, at=at)
+        ]
         messages, nbytes = self._totals()
         messages_per_s, bytes_per_s = self._rate.per_s
-        sources = tuple(self._source(source, rows.get(source.name)) for source in self._sources)
         return MirrorReport(
             at_ms=int(time.time() * 1000),
             started_ms=self._started_ms,
@@ -188,7 +193,7 @@ class Reporter:
 
     def _source(self, source: Source, rows: list[PartitionStatus] | None) -> SourceReport:
         """A source; rows: what it owns, None: it has not begun."""
-        begun, (state, reason) = rows is not None and source.assigned, source.state
+        begun, (state, reason) = rows is not None and source.assigned, source.state(rows or ())
         lags, stores = [row.lag for row in rows or ()], source.offset_stores
         # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
         blind = bool(source.trouble) or not (begun or rows) or None in lags
@@ -215,10 +220,11 @@ class Reporter:
             (own if flow.name == name else others).update(target(topic) for topic in flow.topics)
         return tuple(sorted(own & others))
 
-    def _partitions(self, flow: Flow, rows: list[PartitionStatus], outage: str, at: float) -> Iterable[PartitionReport]:
-        """The owned partitions of a flow; outage: of the target."""
+    def _partitions(
+        self, flow: Flow, rows: list[PartitionStatus], *, away: str, outage: str, at: float
+    ) -> Iterable[PartitionReport]:
+        """The owned partitions of a flow.  away, outage: why source and target are out of reach; "": they answer."""
         waiting, unit, meters = flow.waiting, _unit(flow.source), self._meters[flow.name].partitions
-        away = flow.source.state.reason
         away = f"source {flow.name}: {away}" if away else ""
         limits = self._limits()
         throttled = {each.topic: each for each in limits.throttles_of(flow.name)}

@@ -140,16 +140,14 @@ class Source:
         """The group's assignment is made, as far as this member knows."""
         return self._connector is not None and self._connector.settled
 
-    @property
-    def state(self) -> SourceState:
-        """What becomes of the source as a whole, and why."""
+    def state(self, owned: Sequence[PartitionStatus]) -> SourceState:
+        """What becomes of the source as a whole, and why.  owned: its partitions()."""
         if not self._joined or self._connector is None:
             return self._absent
         outage = self._connector.outage
         if silent_s := self._connector.silent_s:
             silent = f"ZooKeeper silent for {silent_s:.0f} s"
             return SourceState("out of reach", f"{silent}; {outage}" if outage else silent)
-        owned = self.partitions()
         if not owned and not self.assigned:
             return SourceState("joining", "the group has made no assignment yet")
         if outage and not any(row.lag is not None for row in owned):

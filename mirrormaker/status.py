@@ -68,6 +68,7 @@ class Snapshot:
     throttled: Limited = NONE_LIMITED
     trouble: str = ""  # what is out of reach: a ZooKeeper that does not answer, a broker that refuses connections
     dropped: int = 0  # messages that a handler dropped since the start
+    dropped_by: tuple[str, ...] = ()  # its option; both where a reload named another one
     left_out: int = 0  # messages that policies left out of the target since the start
 
 
@@ -98,6 +99,7 @@ def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
         throttled=_limited(partitions, "throttled"),
         trouble="; ".join(reasons),
         dropped=sum(count for (_, _, reason), count in report.left_out.items() if reason in HANDLERS),
+        dropped_by=tuple(sorted({reason for _, _, reason in report.left_out} & set(HANDLERS))),
         left_out=sum(count for (_, _, reason), count in report.left_out.items() if reason not in HANDLERS),
     )
 
@@ -125,7 +127,7 @@ def status_line(before: Snapshot, this: Snapshot) -> str:
         f"{this.owned:,} partition{'' if this.owned == 1 else 's'}"
     )
     if this.dropped:
-        line += f"; dropped {this.dropped:,} (message.handler)"
+        line += f"; dropped {this.dropped:,} ({', '.join(this.dropped_by)})"
     if this.left_out:
         line += f"; left out {this.left_out:,} (policies)"
     for limited, word in ((this.paused, "paused"), (this.throttled, "throttled")):

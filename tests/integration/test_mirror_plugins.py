@@ -192,7 +192,7 @@ def test_a_handler_of_sets_drops_changes_and_routes_rows(
     options = {"message.set.handler": "plugins:by_columns"}
     with Mirror(tmp_path, source, target, unique.group(), topic, options, env=plugins) as mirror:
         mirror.wait_all_committed([topic])
-        mirror.wait_said("; dropped 100 (message.handler)")
+        mirror.wait_said("; dropped 100 (message.set.handler)")
         assert f"topic {topic}: re-encode: message.set.handler plugins:by_columns sees every set" in mirror.said()
         assert mirror.stop()[0] == 0
     assert f"topic {topic}: message.set.handler dropped 100 messages since the start" in mirror.said()

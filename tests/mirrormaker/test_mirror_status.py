@@ -29,7 +29,10 @@ def test_what_stands_still_is_named_with_its_reason() -> None:
 
 
 def test_what_the_handler_dropped_is_counted_since_the_start() -> None:
-    line = status_line(Snapshot(at=0.0), Snapshot(at=1.0, lag=0, dropped=2000, trouble="ZooKeeper away"))
+    line = status_line(
+        Snapshot(at=0.0),
+        Snapshot(at=1.0, lag=0, dropped=2000, dropped_by=("message.handler",), trouble="ZooKeeper away"),
+    )
     assert line.endswith("0 partitions; dropped 2,000 (message.handler); ZooKeeper away")
 
 

@@ -64,8 +64,7 @@ class Flow:
         counters = SimpleNamespace(bytes=0, messages=7, requests=2, retries=1, unknown=0, errors=Counter({6: 1}))
         return SimpleNamespace(bytes_pending=self.pending, counters=counters)
 
-    @property
-    def state(self) -> SourceState:
+    def state(self, owned: object) -> SourceState:
         reasons = [text.removeprefix("source dc1: ") for text in (self.trouble, self.outage) if text]
         joining = not self.assigned and not self.rows
         state = "out of reach" if self.trouble else "joining" if joining else "running"
