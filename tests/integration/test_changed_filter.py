@@ -70,12 +70,12 @@ def test_a_filter_changes_and_only_what_goes_is_released(source: ClusterClient, 
     with reading(source, group, f"{kept}|{left}") as first, reading(source, group, left) as second:
         wait_until(lambda: len(first.owned() | second.owned()) == 4, 20, lambda: f"{first.owned()} {second.owned()}")
         wait_until(lambda: len(first.owned()) == 3, 20, lambda: f"{first.owned()}")  # of left each has one
-        before = len(first.released())
+        (own,) = first.owned() & of[left]
         assert first.connector.change_filter(Whitelist(f"{kept}|{new}"))
         assert first.owned() == of[kept] | of[new]
-        gone = first.released()[before:]
-        assert len(gone) == 1
-        assert kept not in gone[0]
+        # The other partition of left may have been released before: first was alone for a moment.
+        assert [str(own) in text for text in first.released()].count(True) == 1
+        assert not [text for text in first.released() if kept in text]
         wait_until(lambda: second.owned() == of[left], 20, lambda: f"{second.owned()}")
         for topic in topics:
             load.produce(topic, 2, 200, PLAIN_ONLY)

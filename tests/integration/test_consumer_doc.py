@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "consumer.md").read_text(encoding="utf-8")
 OPTIONS, *EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 EACH = 10  # messages of each of the two partitions
+# Unbuffered (-u), print writes a line and its end apart, and another thread's line comes between them.
+WHOLE_LINES = "import sys\n\nsys.stdout.reconfigure(line_buffering=True)\n"
 WORDS = {  # what tells an example from all others
     "streams": "message.key, message.value)",
     "expression": "Blacklist",
@@ -65,7 +67,7 @@ class Place:
 
     def program(self, name: str, **replaced: str) -> Child:
         """An example, started; its options shorter than the page's times."""
-        text = f"{OPTIONS}options |= {{'zookeeper.session.timeout.ms': 3000}}\n{example(name)}"
+        text = f"{WHOLE_LINES}{OPTIONS}options |= {{'zookeeper.session.timeout.ms': 3000}}\n{example(name)}"
         stand_ins = {
             "zk1:2181/kafka": self.cluster.zookeeper,
             '"broker1", 9092': '"{}", {}'.format(*self.cluster.brokers.split(",")[0].split(":")),
@@ -81,7 +83,7 @@ class Place:
             text = text.replace(old, new)
         file = self.folder / f"program{len(self.programs)}.py"
         file.write_text(text)
-        argv = [sys.executable, "-u", str(file)]
+        argv = [sys.executable, str(file)]
         self.programs.append(Child(name, argv, file.with_suffix(".log"), env={"PYTHONPATH": str(ROOT)}))
         return self.programs[-1]
 
