@@ -6,7 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from localkafka.cluster import Cluster
 from localkafka.load import Load
 from localkafka.mirror import COMMAND
 from tests.conftest import Unique
-from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, filled
+from tests.integration.mirroring import PLAIN_ONLY, Mirror, filled
 
 pytestmark = pytest.mark.real
 
@@ -24,12 +24,6 @@ ROOT = Path(__file__).parents[2]
 SAYS = "too many open files: this process may open "
 HELPS = "; raise it with ulimit -n, or LimitNOFILE= in its unit"
 MOST = 12  # more than that one session and two brokers never need
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def until_it_works(run: Callable[[int], tuple[int, str]]) -> int:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,12 @@ from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, compared, filled, totals
+from tests.integration.mirroring import PLAIN_ONLY, Mirror, compared, filled, totals
 
 pytestmark = pytest.mark.real
 
 BULKY = Mixture(keyed=0.0, codecs=(PLAIN,), value_bytes=10_000)
 LARGE = Mixture(keyed=0.0, codecs=(PLAIN,), value_bytes=200_000)
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,9 @@ from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, close_loads, compared, filled, totals
+from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, compared, filled, totals
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def test_everything_arrives_once_also_across_a_clean_stop_and_start(

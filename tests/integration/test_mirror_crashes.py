@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,15 +14,9 @@ from localkafka.cluster import Cluster
 from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import MIXED, Mirror, close_loads, compared, filled, totals
+from tests.integration.mirroring import MIXED, Mirror, compared, filled, totals
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 COUNT = 200_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from localkafka.kraft import KraftBroker
 from localkafka.load import Mixture
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import MIXED, PLAIN_ONLY, Mirror, close_loads, filled
+from tests.integration.mirroring import MIXED, PLAIN_ONLY, Mirror, filled
 
 pytestmark = pytest.mark.real
 
@@ -26,12 +26,6 @@ SMALL_QUEUES = dict.fromkeys(("fetch.message.max.bytes", "fetch.growth.max.bytes
     "queued.max.bytes": 200_000
 }
 WIDE = Mixture(keyed=0.0, codecs=(0,), value_bytes=1_000)
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def with_source_options(mirror: Mirror, options: Mapping[str, object], source: int = 0) -> Mirror:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from localkafka.jars import class_path
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import MIXED, Mirror, close_loads, filled
+from tests.integration.mirroring import MIXED, Mirror, filled
 from tests.integration.sparktopics import everything, produce
 from tests.integration.test_partitioners_jvm import ask
 
@@ -60,12 +59,6 @@ def numbered(messages):
     messages.keep(value is None or b"#1 " not in value for value in messages.values)
     return messages
 """
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 @pytest.fixture

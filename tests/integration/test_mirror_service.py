@@ -10,7 +10,6 @@ import socket
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,15 +21,9 @@ from localkafka.client import ClusterClient
 from localkafka.load import Load
 from localkafka.mirror import COMMAND
 from tests.conftest import Unique
-from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, close_loads, filled, values
+from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, filled, values
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def journal_of(mirror: Mirror) -> dict[str, str]:

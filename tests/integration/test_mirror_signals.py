@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from localkafka.client import ClusterClient
 from tests.conftest import Unique
-from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, compared, filled, totals
+from tests.integration.mirroring import PLAIN_ONLY, Mirror, compared, filled, totals
 
 pytestmark = pytest.mark.real
 
@@ -20,12 +19,6 @@ HARMLESS = [
     signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
     signal.SIGSTKFLT, signal.SIGRTMIN, signal.SIGRTMAX,
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def test_signals_that_would_end_another_program_leave_the_mirror_running_with_a_line_each(

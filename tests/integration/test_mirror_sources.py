@@ -25,7 +25,7 @@ from localkafka.mirror import Positions
 from localkafka.proxy import Proxy
 from localkafka.zookeeper import ZooKeeperAt
 from tests.conftest import Unique
-from tests.integration.mirroring import LOADS, close_loads
+from tests.integration.mirroring import LOADS
 from tests.integration.mirrorprocess import MirrorProcess
 
 pytestmark = pytest.mark.real
@@ -44,12 +44,6 @@ class Copied(NamedTuple):
     lost: int
     duplicates: int
     swapped: int
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 @pytest.fixture(scope="module")

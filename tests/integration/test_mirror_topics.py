@@ -21,7 +21,7 @@ from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mapmoves import map_of, mapped, mark, part_read, translate, translated
-from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, close_loads, filled, values
+from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, filled, values
 from tests.integration.readers import Reader, owners
 
 pytestmark = pytest.mark.real
@@ -34,12 +34,6 @@ def other(zk_server) -> Iterator[Cluster]:  # type: ignore[no-untyped-def]
     settings |= {"log.retention.check.interval.ms": "500"}
     with Cluster(zookeeper=zk_server, settings=settings) as cluster:
         yield cluster
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def edited(mirror: Mirror, *others: Mapping[str, object], **first: object) -> Mirror:

@@ -22,16 +22,10 @@ from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import MIXED, PLAIN_ONLY, Mirror, close_loads, compared, filled, totals, values
+from tests.integration.mirroring import MIXED, PLAIN_ONLY, Mirror, compared, filled, totals, values
 from zkconsumer.simple import SimpleConsumer
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 LARGE = Mixture(keyed=0.0, codecs=(PLAIN,), value_bytes=200_000)

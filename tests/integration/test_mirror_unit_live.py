@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from localkafka.client import ClusterClient
 from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import PLAIN_ONLY, close_loads, filled
+from tests.integration.mirroring import PLAIN_ONLY, filled
 from tests.integration.realsystemd import CONFIGURATION, RealSystemd, why_not
 
 pytestmark = pytest.mark.real
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("mirrormaker")
 UNIT = "mirrormaker@orders"
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def unit(log: Path, **settings: object) -> str:

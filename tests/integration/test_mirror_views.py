@@ -11,7 +11,6 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from localkafka.client import ClusterClient
 from localkafka.mirror import COMMAND
 from tests.browser import Browser, chromium
 from tests.conftest import Unique
-from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, filled
+from tests.integration.mirroring import PLAIN_ONLY, Mirror, filled
 from tests.mirrormaker.test_status_page import ROWS, picture, row
 
 pytestmark = pytest.mark.real
@@ -35,12 +34,6 @@ def first_400(message):
         raise ValueError("<script>window.attacked = 1</script>")
     return message
 """
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 @pytest.fixture

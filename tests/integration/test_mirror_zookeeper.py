@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,11 @@ from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 from tests.conftest import Unique
-from tests.integration.mirroring import MIXED, Mirror, close_loads, compared, filled, totals
+from tests.integration.mirroring import MIXED, Mirror, compared, filled, totals
 
 pytestmark = pytest.mark.real
 
 SILENT = re.compile(r"lag unknown, in flight 0\.0 MB, (\d) partitions; source dc1: ZooKeeper silent for (\d+) s")
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def test_a_silent_zookeeper_is_told_with_its_seconds_and_never_reads_healthy(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,17 +20,11 @@ from tests.integration.mapmoves import (
     unread_by_a_moved_jvm_reader,
     without_map,
 )
-from tests.integration.mirroring import KEYED, MIXED, Mirror, close_loads, filled
+from tests.integration.mirroring import KEYED, MIXED, Mirror, filled
 from tests.integration.readers import committed
 from zkconsumer.offsetmap.file import read_map
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def trials(

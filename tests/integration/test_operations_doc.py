@@ -9,7 +9,6 @@ import signal
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from localkafka.client import ClusterClient
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, filled
+from tests.integration.mirroring import PLAIN_ONLY, Mirror, filled
 from tests.integration.sparktopics import produce
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -34,12 +33,6 @@ LACKING = 4  # what `parked release --execute` of the page leaves out is missing
 def shown() -> list[str]:
     """The commands of the page, without what it says behind them."""
     return [re.split(r"\s+# ", line)[0] for line in SHOWN.findall(PAGE)]
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def test_the_page_shows_commands_of_each_kind() -> None:

@@ -26,7 +26,7 @@ from sparkpipeline.errors import OffsetOutOfRange
 from sparkpipeline.load.operations import InitWanted, run_init
 from tests.conftest import Unique
 from tests.integration.mapmoves import mapped, translate
-from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, filled, values
+from tests.integration.mirroring import PLAIN_ONLY, Mirror, filled, values
 from tests.integration.readers import Reader, committed, config, wait_for_messages
 from tests.integration.sparkloads import job
 from zkconsumer.connector import ConsumerConnector
@@ -49,12 +49,6 @@ def deleting(zk_server) -> Iterator[Cluster]:  # type: ignore[no-untyped-def]
     settings = {"delete.topic.enable": "true", "file.delete.delay.ms": "0", "auto.create.topics.enable": "false"}
     with Cluster(zookeeper=zk_server, settings=settings) as cluster:
         yield cluster
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def delete(cluster: ClusterClient, topic: str) -> None:

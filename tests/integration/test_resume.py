@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,16 +12,10 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.load import Load
 from tests.conftest import Unique
-from tests.integration.mirroring import MIXED, PLAIN_ONLY, close_loads, filled
+from tests.integration.mirroring import MIXED, PLAIN_ONLY, filled
 from tests.integration.resumes import EACH, held, killed_again_and_again, resuming
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def once(source: ClusterClient, target: ClusterClient, unique: Unique, folder: Path, kills: int, seed: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from localkafka.waiting import wait_until
 from mirrormaker.deadletter import DeadLetter
 from mirrormaker.deadletter import write as write_letter
 from tests.conftest import Unique
-from tests.integration.mirroring import KEYED, Mirror, close_loads, filled
+from tests.integration.mirroring import KEYED, Mirror, filled
 from tests.integration.mirroring07 import Mirror07, fill
 from tests.integration.verifying import commit, commit_to_kafka, numbered, settings, verify, without, write
 from zkconsumer.simple import SimpleConsumer
@@ -31,12 +31,6 @@ DELETING = {
 }  # fmt: skip
 TIMED, MINUTE_MS = "0.10.2.2", 60_000
 ODD = ("missing", "duplicated", "only_in_target")
-
-
-@pytest.fixture(autouse=True)
-def loads_end_with_their_test() -> Iterator[None]:
-    yield
-    close_loads()
 
 
 def test_one_message_that_is_missing_of_a_million_is_named_and_a_sound_pair_is_sound(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,14 +99,6 @@ class Targets:
         if topic not in self.counts:
             raise TopicMissing(f"target topic {topic} does not exist")
         return range(self.counts[topic])
-
-
-@pytest.fixture
-def tasks() -> Iterator[TaskGroup]:
-    tasks = TaskGroup()
-    yield tasks
-    tasks.stop(2)
-    assert tasks.death is None
 
 
 def flow_of(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from groundwork.tasks import TaskGroup, sleep
 from kafkawire.model import Message, Part
@@ -26,14 +23,6 @@ class Pending(Sends):
 
     def pending(self, topic: str) -> bool:
         return topic in self.in_flight
-
-
-@pytest.fixture
-def tasks() -> Iterator[TaskGroup]:
-    tasks = TaskGroup()
-    yield tasks
-    tasks.stop(2)
-    assert tasks.death is None
 
 
 def selecting(**more: Any) -> Selection:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -24,14 +24,6 @@ from mirrormaker.http.server import StatusServer
 from mirrormaker.listen import Address, listen_address, unsafe
 from mirrormaker.report import MirrorReport, ProduceReport, ReloadReport, as_json
 from tests.fakes.reports import STARTED_MS, happening, partition, report, source
-
-
-@pytest.fixture
-def tasks() -> Iterator[TaskGroup]:
-    made = TaskGroup()
-    yield made
-    assert made.death is None
-    made.stop(5)
 
 
 def asked(server: StatusServer, path: str) -> Response:

@@ -18,10 +18,10 @@ COMMAND = Path(sys.executable).with_name("mirrormaker")
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 
 
-def service() -> dict[str, str]:
+def service(name: str = "mirrormaker@.service") -> dict[str, str]:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(UNITS / "mirrormaker@.service")
+    unit.read(UNITS / name)
     return dict(unit["Service"])
 
 

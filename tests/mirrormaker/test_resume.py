@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,14 +101,6 @@ class Flow:
 
     def checkpoint(self, offset: int, end: int, topic: int | None = None) -> None:
         self.recorder.begin(TP, TP, period="before", owned=lambda: True, offset=offset, end=end, topic=topic)
-
-
-@pytest.fixture
-def tasks() -> Iterator[TaskGroup]:
-    tasks = TaskGroup()
-    yield tasks
-    tasks.stop(2)
-    assert tasks.death is None
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,14 +53,6 @@ class Source:
         self.joined += 1
         self.assigned = True
         self.state = SourceState("running")
-
-
-@pytest.fixture
-def tasks() -> Iterator[TaskGroup]:
-    tasks = TaskGroup()
-    yield tasks
-    assert tasks.stop(2) == []
-    assert tasks.death is None
 
 
 @pytest.fixture(autouse=True)

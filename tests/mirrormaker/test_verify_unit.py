@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import configparser
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
-
-import pytest
 
 from groundwork.output import DAEMON_EXIT
 from mirrormaker import exits
 from mirrormaker.commands.cli import cli
+from tests.mirrormaker.test_mirror_unit import COMMAND, ROOT, UNITS, needs_systemd, service
 
-ROOT = Path(__file__).parents[2]
-UNITS = ROOT / "systemd"
-COMMAND = Path(sys.executable).with_name("mirrormaker")
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-
-
-def service() -> dict[str, str]:
-    unit = configparser.RawConfigParser(strict=False)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(UNITS / "mirrormaker-verify@.service")
-    return dict(unit["Service"])
+UNIT = "mirrormaker-verify@.service"
 
 
 def copied(folder: Path) -> list[Path]:
@@ -58,7 +45,7 @@ def test_the_unit_runs_the_command_with_options_that_it_takes(tmp_path: Path) ->
     shutil.copy(ROOT / "conf" / "mirror.yaml", tmp_path / "orders.yaml")
     options = "--since 26h"
     assert f'Environment="VERIFY_OPTIONS={options}"' in (UNITS / "mirrormaker-verify@.service").read_text()
-    line = service()["ExecStart"].replace("%i", "orders").replace("/etc/mirrormaker", str(tmp_path))
+    line = service(UNIT)["ExecStart"].replace("%i", "orders").replace("/etc/mirrormaker", str(tmp_path))
     words = shlex.split(line.replace("$VERIFY_OPTIONS", options))
     assert words[0] == "/usr/local/bin/mirrormaker"
     assert words[1] == "verify"
@@ -68,9 +55,9 @@ def test_the_unit_runs_the_command_with_options_that_it_takes(tmp_path: Path) ->
 
 
 def test_differences_fail_the_unit_and_only_what_another_try_may_cure_is_tried_again() -> None:
-    never = {int(code) for code in service()["RestartPreventExitStatus"].split()}
+    never = {int(code) for code in service(UNIT)["RestartPreventExitStatus"].split()}
     assert never == {exits.DIFFERENCE, exits.USAGE, exits.INTERNAL, exits.PERMISSION, exits.CONFIGURATION}
     assert not {exits.UNREACHABLE, exits.TEMPORARY} & never
-    assert "SuccessExitStatus" not in service()
+    assert "SuccessExitStatus" not in service(UNIT)
     assert exits.DIFFERENCE == 4
     assert exits.DIFFERENCE not in DAEMON_EXIT.values()
