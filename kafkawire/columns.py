@@ -112,6 +112,8 @@ class Columns:
     data: Bytes  # what the positions point into: the set's plain entries and what its wrappers hold, opened
     resume_at: int  # what to commit once all of these are done
     damage: CorruptMessage | None  # what messages() would raise behind the last of them
+    header_at: Column | None = None  # first byte in data of the block of its headers; None: no message has headers
+    header_size: Column | None = None  # 0: none; else see kafkawire.headers
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -121,6 +123,14 @@ class Columns:
 
     def values(self) -> list[bytes | None]:
         return cut(self.data, self.value_at, self.value_size)
+
+    def headers(self) -> list[bytes | None] | None:
+        """The blocks of headers, None for a message without; None alone: no message has headers."""
+        if self.header_at is None or self.header_size is None:
+            return None
+        data = memoryview(self.data)
+        places = zip(as_list(self.header_at), as_list(self.header_size), strict=True)
+        return [bytes(data[at : at + size]) if size else None for at, size in places]
 
 
 def cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:

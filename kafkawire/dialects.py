@@ -49,6 +49,7 @@ class Dialect:
     strategies: frozenset[str]  # ways to assign partitions that all members of a group know
     relaxed_roundrobin: bool  # that strategy passes over threads that do not read a topic; before, it refused them
     negates_hashes: bool  # that partitioner takes |h|, and is left with a negative number for the smallest int32
+    record_batches: bool  # its logs hold record batches (format v2), which it takes and gives: headers, transactions
     has_keys: bool  # messages carry a key
     has_nulls: bool  # a message may be without a value
     measures_payload: bool  # message.max.bytes is held against the payload alone, not against the whole entry
@@ -188,6 +189,7 @@ def _rows() -> dict[str, Dialect]:
         strategies=frozenset({"range"}),
         relaxed_roundrobin=False,
         negates_hashes=False,
+        record_batches=False,
         has_keys=True,
         has_nulls=True,
         measures_payload=False,
@@ -216,7 +218,7 @@ def _rows() -> dict[str, Dialect]:
     v0100 = _newer(v09, "0.10.0", {apis.PRODUCE: 2, apis.FETCH: 2, apis.METADATA: 1, apis.API_VERSIONS: 0}, magic=1)
     v0101 = _newer(v0100, "0.10.1", {apis.LIST_OFFSETS: 1, apis.JOIN_GROUP: 1})
     v0102 = replace(v0101, release="0.10.2", relaxed_roundrobin=True)
-    v011 = replace(v0102, release="0.11", measures_whole_set=True)
+    v011 = replace(v0102, release="0.11", measures_whole_set=True, record_batches=True)
     v24 = replace(v011, release="2.4", one_wrapper_per_set=True)
     rows = [*_rows_of_07(), v080, v081, v082, v09, v0100, v0101, v0102, v011]
     rows += [replace(v011, release=name) for name in ("1.0", "1.1", "2.0", "2.1", "2.2", "2.3")]
@@ -240,6 +242,7 @@ def _rows_of_07() -> list[Dialect]:
         strategies=frozenset({"range"}),
         relaxed_roundrobin=False,
         negates_hashes=True,
+        record_batches=False,
         has_keys=False,
         has_nulls=False,
         measures_payload=True,

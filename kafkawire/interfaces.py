@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Fields = dict[str, Any]  # a response as the tables of its api decode it (kafkawire.protocol.apis)
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
+Aborted = Sequence[tuple[int, int]]  # (producer id, first offset) of each aborted transaction
 
 
 class MessageFormats(Protocol):
@@ -46,9 +47,18 @@ class MessageFormats(Protocol):
     # ---- read
 
     def message_set(
-        self, topic: str, partition: PartitionId, start: int, buffer: memoryview, high_watermark: int | None
+        self,
+        topic: str,
+        partition: PartitionId,
+        start: int,
+        buffer: memoryview,
+        high_watermark: int | None,
+        aborted: Aborted = (),
     ) -> tuple[MessageSet, Scan]:
-        """The complete entries of a buffer fetched at offset `start`, and the scan that found them.  Raises nothing."""
+        """The complete entries of a buffer fetched at offset `start`, and the scan that found them.  Raises nothing.
+
+        aborted: the transactions whose messages are left out, as the Fetch reply has them.
+        """
 
     def pieces_by(
         self, kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, most_bytes: int = ..., /
@@ -72,8 +82,15 @@ class MessageFormats(Protocol):
 
     # ---- write, and inspect what is to be written
 
-    def encode(self, messages: Iterable[Row], codec: int = 0, magic: int = ...) -> bytes:
-        """Plain entries in format `magic`, or one wrapper.  LocalError for what the format does not have."""
+    def encode(
+        self,
+        messages: Iterable[Row],
+        codec: int = 0,
+        magic: int = ...,
+        headers: Sequence[Bytes | None] | None = None,
+    ) -> bytes:
+        """Plain entries in format `magic`, one wrapper, or one record batch.  headers: a block a message, where any has
+        some (kafkawire.headers).  LocalError for what the format does not have."""
 
     def check(self, entries: Bytes) -> CorruptMessage | None:
         """The first damage in complete entries: a wrong checksum, or bytes that are no entry; None: they are whole."""

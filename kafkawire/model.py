@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkawire.errors import CorruptMessage
 
 
+RECORD_BATCH = 2  # the message format (magic) whose entries are batches
 ANY = -1  # as an index of 0.7: any partition of the broker
 
 
@@ -129,14 +130,19 @@ def made(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbouring entries that may travel together: plain ones of one format, or exactly one wrapper."""
+    """Neighbouring entries that may travel together: plain ones of one format, one wrapper, or one record batch."""
 
     begin: int  # first byte in the set's buffer
     end: int  # first byte after it
-    codec: int  # 0: plain entries; else the run is exactly one wrapper
+    codec: int  # 0: not compressed
     magic: int  # message format of the entries
-    entries: int  # 1 for a wrapper
+    entries: int  # 1 for a wrapper; of a record batch its records
     resume_at: int  # where to go on once the run is done
+
+    @property
+    def atomic(self) -> bool:
+        """It travels as a whole, and alone: a wrapper, or a record batch.  Else it may be cut at any entry."""
+        return self.codec != 0 or self.magic >= RECORD_BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +251,15 @@ class Part:
     tp: TopicPartition  # of the target
     entries: bytes | memoryview
     magic: int
-    codec: int  # 0: plain entries; else exactly one wrapper
+    codec: int  # 0: not compressed
     count: int  # messages, as far as known without opening a wrapper
     resume_at: int | None = None  # source position once this part is stored; None: only the whole ticket counts
     counted: bool = True  # count is exact; not that of a wrapper which travels as it was fetched
+
+    @property
+    def atomic(self) -> bool:
+        """It is exactly one wrapper or record batch; else plain entries, which may be cut and joined."""
+        return self.codec != 0 or self.magic >= RECORD_BATCH
 
 
 class Ticket(Protocol):

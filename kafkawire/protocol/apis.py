@@ -1,137 +1,157 @@
-"""The requests and replies of Kafka 0.8 to 0.10, one table each; names are those of the protocol guide.
+"""The requests and replies of Kafka 0.8 to 4.x, one table each; names are those of the protocol guide.
 
-throttle_time_ms comes last in a Produce reply and first in every other.  Topics and partitions of a reply may come in
-another order than they were asked for: match by name.
+Here: logs and clusters.  Beside it: groups and their offsets (groupapis), topics made and changed (adminapis),
+transactions (transactionapis), logins (saslapis); APIS has them all.  The versions are those without compact strings
+and tagged fields ("flexible", KIP-482), which every broker up to 4.x takes.
+
+throttle_time_ms comes last in a Produce and an ApiVersions reply and first in every other.  Topics and partitions of a
+reply may come in another order than they were asked for: match by name.
+
+Source: the schemas of org.apache.kafka.common.message (requests and responses as JSON) of Kafka 3.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from kafkawire.errors import LocalError
-from kafkawire.primitives import Bytes, Reader, Writer
+from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS, DESCRIBE_CONFIGS
+from kafkawire.protocol.api import Api as Api
+from kafkawire.protocol.api import by_topic
+from kafkawire.protocol.groupapis import DESCRIBE_GROUPS as DESCRIBE_GROUPS
+from kafkawire.protocol.groupapis import GROUP_COORDINATOR as GROUP_COORDINATOR
+from kafkawire.protocol.groupapis import HEARTBEAT as HEARTBEAT
+from kafkawire.protocol.groupapis import JOIN_GROUP as JOIN_GROUP
+from kafkawire.protocol.groupapis import LEAVE_GROUP as LEAVE_GROUP
+from kafkawire.protocol.groupapis import LIST_GROUPS as LIST_GROUPS
+from kafkawire.protocol.groupapis import OFFSET_COMMIT as OFFSET_COMMIT
+from kafkawire.protocol.groupapis import OFFSET_FETCH as OFFSET_FETCH
+from kafkawire.protocol.groupapis import SYNC_GROUP as SYNC_GROUP
+from kafkawire.protocol.saslapis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkawire.protocol.schema import (
     Array,
     Row,
     Struct,
-    Type,
-    between,
-    blob,
     boolean,
+    int8,
     int16,
     int32,
     int64,
     message_set,
+    nullable_message_set,
     nullable_string,
     since,
     string,
     until,
 )
+from kafkawire.protocol.transactionapis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # isolation_level
 
-@dataclass(frozen=True, eq=False)
-class Api:
-    """One api: its key, the versions (from 0 on) its two tables describe."""
-
-    key: int
-    name: str
-    newest: int
-    request: Struct
-    reply: Struct
-
-    def __repr__(self) -> str:
-        return f"<Api {self.key} {self.name} v0-v{self.newest}>"
-
-    def encode_request(self, version: int, fields: Mapping[str, Any]) -> bytes:
-        """A request's body, without the frame's header.  LocalError when fields and version do not go together."""
-        return self._encode("request", self.request, version, fields)
-
-    def decode_request(self, version: int, data: Bytes) -> dict[str, Any]:
-        """The fields of a whole request body.  Truncated, LeftOver, RemoteError."""
-        return self._decode("request", self.request, version, data)
-
-    def encode_reply(self, version: int, fields: Mapping[str, Any]) -> bytes:
-        return self._encode("reply", self.reply, version, fields)
-
-    def decode_reply(self, version: int, data: Bytes) -> dict[str, Any]:
-        """The fields of a whole reply body.  Truncated, LeftOver, RemoteError."""
-        return self._decode("reply", self.reply, version, data)
-
-    def _encode(self, what: str, table: Struct, version: int, fields: Mapping[str, Any]) -> bytes:
-        self.known(version)
-        writer = Writer()
-        try:
-            table.write(writer, fields, version)
-        except LocalError as exc:
-            raise LocalError(f"{self.name} {what}: {exc}") from None
-        return writer.done()
-
-    def _decode(self, what: str, table: Struct, version: int, data: Bytes) -> dict[str, Any]:
-        self.known(version)
-        reader = Reader(data, f"{self.name} v{version} {what}")
-        fields = table.read(reader, version)
-        reader.finish()
-        return fields
-
-    def known(self, version: int) -> int:
-        """The version, if the tables describe it; else LocalError."""
-        if not 0 <= version <= self.newest:
-            raise LocalError(f"{self.name} is known in versions 0 to {self.newest}, not {version}")
-        return version
-
-
-def _topics(**partition: Type | Any) -> Array:
-    return Array(Struct(topic=string, partitions=Array(Struct(partition=int32, **partition))))
-
-
-PRODUCE_HEAD = Struct(acks=int16, timeout_ms=int32)  # what comes before the topics: those are written without copying
+# What comes before the topics: those are written without copying.
+PRODUCE_HEAD = Struct(transactional_id=since(3, nullable_string), acks=int16, timeout_ms=int32)
 PRODUCE = Api(
     0,
     "Produce",
-    2,
-    request=Struct(acks=int16, timeout_ms=int32, topics=_topics(message_set=message_set)),
+    8,
+    request=Struct(
+        transactional_id=since(3, nullable_string),
+        acks=int16,
+        timeout_ms=int32,
+        topics=by_topic(message_set=message_set),
+    ),
     reply=Struct(
-        topics=_topics(error=int16, base_offset=int64, timestamp=since(2, int64)),
+        topics=by_topic(
+            error=int16,
+            base_offset=int64,
+            timestamp=since(2, int64),
+            log_start_offset=since(5, int64),
+            record_errors=since(8, Array(Struct(batch_index=int32, message=nullable_string))),
+            error_message=since(8, nullable_string),
+        ),
         throttle_time_ms=since(1, int32),
     ),
 )
 FETCH = Api(
     1,
     "Fetch",
-    2,
+    11,
     request=Struct(
         replica_id=int32,
         max_wait_ms=int32,
         min_bytes=int32,
-        topics=_topics(fetch_offset=int64, max_bytes=int32),
+        max_bytes=since(3, int32),
+        isolation_level=since(4, int8),
+        session_id=since(7, int32),  # 0 and epoch -1: a whole fetch, and no session (KIP-227)
+        session_epoch=since(7, int32),
+        topics=by_topic(
+            current_leader_epoch=since(9, int32),  # -1: not known
+            fetch_offset=int64,
+            log_start_offset=since(5, int64),  # of a follower; -1 of a consumer
+            max_bytes=int32,
+        ),
+        forgotten_topics=since(7, Array(Struct(topic=string, partitions=Array(int32)))),
+        rack_id=since(11, string),
     ),
     reply=Struct(
         throttle_time_ms=since(1, int32),
-        topics=_topics(error=int16, high_watermark=int64, message_set=message_set),
+        error=since(7, int16),
+        session_id=since(7, int32),
+        topics=by_topic(
+            error=int16,
+            high_watermark=int64,
+            last_stable_offset=since(4, int64),
+            log_start_offset=since(5, int64),
+            aborted=since(4, Array(Struct(producer_id=int64, first_offset=int64), nullable_since=4)),
+            preferred_read_replica=since(11, int32),
+            message_set=nullable_message_set,
+        ),
     ),
 )
 LIST_OFFSETS = Api(
     2,
     "ListOffsets",
-    1,
+    5,
     request=Struct(
         replica_id=int32,
-        topics=_topics(time=until(1, int64), max_offsets=until(1, int32), timestamp=since(1, int64)),
+        isolation_level=since(2, int8),
+        topics=by_topic(
+            current_leader_epoch=since(4, int32),  # -1: not known
+            time=until(1, int64),
+            max_offsets=until(1, int32),
+            timestamp=since(1, int64),
+        ),
     ),
     reply=Struct(
-        topics=_topics(error=int16, offsets=until(1, Array(int64)), timestamp=since(1, int64), offset=since(1, int64)),
+        throttle_time_ms=since(2, int32),
+        topics=by_topic(
+            error=int16,
+            offsets=until(1, Array(int64)),
+            timestamp=since(1, int64),
+            offset=since(1, int64),
+            leader_epoch=since(4, int32),
+        ),
     ),
 )
 METADATA = Api(
     3,
     "Metadata",
-    1,
+    8,
     # v0: an empty array asks for all topics, null does not exist; v1: null asks for all, an empty array for none
-    request=Struct(topics=Array(string, nullable_since=1)),
+    request=Struct(
+        topics=Array(string, nullable_since=1),
+        allow_auto_topic_creation=since(4, boolean),
+        include_cluster_authorized_operations=since(8, boolean),
+        include_topic_authorized_operations=since(8, boolean),
+    ),
     reply=Struct(
+        throttle_time_ms=since(3, int32),
         brokers=Array(Struct(node_id=int32, host=string, port=int32, rack=since(1, nullable_string))),
+        cluster_id=since(2, nullable_string),
         controller_id=since(1, int32),
         topics=Array(
             Struct(
@@ -139,120 +159,32 @@ METADATA = Api(
                 topic=string,
                 is_internal=since(1, boolean),
                 partitions=Array(
-                    Struct(error=int16, partition=int32, leader=int32, replicas=Array(int32), isr=Array(int32))
+                    Struct(
+                        error=int16,
+                        partition=int32,
+                        leader=int32,
+                        leader_epoch=since(7, int32),
+                        replicas=Array(int32),
+                        isr=Array(int32),
+                        offline_replicas=since(5, Array(int32)),
+                    )
                 ),
+                authorized_operations=since(8, int32),
             )
         ),
+        authorized_operations=since(8, int32),
     ),
-)
-OFFSET_COMMIT = Api(
-    8,
-    "OffsetCommit",
-    2,
-    request=Struct(
-        group=string,
-        generation=since(1, int32),
-        member_id=since(1, string),
-        retention_ms=since(2, int64),
-        # metadata: 0.10 reads null too, 0.9 does not; we never write it
-        topics=_topics(offset=int64, timestamp=between(1, 1, int64), metadata=nullable_string),
-    ),
-    reply=Struct(topics=_topics(error=int16)),
-)
-OFFSET_FETCH = Api(
-    9,
-    "OffsetFetch",
-    1,  # v0 reads ZooKeeper, v1 reads Kafka; the bytes are the same
-    request=Struct(group=string, topics=Array(Struct(topic=string, partitions=Array(int32)))),
-    reply=Struct(topics=_topics(offset=int64, metadata=nullable_string, error=int16)),
-)
-GROUP_COORDINATOR = Api(
-    10,
-    "GroupCoordinator",
-    0,
-    request=Struct(group=string),
-    reply=Struct(error=int16, coordinator=Struct(node_id=int32, host=string, port=int32)),
-)
-JOIN_GROUP = Api(
-    11,
-    "JoinGroup",
-    1,
-    request=Struct(
-        group=string,
-        session_timeout=int32,
-        rebalance_timeout=since(1, int32),
-        member_id=string,
-        protocol_type=string,
-        protocols=Array(Struct(name=string, metadata=blob)),
-    ),
-    reply=Struct(
-        error=int16,
-        generation=int32,
-        protocol=string,
-        leader_id=string,
-        member_id=string,
-        members=Array(Struct(member_id=string, metadata=blob)),
-    ),
-)
-HEARTBEAT = Api(
-    12,
-    "Heartbeat",
-    0,
-    request=Struct(group=string, generation=int32, member_id=string),
-    reply=Struct(error=int16),
-)
-LEAVE_GROUP = Api(
-    13,
-    "LeaveGroup",
-    0,
-    request=Struct(group=string, member_id=string),
-    reply=Struct(error=int16),
-)
-SYNC_GROUP = Api(
-    14,
-    "SyncGroup",
-    0,
-    request=Struct(
-        group=string,
-        generation=int32,
-        member_id=string,
-        assignments=Array(Struct(member_id=string, assignment=blob)),
-    ),
-    reply=Struct(error=int16, assignment=blob),
-)
-DESCRIBE_GROUPS = Api(
-    15,
-    "DescribeGroups",
-    0,
-    request=Struct(groups=Array(string)),
-    reply=Struct(
-        groups=Array(
-            Struct(
-                error=int16,
-                group=string,
-                state=string,
-                protocol_type=string,
-                protocol=string,
-                members=Array(
-                    Struct(member_id=string, client_id=string, client_host=string, metadata=blob, assignment=blob)
-                ),
-            )
-        )
-    ),
-)
-LIST_GROUPS = Api(
-    16,
-    "ListGroups",
-    0,
-    request=Struct(),
-    reply=Struct(error=int16, groups=Array(Struct(group=string, protocol_type=string))),
 )
 API_VERSIONS = Api(
     18,
     "ApiVersions",
-    0,
+    2,
     request=Struct(),
-    reply=Struct(error=int16, api_versions=Array(Row((int16, int16, int16)))),  # key, lowest, highest
+    reply=Struct(
+        error=int16,
+        api_versions=Array(Row((int16, int16, int16))),  # key, lowest, highest
+        throttle_time_ms=since(1, int32),
+    ),
 )
 
 APIS: dict[int, Api] = {
@@ -271,7 +203,17 @@ APIS: dict[int, Api] = {
         SYNC_GROUP,
         DESCRIBE_GROUPS,
         LIST_GROUPS,
+        SASL_HANDSHAKE,
         API_VERSIONS,
+        CREATE_TOPICS,
+        INIT_PRODUCER_ID,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        TXN_OFFSET_COMMIT,
+        DESCRIBE_CONFIGS,
+        SASL_AUTHENTICATE,
+        CREATE_PARTITIONS,
     )
 }
 

@@ -70,12 +70,18 @@ class FetchedPartition:
     """One partition of a Fetch reply; buffer is its message set alone, so a slow partition pins no bytes of another.
 
     high_watermark: None where the generation has none (0.7).
+    last_stable_offset: before it no transaction is open, so read_committed reads up to it; None: not told
+    log_start_offset: None: not told
+    aborted: (producer id, first offset) of the aborted transactions that touch the set; of read_committed only
     """
 
     tp: TopicPartition
     error: int
     high_watermark: int | None
     buffer: memoryview
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

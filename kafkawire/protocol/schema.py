@@ -225,3 +225,4 @@ nullable_string = String(nullable=True)
 blob = Blob()
 nullable_blob = Blob(nullable=True)
 message_set = Blob()  # its int32 counts bytes, like that of any bytes
+nullable_message_set = Blob(nullable=True)  # beside an error, from 3.x on

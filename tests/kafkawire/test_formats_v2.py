@@ -16,8 +16,9 @@ from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from kafkawire.decode.v08 import set_document
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.formats.v01.messages import encode
-from kafkawire.formats.v2.layout import CONTROL, LOG_APPEND_TIME, OVERHEAD, TRANSACTIONAL, batch_at, varint
+from kafkawire.formats.v2.layout import CONTROL, LOG_APPEND_TIME, OVERHEAD, TRANSACTIONAL, batch_at
 from kafkawire.formats.v2.read import Record, records
+from kafkawire.varints import varint, written
 from tests.kafkawire.wire_vectors import FILE, named
 
 ROWS = [
@@ -71,7 +72,9 @@ def test_numbers_are_those_of_the_protocols_table() -> None:
     vector = any_named("varint_table")
     data, at, found = bytes.fromhex(vector["hex"]), 0, []
     while at < len(data):
+        before = at
         value, at = varint(data, at)
+        assert written(value) == data[before:at]
         found.append(value)
     assert found == vector["decoded"]["values"]
 

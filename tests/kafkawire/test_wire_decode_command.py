@@ -156,7 +156,7 @@ def test_a_corrupt_set_inside_a_frame_names_its_partition() -> None:
         ([*METADATA, "--framed", "ffffffff" + "00000000"], "a frame of -1 bytes"),
         ([*METADATA, "000000007fffffff"], "2147483647 elements cannot fit"),
         (["--kind", "request", "00040000000000000000"], "api key 4 is none we speak"),
-        (["--kind", "request", "00010009000000000000"], "Fetch is known in versions 0 to 2, not 9"),
+        (["--kind", "request", "0001000c000000000000"], "Fetch is known in versions 0 to 11, not 12"),
     ],
 )
 def test_bytes_that_make_no_sense_exit_1_and_say_where(arguments: list[str], said: str) -> None:
@@ -173,7 +173,7 @@ def test_bytes_that_make_no_sense_exit_1_and_say_where(arguments: list[str], sai
             ["--kind", "response", "--api", "nonsense", "--version", "0", "00"],
             "--api nonsense: known are produce, fetch",
         ),
-        (["--kind", "response", "--api", "fetch", "--version", "9", "00"], "Fetch is known in versions 0 to 2"),
+        (["--kind", "response", "--api", "fetch", "--version", "12", "00"], "Fetch is known in versions 0 to 11"),
         (["--kind", "message-set", "--framed", "00"], "a message set has no frame"),
         (["--kind", "nonsense", "00"], "nonsense"),
         (["--kind", "message-set", "no/such/file"], "is no hex, no decimal list and no file"),

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage, LocalError
@@ -49,7 +50,12 @@ _ENTRY = struct.Struct(">qiI")  # offset, size, crc
 
 
 def message_set(
-    topic: str, partition: PartitionId, start: int, buffer: memoryview, high_watermark: int | None
+    topic: str,
+    partition: PartitionId,
+    start: int,
+    buffer: memoryview,
+    high_watermark: int | None,
+    aborted: Sequence[tuple[int, int]] = (),  # never any here: transactions came with record batches
 ) -> tuple[MessageSet, Scan]:
     """The complete entries of a fetched buffer as a set, and the scan that found them.  Raises nothing."""
     found = scan(buffer, start)

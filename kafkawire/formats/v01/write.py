@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kafkawire import compression
 from kafkawire.errors import LocalError
+from kafkawire.headers import refuse
 from kafkawire.primitives import Bytes
 
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
@@ -19,13 +20,17 @@ _INT32 = struct.Struct(">i")
 _KEYLESS = struct.Struct(">qiI10s")  # an entry of v0 without key up to its value
 
 
-def encode(messages: Iterable[Row], codec: int = 0, magic: int = 0) -> bytes:
+def encode(
+    messages: Iterable[Row], codec: int = 0, magic: int = 0, headers: Sequence[Bytes | None] | None = None
+) -> bytes:
     """Messages as plain entries, or as one wrapper around them; b"" for no messages.
 
     Inner offsets are as given in v0 and count from 0 by one in v1 (a broker recompresses anything else), where offsets
     with gaps are lost therefore.  The wrapper's offset is the last one given, its timestamp the largest.  Timestamps
-    None and below 0 are -1 in v1; v0 has none.  LocalError for a format or codec there is not, or an entry over 2 GiB.
+    None and below 0 are -1 in v1; v0 has none.  LocalError for a format or codec there is not,
+    for headers, and for an entry over 2 GiB.
     """
+    refuse(headers, magic)
     if not codec:
         return entries(messages, magic)
     rows = list(messages)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage
@@ -50,7 +51,12 @@ from kafkawire.primitives import Bytes
 
 
 def message_set(
-    topic: str, partition: PartitionId, start: int, buffer: memoryview, high_watermark: int | None
+    topic: str,
+    partition: PartitionId,
+    start: int,
+    buffer: memoryview,
+    high_watermark: int | None,
+    aborted: Sequence[tuple[int, int]] = (),  # never any here: transactions came with record batches
 ) -> tuple[MessageSet, Scan]:
     """The complete entries of a buffer fetched at position start as a set, and the scan that found them.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kafkawire import compression
 from kafkawire.compression import CODEC_NAMES, GZIP, SNAPPY
 from kafkawire.errors import LocalError
 from kafkawire.formats.v07.layout import LEAST, MAGIC_0, MAGIC_1
+from kafkawire.headers import refuse
 from kafkawire.primitives import Bytes
 
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # as in 0.8: number, key, value, timestamp in ms
@@ -18,12 +19,15 @@ _HEAD_0 = struct.Struct(">iBI")  # length, magic, crc
 _HEAD_1 = struct.Struct(">iBBI")  # length, magic, attributes, crc
 
 
-def encode(messages: Iterable[Row], codec: int = 0, magic: int = MAGIC_1) -> bytes:
+def encode(
+    messages: Iterable[Row], codec: int = 0, magic: int = MAGIC_1, headers: Sequence[Bytes | None] | None = None
+) -> bytes:
     """Messages as plain entries, or as one wrapper around them; b"" for no messages.
 
     Numbers, keys and timestamps are not written: no message of 0.7 has any.  LocalError for a format or codec there is
-    not, for a message without a value (0.7 has no null), and for an entry over 2 GiB.
+    not, for headers, for a message without a value (0.7 has no null), and for an entry over 2 GiB.
     """
+    refuse(headers, magic)
     return wrap(messages, codec, magic) if codec else _entries(messages, magic)
 
 

@@ -7,9 +7,7 @@
 size counts all that follows it.  crc is CRC-32C over all that follows it: base offset and leader epoch, which brokers
 write, are outside.  attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control.
 
-A varint is zigzag, then seven bits a byte, the lowest first; the highest bit of a byte says that another one follows.
-
-Source: org.apache.kafka.common.record.DefaultRecordBatch, ByteUtils.
+Source: org.apache.kafka.common.record.DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -103,19 +101,3 @@ def batch_at(buffer: Bytes, begin: int) -> Batch | None:
             f"impossible head: {batch.count} records up to offset {batch.last_offset}", begin, batch.base_offset
         )
     return batch
-
-
-def varint(data: Bytes, at: int) -> tuple[int, int]:
-    """A zigzag number of at most 64 bits, and where the next field begins.
-
-    Raises IndexError where the data ends, ValueError where it does not end in ten bytes.
-    """
-    number = shift = 0
-    while True:
-        byte = data[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-        if shift > 63:
-            raise ValueError("a number of more than ten bytes")

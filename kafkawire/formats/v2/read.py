@@ -20,8 +20,9 @@ import crc32c
 from kafkawire import compression
 from kafkawire.errors import CorruptMessage, LibraryMissing, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT
-from kafkawire.formats.v2.layout import CRC_FROM, OVERHEAD, Batch, varint
+from kafkawire.formats.v2.layout import CRC_FROM, OVERHEAD, Batch
 from kafkawire.primitives import Bytes
+from kafkawire.varints import varint
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -1,0 +1,76 @@
+"""Headers of a message, and the block that a record of format v2 has of them.
+
+    block    count  headers
+    header   length  name in UTF-8  value: length (-1: null)  bytes
+
+All numbers are varints.  Inside the system headers travel as their block, unopened; None stands for a message without.
+A name may come twice, and the order counts (KIP-82).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.primitives import Bytes, utf8
+from kafkawire.varints import varint, written
+
+Headers = tuple[tuple[str, bytes | None], ...]
+NO_HEADERS = b"\x00"  # the block of a message without
+
+
+def packed(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes | None:
+    """The block of some headers; None for none.  LocalError for what is no header: the name text, the value bytes."""
+    found = list(headers or ())
+    if not found:
+        return None
+    pieces = [written(len(found))]
+    for header in found:
+        try:
+            name, value = header
+        except (TypeError, ValueError):
+            raise LocalError(f"a header is a name and a value, not {header!r:.100}") from None
+        if not isinstance(name, str):
+            raise LocalError(f"the name of a header is text, not {type(name).__name__}")
+        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+            raise LocalError(f"header {name!r}: its value is bytes or None, not {type(value).__name__}")
+        encoded = utf8(name)
+        pieces += (written(len(encoded)), encoded)
+        pieces += (written(-1),) if value is None else (written(len(value)), bytes(value))
+    return b"".join(pieces)
+
+
+def refuse(headers: Iterable[Bytes | None] | None, magic: int) -> None:
+    """LocalError where any of these blocks has headers, for a format that has no room for them."""
+    if headers is not None and any(headers):
+        raise LocalError(f"message format v{magic} has no headers: they came with record batches (Kafka 0.11)")
+
+
+def unpacked(block: Bytes | None) -> Headers:
+    """The headers of a block.  RemoteError where it is none."""
+    if block is None or len(block) == 0:
+        return ()
+    data = bytes(block)
+    try:
+        count, at = varint(data, 0)
+        found: list[tuple[str, bytes | None]] = []
+        for _ in range(count):
+            name, at = _blob(data, at)
+            if name is None:
+                raise ValueError("a header without a name")
+            value, at = _blob(data, at)
+            found.append((name.decode(), value))
+    except (IndexError, ValueError) as why:  # ValueError: also a name that is no UTF-8
+        raise RemoteError(f"damaged headers: {why}") from why
+    if at != len(data):
+        raise RemoteError(f"{len(data) - at} bytes behind the last header")
+    return tuple(found)
+
+
+def _blob(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = varint(data, at)
+    if size < 0:
+        return None, at
+    if size > len(data) - at:
+        raise ValueError(f"a field of {size} bytes where {len(data) - at} are left")
+    return data[at : at + size], at + size

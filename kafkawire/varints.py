@@ -1,0 +1,45 @@
+"""Numbers of varying length, of which records of format v2 are made.
+
+A varint is zigzag (0, -1, 1, -2 …: 0, 1, 2, 3 …), then seven bits a byte, the lowest first; the highest bit of a byte
+says that another one follows.  Ten bytes hold any number of 64 bits.
+
+Source: org.apache.kafka.common.utils.ByteUtils.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import LocalError
+from kafkawire.primitives import Bytes
+
+_SMALL = [bytes((zigzag,)) for zigzag in range(128)]  # -64 to 63
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+
+
+def written(number: int) -> bytes:
+    """A number as varint.  LocalError for one that 64 bits do not hold."""
+    if -64 <= number < 64:
+        return _SMALL[number << 1 if number >= 0 else (-number << 1) - 1]
+    if not _LEAST <= number <= _MOST:
+        raise LocalError(f"{number} does not fit into 64 bits")
+    left, found = (number << 1) ^ (number >> 63), bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    found.append(left)
+    return bytes(found)
+
+
+def varint(data: Bytes, at: int) -> tuple[int, int]:
+    """A zigzag number of at most 64 bits, and where the next field begins.
+
+    Raises IndexError where the data ends, ValueError where it does not end in ten bytes.
+    """
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        if shift > 63:
+            raise ValueError("a number of more than ten bytes")
