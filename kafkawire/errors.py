@@ -13,6 +13,7 @@
             RegistrationError  a member's id node cannot be read as a subscription
     BrokerError   the broker refused; see .code, .retriable, .refresh
     LinkLost      unknown outcome: it may have happened, so a retry may duplicate
+        SecurityRefused   TLS or SASL failed for a reason that stays until settings are changed
 
 Error codes are one row each in ERRORS: the protocol's number and name, whether the same request may succeed later,
 whether leaders have to be looked up again first (retriable and refresh as the Java client of 3.9 has them), and whether
@@ -89,6 +90,10 @@ class RegistrationError(NodeError):
 
 class LinkLost(WireError):
     """The connection broke: what was sent and not answered may or may not have happened."""
+
+
+class SecurityRefused(LinkLost):
+    """TLS or SASL of a connection failed, and will fail again until our settings or the broker's are changed."""
 
 
 @dataclass(frozen=True, slots=True)

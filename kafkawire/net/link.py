@@ -1,40 +1,72 @@
-"""One connection to one broker: a socket around a Session.  Plain blocking calls; knows no greenlet and no thread.
+"""One connection to one broker: a transport around a Session.  Plain blocking calls; knows no greenlet and no thread.
 
 The socket comes from `connect`, which is socket.create_connection or anything that behaves like it (the daemon gives
-gevent's): waiting then means waiting for that kind of socket.  One caller may send while another receives; two
-senders, or two receivers, at a time need a lock of their own.
+gevent's): waiting then means waiting for that kind of socket.  A connect of kafkawire.net.security returns a transport
+instead (TLS), and has a `greeting` where brokers want a login (SASL): it comes before the first request, and again
+when the login is about to end.  One caller may send while another receives; two senders, or two receivers, at a time
+need a lock of their own.
 
     closed      not connected yet; the first send connects
     open
     broken      after any socket error, time-out or senseless reply, and after close(): every call raises LinkLost,
                 .broken says why.  A link is never mended, because which of the outstanding requests
                 happened is unknown: take a new one (Links does)
+
+While a new login is due, requests are held back until those in flight are answered: a broker takes nothing but the
+login between its first and its last step (KIP-368).
 """
 
 from __future__ import annotations
 
-import select
 import socket
+import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from groundwork.openfiles import too_many
-from kafkawire.errors import LinkLost, RemoteError
+from kafkawire.errors import LinkLost, RemoteError, SecurityRefused
 from kafkawire.model import Broker
 from kafkawire.net.session import Reply, Session
+from kafkawire.net.transport import PlainTransport, Transport
 from kafkawire.protocol.buffers import Buffers
 from kafkawire.protocol.request import Request
 
 ResponseT = TypeVar("ResponseT")
 
 Connect = Callable[[tuple[str, int], float], Any]
-# Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
-_ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
-AT_ONCE_BYTES = 1 << 20  # of a set are waited for together
-FEW_BYTES = 128 << 10  # less than that is taken as it comes
-GATHER_S = 1.0  # a link that is slower than that gains nothing by it
-VIEWS_PER_CALL = 512  # sendmsg takes at most IOV_MAX (1024 on Linux) buffers
+SIZE_BYTES = 4
+MAX_TOKEN_BYTES = 1 << 20
+
+
+class SecurityFailure(OSError):
+    """TLS or SASL of a connection failed; the text is a sentence about the broker.  final: the same settings fail
+    again until someone changes them, or the broker's."""
+
+    def __init__(self, sentence: str, final: bool = True) -> None:
+        super().__init__(sentence)
+        self.final = final
+
+
+class Login(Protocol):
+    """What a greeting may do on a link: nothing else is sent or received meanwhile."""
+
+    @property
+    def broker(self) -> Broker: ...
+
+    def ask(self, request: Request[ResponseT]) -> ResponseT:
+        """Send a request and wait for its response.  Raises OSError, RemoteError."""
+
+    def token(self, token: bytes) -> bytes:
+        """Send bytes behind their size alone, and wait for what is answered so.  Raises OSError, RemoteError."""
+
+
+class Greeting(Protocol):
+    """Logs in on a new connection, or again on one whose login is about to end."""
+
+    def __call__(self, login: Login) -> float | None:
+        """Seconds until it has to be done again; None: never.  Raises SecurityFailure, OSError, RemoteError."""
 
 
 class Link:
@@ -57,16 +89,20 @@ class Link:
         self.closed_here = False  # by close(), and by nothing that happened to it
         self._session = Session(client_id, buffers)
         self._connect = connect
+        self._greeting: Greeting | None = getattr(connect, "greeting", None)
+        self._logging_in = False
+        self._login_ends: float | None = None  # on the clock of time.monotonic
+        self._held: deque[Request[Any]] = deque()  # until the next login is done
+        self._holding = threading.Lock()  # of what is held; never kept during a wait
         self._timeout_s = timeout_ms / 1000
-        self._socket: Any = None
-        self._gathers = True
-        self._least = 1  # bytes that wake who waits for the socket
+        self._transport: Transport | None = None
         self._replies: deque[Reply] = deque()
 
     @property
     def outstanding(self) -> int:
-        """Requests sent and not yet answered."""
-        return self._session.outstanding + len(self._replies)
+        """Requests sent, or held back for a login, and not yet answered; those of a login itself do not count."""
+        in_flight = 0 if self._logging_in else self._session.outstanding + len(self._replies)
+        return in_flight + len(self._held)
 
     def call(self, request: Request[ResponseT]) -> ResponseT:
         """Send one request and wait for its reply's body; None for one that has no reply (acks 0).
@@ -82,16 +118,19 @@ class Link:
         """Send a request without waiting for the response; connects first when need be.  Raises LinkLost."""
         self.open()
         try:
-            self._wait_for(self._connected(), 1)
-            self._send_all(self._session.send(request))
-        except OSError as error:
+            if self._login_ends is not None and self._held_back(request):
+                return
+            self._connected().send_all(self._session.send(request))
+        except (OSError, RemoteError) as error:
             raise self._lost(error) from error
 
     def receive(self) -> Reply:
         """The next reply, in the order of the requests.  Raises LinkLost; so it does when nothing is outstanding."""
         self._check()
         while not self._replies:
-            if self._socket is None or not self._session.outstanding:
+            if self._held and not self._session.outstanding:
+                self._release_held()
+            if self._transport is None or not self._session.outstanding:
                 raise LinkLost(f"{self.broker}: asked for a reply, but no request is outstanding")
             self._receive_some()
         return self._replies.popleft()
@@ -103,11 +142,7 @@ class Link:
         """
         if self.broken is not None:
             return True
-        if self._socket is None:
-            return False
-        look = select.poll()
-        look.register(self._socket.fileno(), _ENDED)
-        return bool(look.poll(0))
+        return self._transport is not None and self._transport.ended()
 
     def close(self) -> None:
         """Close for good, from anywhere: calls that wait raise LinkLost."""
@@ -118,105 +153,136 @@ class Link:
 
     def _check(self) -> None:
         if self.broken is not None:
-            raise LinkLost(str(self.broken))
+            raise type(self.broken)(str(self.broken))
 
     def open(self) -> None:
         """Connect now, unless that is done.  Raises LinkLost."""
         self._check()
-        if self._socket is not None:
+        if self._transport is not None:
             return
+        opened: Any = None
         try:
-            self._socket = opened = self._connect((self.broker.host, self.broker.port), self._timeout_s)
-            opened.settimeout(self._timeout_s)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened = self._connect((self.broker.host, self.broker.port), self._timeout_s)
+            made = opened if hasattr(opened, "receive_into") else PlainTransport(opened, self._timeout_s)
         except OSError as error:
+            if opened is not None:
+                opened.close()
             raise self._lost(error, "connecting: ") from error
+        self._transport = made
         if self.broken is not None:  # closed while we were connecting
             self._shut()
-            raise LinkLost(str(self.broken))
+            raise type(self.broken)(str(self.broken))
+        if self._greeting is not None:
+            try:
+                self._log_in()
+            except (OSError, RemoteError) as error:
+                raise self._lost(error, "logging in: ") from error
 
-    def _send_all(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """A frame in as few calls as it takes: one, unless the socket takes only a part of it."""
-        views = [view for view in map(_octets, buffers) if len(view)]
-        at = 0
-        while at < len(views):
-            taken = self._taken(self._connected().sendmsg(views[at : at + VIEWS_PER_CALL]))
-            while at < len(views) and taken >= len(views[at]):
-                taken -= len(views[at])
-                at += 1
-            if taken:
-                views[at] = views[at][taken:]
+    # login ------------------------------------------------------------------------------------------------------------
 
-    def _taken(self, count: int) -> int:
-        if count <= 0:
-            raise OSError("the socket takes no more bytes")
-        return count
+    def ask(self, request: Request[ResponseT]) -> ResponseT:
+        """For a greeting: one request while nothing else is in flight."""
+        self._connected().send_all(self._session.send(request))
+        while not self._replies:
+            self._receive_now()
+        response: ResponseT = self._replies.popleft().body
+        return response
+
+    def token(self, token: bytes) -> bytes:
+        """For a greeting: bytes behind their size alone, as brokers up to 0.11 want them."""
+        self._connected().send_all([len(token).to_bytes(SIZE_BYTES, "big"), token])
+        size = int.from_bytes(self._exactly(SIZE_BYTES), "big")
+        if size > MAX_TOKEN_BYTES:
+            raise RemoteError(f"an answer of {size} bytes in a login is none")
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray(size)
+        left = memoryview(data)
+        while len(left):
+            count = self._connected().receive_into(left)
+            if not count:
+                raise ConnectionResetError("the other side closed the connection")
+            left = left[count:]
+        return bytes(data)
+
+    def _log_in(self) -> None:
+        """Let the greeting work."""
+        assert self._greeting is not None
+        began = time.monotonic()
+        self._logging_in = True
+        try:
+            lasts_s = self._greeting(self)
+        finally:
+            self._logging_in = False
+        self._login_ends = None if lasts_s is None else began + lasts_s
+
+    def _held_back(self, request: Request[Any]) -> bool:
+        """Whether a request waits for the next login.  With nothing in flight the login is done at once."""
+        with self._holding:
+            due = self._login_ends is not None and time.monotonic() >= self._login_ends
+            if not (self._held or due):
+                return False
+            if self._held or self._session.outstanding:
+                self._held.append(request)
+                return True
+        self._log_in()
+        return False
+
+    def _release_held(self) -> None:
+        """Log in again, then send what was held back; while it is sent, others that are sent wait behind it."""
+        try:
+            self._log_in()
+            while True:
+                self._connected().send_all(self._session.send(self._held[0]))
+                with self._holding:
+                    self._held.popleft()
+                    if not self._held:
+                        return
+        except (OSError, RemoteError) as error:
+            raise self._lost(error) from error
+
+    # bytes ------------------------------------------------------------------------------------------------------------
 
     def _receive_some(self) -> None:
         """Read what there is into what the session wants next."""
         try:
-            count = self._received(self._session.wanted())
-            if count == 0:
-                raise ConnectionResetError("the other side closed the connection")
-            self._replies.extend(self._session.received(count))
+            self._receive_now()
         except (OSError, RemoteError) as error:
             raise self._lost(error) from error
 
-    def _received(self, place: memoryview) -> int:
-        """What there is, at least a byte.  Of a set we are woken for a megabyte, not for every few packets: each time
-        costs, and all the more beside a thread that computes.
-        """
-        opened = self._connected()
-        least = min(len(place), AT_ONCE_BYTES) if self._gathers and len(place) > FEW_BYTES else 1
-        self._wait_for(opened, least)
-        try:
-            return int(opened.recv_into(place))
-        except TimeoutError:
-            if least == 1:
-                raise
-        self._gathers = False  # from now on it is a silence that is bounded, not how long a megabyte takes
-        return self._received(place)
+    def _receive_now(self) -> None:
+        count = self._connected().receive_into(self._session.wanted())
+        if count == 0:
+            raise ConnectionResetError("the other side closed the connection")
+        self._replies.extend(self._session.received(count))
 
-    def _wait_for(self, opened: Any, least: int) -> None:
-        """So many bytes wake who waits.  A time-out of GATHER_S is that of a gathering alone, of no other wait."""
-        if least != self._least:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
-            opened.settimeout(self._timeout_s if least == 1 else min(self._timeout_s, GATHER_S))
-            self._least = least
-
-    def _connected(self) -> Any:
-        if self._socket is None:
+    def _connected(self) -> Transport:
+        if self._transport is None:
             raise OSError("the link was closed")
-        return self._socket
+        return self._transport
 
     def _lost(self, error: Exception, doing: str = "") -> LinkLost:
         """The link is broken by this error; the first reason stays."""
         if self.broken is None:
             silence = f"no byte within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else ""
-            why = silence or too_many(error) or str(error)
-            self.broken = LinkLost(f"{self.broker}: {doing}{why or type(error).__name__}{self._loss()}")
+            why = silence or too_many(error) or str(error) or type(error).__name__
+            if isinstance(error, SecurityFailure):
+                doing = ""
+            kind = SecurityRefused if isinstance(error, SecurityFailure) and error.final else LinkLost
+            self.broken = kind(f"{self.broker}: {doing}{why}{self._loss()}")
         self._shut()
-        return LinkLost(str(self.broken))
+        return type(self.broken)(str(self.broken))
 
     def _loss(self) -> str:
         waiting = self._session.waiting()
         return f"; without an answer: {waiting}" if waiting else ""
 
     def _shut(self) -> None:
-        opened, self._socket = self._socket, None
-        if opened is None:
-            return
-        try:
-            opened.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in recv, which close alone does not
-        except OSError:
-            pass  # not connected any more: that is what we want
-        opened.close()
+        opened, self._transport = self._transport, None
+        if opened is not None:
+            opened.close()
 
     def __repr__(self) -> str:
-        state = "broken" if self.broken else "open" if self._socket else "closed"
+        state = "broken" if self.broken else "open" if self._transport else "closed"
         return f"<Link {self.broker} {state}, {self.outstanding} outstanding>"
-
-
-def _octets(buffer: bytes | memoryview) -> memoryview:
-    view = memoryview(buffer)
-    return view if view.ndim == 1 and view.itemsize == 1 else view.cast("B")

@@ -113,7 +113,7 @@ def trickling(broker: Broker, first: int, pause_s: float) -> Iterator[Broker]:
 
 @pytest.mark.parametrize("first", [10, 100_000, 399_000])
 def test_a_set_that_comes_slowly_is_no_silence(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkawire.net.link.GATHER_S", 0.02)
+    monkeypatch.setattr("kafkawire.net.transport.GATHER_S", 0.02)
     value = bytes(400_000)
     with FakeCluster({"t": 1}) as cluster:
         cluster.append("t", 0, entry(value))
@@ -125,7 +125,7 @@ def test_a_set_that_comes_slowly_is_no_silence(first: int, monkeypatch: pytest.M
 
 
 def test_a_set_that_stops_coming_is_a_lost_link_within_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkawire.net.link.GATHER_S", 0.05)
+    monkeypatch.setattr("kafkawire.net.transport.GATHER_S", 0.05)
     with FakeCluster({"t": 1}) as cluster:
         cluster.append("t", 0, entry(bytes(400_000)))
         with trickling(broker_of(cluster), 100_000, 1.5) as broker:

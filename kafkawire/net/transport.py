@@ -1,0 +1,113 @@
+"""How a link moves bytes: a plain socket without copies, or whatever a secured connection gives (kafkawire.net.tls).
+
+A transport waits in its own socket, so that waiting lets others run where the socket's kind does (gevent's).  One
+caller may send while another receives.  All raise OSError; TimeoutError is one, after a silence of timeout_s.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+# Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
+_ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
+AT_ONCE_BYTES = 1 << 20  # of a set are waited for together
+FEW_BYTES = 128 << 10  # less than that is taken as it comes
+GATHER_S = 1.0  # a link that is slower than that gains nothing by it
+VIEWS_PER_CALL = 512  # sendmsg takes at most IOV_MAX (1024 on Linux) buffers
+
+
+class Transport(Protocol):
+    """An open connection."""
+
+    def send_all(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """Send all bytes.  A silence while they wait to be taken is bounded, not how long they take."""
+
+    def receive_into(self, place: memoryview) -> int:
+        """What there is, at least a byte; 0: the other side ended the connection."""
+
+    def ended(self) -> bool:
+        """Whether the other side has ended the connection: a look that does not wait."""
+
+    def close(self) -> None:
+        """Close it, from anywhere: calls that wait raise OSError."""
+
+
+class PlainTransport:
+    """A socket, with one call a frame, and sets received where they stay."""
+
+    def __init__(self, opened: Any, timeout_s: float) -> None:
+        self._socket: Any = opened
+        self._timeout_s = timeout_s
+        self._gathers = True
+        self._least = 1  # bytes that wake who waits for the socket
+        opened.settimeout(timeout_s)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send_all(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """A frame in as few calls as it takes: one, unless the socket takes only a part of it."""
+        opened = self._socket
+        self._wait_for(opened, 1)
+        views = [view for view in map(octets, buffers) if len(view)]
+        at = 0
+        while at < len(views):
+            taken = opened.sendmsg(views[at : at + VIEWS_PER_CALL])
+            if taken <= 0:
+                raise OSError("the socket takes no more bytes")
+            while at < len(views) and taken >= len(views[at]):
+                taken -= len(views[at])
+                at += 1
+            if taken:
+                views[at] = views[at][taken:]
+
+    def receive_into(self, place: memoryview) -> int:
+        """What there is, at least a byte.  Of a set we are woken for a megabyte, not for every few packets: each time
+        costs, and all the more beside a thread that computes.
+        """
+        opened = self._socket
+        least = min(len(place), AT_ONCE_BYTES) if self._gathers and len(place) > FEW_BYTES else 1
+        self._wait_for(opened, least)
+        try:
+            return int(opened.recv_into(place))
+        except TimeoutError:
+            if least == 1:
+                raise
+        self._gathers = False  # from now on it is a silence that is bounded, not how long a megabyte takes
+        return self.receive_into(place)
+
+    def _wait_for(self, opened: Any, least: int) -> None:
+        """So many bytes wake who waits.  A time-out of GATHER_S is that of a gathering alone, of no other wait."""
+        if least != self._least:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+            opened.settimeout(self._timeout_s if least == 1 else min(self._timeout_s, GATHER_S))
+            self._least = least
+
+    def ended(self) -> bool:
+        return ended(self._socket)
+
+    def close(self) -> None:
+        close(self._socket)
+
+
+def ended(opened: Any) -> bool:
+    """Whether the other side has closed or reset this socket."""
+    look = select.poll()
+    look.register(opened.fileno(), _ENDED)
+    return bool(look.poll(0))
+
+
+def close(opened: Any) -> None:
+    """Close a socket; whoever waits in it is woken."""
+    try:
+        opened.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in recv, which close alone does not
+    except OSError:
+        pass  # not connected any more: that is what we want
+    opened.close()
+
+
+def octets(buffer: bytes | memoryview) -> memoryview:
+    """The same bytes, counted as bytes."""
+    view = memoryview(buffer)
+    return view if view.ndim == 1 and view.itemsize == 1 else view.cast("B")
