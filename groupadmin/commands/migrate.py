@@ -3,7 +3,8 @@
     plan      decide about each partition                   copy      copy offsets of stopped groups to Kafka
     check     find obstacles                                verify    read a copy back; or check commits to both stores
     status    phase of each group                           cutover   from now on Kafka's offsets count
-    (--report: the whole report with undo commands)         rollback  ZooKeeper's offsets count again
+    (--report: the whole report with undo commands)         handover  from now on Kafka coordinates the members
+    rollback  ZooKeeper's offsets count again               takeback  ZooKeeper's members again, offsets stay in Kafka
 
 The order of the commands, and what to watch: docs/migration.md.
 """
@@ -14,7 +15,14 @@ import click
 
 from groupadmin.commands.migrateplan import check_command, plan_command
 from groupadmin.commands.migratestatus import status_command
-from groupadmin.commands.migratesteps import copy_command, cutover_command, rollback_command, verify_command
+from groupadmin.commands.migratesteps import (
+    copy_command,
+    cutover_command,
+    handover_command,
+    rollback_command,
+    takeback_command,
+    verify_command,
+)
 
 
 @click.group()
@@ -28,6 +36,8 @@ for command in (
     copy_command,
     verify_command,
     cutover_command,
+    handover_command,
+    takeback_command,
     rollback_command,
     status_command,
 ):

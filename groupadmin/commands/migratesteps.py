@@ -1,4 +1,4 @@
-"""`zkconsumer migrate copy | verify | cutover | rollback`: the steps of a migration, shown first and read back."""
+"""`zkconsumer migrate copy | verify | cutover | handover | takeback | rollback`: steps, shown first and read back."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ def verify_command(request: StepRequest) -> None:
     """Compare the stores with the plan; with members present, check that both stores follow them.
 
     After a copy it is read back. With members in dual, two snapshots are taken a commit interval apart. After the
-    cutover every member must be on Kafka, and ZooKeeper idle. The result goes into the journal and the group's marker
-    node.
+    cutover every member must be on Kafka, and ZooKeeper idle; after the handover every member must be one that Kafka
+    coordinates. The result goes into the journal and the group's marker node.
 
     \b
     zkconsumer migrate verify -z zk1:2181 --plan billing.json
@@ -179,6 +179,38 @@ def cutover_command(request: StepRequest, execute: bool) -> None:
     _step(request, "cutover", execute)
 
 
+@click.command("handover")
+@step_options
+@execute_option
+def handover_command(request: StepRequest, execute: bool) -> None:
+    """Hand the coordination of a group to Kafka (0.9 and later), while the group has no members on either side.
+
+    The offsets are in Kafka since the cutover and stay as they are. From now on members may be started with
+    coordination=kafka, or as consumers of 0.9 and later; members of ours that would register in ZooKeeper are refused.
+
+    \b
+    zkconsumer migrate handover -z zk1:2181 --plan billing.json --kafka-version 2.8
+    zkconsumer migrate handover -z zk1:2181 --plan billing.json --kafka-version 2.8 --execute
+    zkconsumer migrate verify -z zk1:2181 --plan billing.json --kafka-version 2.8
+    """
+    _step(request, "handover", execute)
+
+
+@click.command("takeback")
+@step_options
+@execute_option
+def takeback_command(request: StepRequest, execute: bool) -> None:
+    """Take the coordination of a group back to ZooKeeper, while the group has no members on either side.
+
+    The offsets stay in Kafka: start the members in ZooKeeper with offsets.storage=kafka, dual.commit.enabled=false.
+
+    \b
+    zkconsumer migrate takeback -z zk1:2181 --plan billing.json --kafka-version 2.8
+    zkconsumer migrate takeback -z zk1:2181 --plan billing.json --kafka-version 2.8 --execute
+    """
+    _step(request, "takeback", execute)
+
+
 @click.command("rollback")
 @step_options
 @click.option(
@@ -191,7 +223,8 @@ def rollback_command(request: StepRequest, execute: bool) -> None:
     """Make ZooKeeper's offsets count again, by all steps that lead back from the group's phase.
 
     Before the cutover copies are deleted from Kafka. After it a stopped group is copied back; a running one goes back
-    through dual, so bounce its members to dual first.
+    through dual, so bounce its members to dual first. A group that Kafka coordinates must be stopped: its coordination
+    is taken back first.
 
     \b
     zkconsumer migrate rollback -z zk1:2181 --plan billing.json

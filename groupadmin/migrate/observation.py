@@ -20,7 +20,13 @@ from zkconsumer.offsets.modes import Mode
 STOPPED = {states.QUIET.name}
 STOPPED_OR = {states.DUAL_OR_STOPPED.name, states.NONE_READS_KAFKA.name, states.NONE_ON_KAFKA_ALONE.name}
 COMPARE = {states.STORES_AGREE.name, states.BOTH_MOVE.name, states.ZOOKEEPER_RESTS.name}
-BY_MODE = {states.NOT_MIXED.name, states.ALL_DUAL.name, states.ALL_KAFKA.name}
+BY_MODE = {
+    states.NOT_MIXED.name,
+    states.ONE_COORDINATOR.name,
+    states.ALL_DUAL.name,
+    states.ALL_KAFKA.name,
+    states.ALL_COORDINATED.name,
+}
 TOLD_FROM_S = 3
 LATE = 1.1  # the interval, and some time for the commit itself
 

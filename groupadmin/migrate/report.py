@@ -18,7 +18,7 @@ from groupadmin.migrate.planfile import plan_document
 from groupadmin.migrate.rules.checks import Check
 from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, PlanRow
 from groupadmin.migrate.rules.states import steps_from
-from zkconsumer.offsets.migrationmarker import Phase
+from zkconsumer.offsets.migrationmarker import BY_KAFKA, Phase
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.options.arguments import iso
 
@@ -69,6 +69,18 @@ def undo_commands(reported: Reported, plan: GroupPlan) -> list[str]:
         return [go_back, *([f"# or, store by store: {put_back}"] if put_back else [])]
     if phase in (Phase.DUAL, Phase.DUAL_BACK):
         return [go_back, "# then bounce the members, one by one, to offsets.storage=zookeeper"]
+    if phase in BY_KAFKA:
+        take_back = _command(
+            reported, "migrate", "takeback", "--plan", reported.plan_file, "--group", plan.group, "--execute"
+        )
+        return [
+            "# stop every member first",
+            take_back,
+            "# then start the members in ZooKeeper with offsets.storage=kafka, dual.commit.enabled=false; "
+            "or, with all of them stopped, back to ZooKeeper's offsets:",
+            go_back,
+            "# then start them with offsets.storage=zookeeper",
+        ]
     if phase in (Phase.COPIED_BACK, Phase.VERIFIED_BACK):
         return [go_back, "# then start the members with offsets.storage=zookeeper"]
     return [

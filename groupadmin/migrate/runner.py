@@ -55,7 +55,9 @@ AFTER: Mapping[Asked, frozenset[Phase]] = {  # phases in which the command has n
     "check": frozenset(set(Phase) - {P.PLANNED, P.CHECKED}),
     "copy": frozenset({P.VERIFIED}),
     "verify": frozenset(),
-    "cutover": frozenset({P.CUTOVER, P.DONE}),
+    "cutover": frozenset({P.CUTOVER, P.DONE, P.HANDOVER, P.COORDINATED}),
+    "handover": frozenset({P.HANDOVER, P.COORDINATED}),
+    "takeback": frozenset({P.CUTOVER, P.DONE}),
     "rollback": frozenset({P.ROLLED_BACK}),
 }
 BACK = (S.RETURN_COPY, S.RETURN_VERIFY)  # planned again each time: offsets that were copied back are then equal

@@ -70,7 +70,7 @@ def test_a_plan_that_was_changed_by_hand_is_refused(folder: Path):
 def test_status_says_where_each_group_is_and_what_comes_next(folder: Path):
     rows = json.loads(migrate("status", *PLAN, "-o", "json").stdout)
     assert [(row["group"], row["phase"]) for row in rows] == [(group, "cutover") for group in sorted(GROUPS)]
-    assert rows[0]["next"] == "finish, return-dual, return-copy"
+    assert rows[0]["next"] == "finish, hand-over, return-dual, return-copy"
     one = json.loads(migrate("status", *PLAN, "--group", "mail", "-o", "json").stdout)
     assert [row["group"] for row in one] == ["mail"]
     assert migrate("status", *PLAN, "--group", "nobody").exit_code == 5

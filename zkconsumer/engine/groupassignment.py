@@ -34,6 +34,8 @@ from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.member import Member
 from zkconsumer.group.membership import GroupChange
 from zkconsumer.offsets.commits import CommitRetries
+from zkconsumer.offsets.coordination import must_not_be_kafkas
+from zkconsumer.offsets.coordinator import PURPOSE, Coordinator
 from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.modeswitch import OffsetMode
@@ -61,6 +63,7 @@ class GroupAssignment:
         self._znodes = dialect.znodes
         self._hub = context.hub
         self._tasks = context.tasks
+        self._links = context.links
         self._lease = context.lease
         self._listener = context.listener
         self._on_event = context.on_event
@@ -156,7 +159,24 @@ class GroupAssignment:
         must_be_a_cluster(self.session, self._config)
         must_be_of_this_generation(self.session, self._dialect, self._config)
         self._must_take_our_requests()
+        self._must_not_be_kafkas()
         self.mode.begin()
+
+    def _must_not_be_kafkas(self) -> None:
+        """Raises ByKafka where the group was handed to Kafka, or has members that Kafka coordinates."""
+
+        def coordinator() -> Coordinator:
+            brokers = self.session.ask("read brokers", read_brokers, self._znodes)
+            limit_ms = self._config.offsets_channel_timeout_ms
+            return Coordinator(
+                lambda: list(brokers.values()), self._links, self._dialect, 2, timeout_ms=limit_ms, sleep=sleep, now=now
+            )
+
+        def tell(sentence: str) -> None:
+            self._on_event(ConsumerEvent("offset", sentence))
+
+        must_not_be_kafkas(self.session, self._dialect, self._config.group_id, coordinator, tell)
+        self._links.close(PURPOSE)
 
     def _must_take_our_requests(self) -> None:
         """Raises ConsumerError where the brokers are older than kafka.version: they would close the connection on each

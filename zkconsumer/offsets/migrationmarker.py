@@ -28,13 +28,16 @@ class Phase(StrEnum):
     DUAL = "dual"
     CUTOVER = "cutover"
     DONE = "done"
+    HANDOVER = "handover"
+    COORDINATED = "coordinated"
     DUAL_BACK = "dual-back"
     COPIED_BACK = "copied-back"
     VERIFIED_BACK = "verified-back"
     ROLLED_BACK = "rolled-back"
 
 
-LEFT_ZOOKEEPER = (Phase.CUTOVER, Phase.DONE, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK)
+BY_KAFKA = (Phase.HANDOVER, Phase.COORDINATED)
+LEFT_ZOOKEEPER = (Phase.CUTOVER, Phase.DONE, *BY_KAFKA, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK)
 
 
 class MarkerUnclear(ConsumerError):
@@ -53,6 +56,11 @@ class Marker:
     def left_zookeeper(self) -> bool:
         """Whether a member that starts on ZooKeeper alone may read old positions: it should be refused."""
         return self.phase in LEFT_ZOOKEEPER
+
+    @property
+    def by_kafka(self) -> bool:
+        """Whether Kafka coordinates the group: a member that registers in ZooKeeper should be refused."""
+        return self.phase in BY_KAFKA
 
 
 def marker_path(group: str) -> str:

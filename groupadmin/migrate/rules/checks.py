@@ -28,7 +28,7 @@ from typing import Literal
 from groundwork.plural import counted
 from groupadmin.migrate.rules.groupplan import GroupPlan
 from groupadmin.snapshot.model import GroupSnapshot
-from zkconsumer.offsets.migrationmarker import Marker, Phase
+from zkconsumer.offsets.migrationmarker import BY_KAFKA, Marker, Phase
 from zkconsumer.offsets.modes import Mode
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -357,7 +357,7 @@ def _kafka_members(snapshot: GroupSnapshot) -> Check:
 def _elsewhere(plan: GroupPlan, marker: Marker | None) -> Check:
     if marker is None or marker.phase in (Phase.PLANNED, Phase.CHECKED, Phase.ROLLED_BACK):
         return Check("elsewhere", "pass", "no other migration of it is in progress")
-    if plan.direction == "to-kafka" and marker.phase in (Phase.CUTOVER, Phase.DONE):
+    if plan.direction == "to-kafka" and marker.phase in (Phase.CUTOVER, Phase.DONE, *BY_KAFKA):
         text = f"plan {marker.plan} took it to Kafka ({marker.phase}): ZooKeeper's positions are old"
         return Check("elsewhere", "fail", text, "nothing is left to copy; see `zkconsumer migrate status`")
     return Check(

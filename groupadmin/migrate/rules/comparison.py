@@ -71,6 +71,21 @@ def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -
     return tuple(writes)
 
 
+def not_in_kafka(snapshot: GroupSnapshot) -> tuple[str, ...]:
+    """A sentence for each existing partition of which ZooKeeper has an offset and Kafka has none, or does not answer.
+
+    Offsets of an earlier topic of that name are none.
+    """
+    found = []
+    for tp in snapshot.partitions():
+        held, in_kafka = snapshot.in_zookeeper(tp), snapshot.in_kafka(tp).position
+        if not isinstance(held, int) or not _exists(snapshot, tp) or "zookeeper" in snapshot.former_stores(tp):
+            continue
+        if not isinstance(in_kafka, int):
+            found.append(f"{tp}: ZooKeeper has {held}, Kafka {_say(in_kafka)}")
+    return tuple(found)
+
+
 def _exists(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
     return tp.topic in snapshot.topics and snapshot.topics[tp.topic].has(tp.partition)
 
@@ -134,17 +149,21 @@ def facts(
         if member not in modes and answer is not None:
             modes[member] = answer
     compared = compare(before, now) if before is not None else None
-    stale, lacking = left_to_write(plan, now).stale, missing(plan, now)
+    stale, lacking, absent = left_to_write(plan, now).stale, missing(plan, now), not_in_kafka(now)
     firsts = {
         "blocked": f"{plan.open_rows[0].tp}: {plan.open_rows[0].why}" if plan.open_rows else "",
         "stale": stale[0].text if stale else "",
         "missing": lacking[0] if lacking else "",
+        "not_in_kafka": absent[0] if absent else "",
     }
     return StepFacts(
         modes=modes,
         modes_unknown=tuple(member for member in now.members if member not in modes),
         quiet=gate.open if gate is not None else None,
         kafka_members=len(now.kafka_members) if now.kafka_members is not None else None,
+        kafka_unknown=next((name for name in now.kafka_members or () if name.startswith("(")), ""),
+        owners=presence_of(now).owners,
+        not_in_kafka=len(absent),
         failed_checks=tuple(failed_checks) if failed_checks is not None else None,
         blocked=len(plan.open_rows),
         stale=len(stale),

@@ -8,11 +8,16 @@
     cutover | done -> dual-back -> rolled-back                                live: back through dual
     cutover | done -> copied-back -> verified-back -> rolled-back             every member is stopped: copied back
 
+    cutover | done -> handover -> coordinated                     members join the group at the brokers (0.9 and later)
+    handover | coordinated -> cutover                             and back to ZooKeeper, offsets staying in Kafka
+
     planned   the plan is made                           cutover       members may be started on Kafka alone
     checked   no check fails                             done          no member reads or writes ZooKeeper any more
     copied    Kafka holds what the plan says             ..-back       the same on the way back: both stores agree again
     verified  it was read back, and nothing has moved    rolled-back   ZooKeeper is the group's store; the end
     dual      every member writes both, and they agree
+    handover      no member is left on either side: members may be started with coordination=kafka, in ZooKeeper none
+    coordinated   every member is one that Kafka coordinates
 
 A phase holds when its line is in the journal, not before.  Each step may be repeated any number of times and ends in
 the same phase with the same stores.  What members do is not a phase, because it changes without the tool: a step reads
@@ -23,7 +28,8 @@ The step for an operator's command depends on the phase and on the present membe
 
     verify      reads a copy back; with members present it proves dual; after the cutover, that all members use Kafka
     rollback    the next step back: a group that left ZooKeeper is copied back if every member is stopped, and taken
-                through dual if not; a group that was copied back is copied again where Kafka went on after it
+                through dual if not; a group that was copied back is copied again where Kafka went on after it.  One
+                that Kafka coordinates first goes back to ZooKeeper's members, with every member stopped
 
 A rollback is several steps: step_asked() is called again with each phase until it is rolled-back.
 """
@@ -48,7 +54,10 @@ class StepFacts:
     modes           member -> mode, as published or as given by the operator
     modes_unknown   members that publish no mode: JVM members and other clients
     quiet           no ids, no owners and no member in Kafka in enough consecutive snapshots (comparison.Gate)
-    kafka_members   members of a group of this name that Kafka coordinates
+    kafka_members   members of a group of this name that Kafka coordinates; None also: brokers before 0.9 have none
+    kafka_unknown   why these are not known; then kafka_members is no proof that there are any
+    owners          number of owner nodes in ZooKeeper
+    not_in_kafka    number of partitions of which ZooKeeper has an offset and Kafka has none, or does not answer
     failed_checks   failed checks, each with finding and remedy (checks.failures)
     blocked         number of partitions that the plan leaves open: conflicts, out of range, unreadable
     stale           number of partitions whose stores have changed since the plan, or cannot be read
@@ -63,6 +72,9 @@ class StepFacts:
     modes_unknown: tuple[str, ...] = ()
     quiet: bool | None = None
     kafka_members: int | None = None
+    kafka_unknown: str = ""
+    owners: int = 0
+    not_in_kafka: int | None = None
     failed_checks: tuple[str, ...] | None = None
     blocked: int | None = None
     stale: int | None = None
@@ -115,6 +127,13 @@ NOT_MIXED: Final = Need(
     _modes_text,
     "neither reads what the other writes, so messages are read twice or skipped when a partition gets another owner: "
     "take every member to dual now, or stop all of them",
+)
+ONE_COORDINATOR: Final = Need(
+    "members of zookeeper and of kafka at once",
+    lambda facts: not (facts.kafka_members and (facts.modes or facts.modes_unknown or facts.owners)),
+    lambda facts: facts.kafka_unknown or _modes_text(facts),
+    "members in ZooKeeper and members that Kafka coordinates do not see each other, and both read every partition: "
+    "stop all of one kind now",
 )
 CHECKS_PASS: Final = Need(
     "failing checks",
@@ -181,11 +200,37 @@ ALL_KAFKA: Final = Need(
     lambda facts: (
         not facts.modes_unknown
         and (bool(facts.modes) or bool(facts.kafka_members))
+        and not facts.kafka_unknown
         and set(facts.modes.values()) <= {"kafka"}
     ),
     _modes_text,
     "start the members with offsets.storage=kafka and dual.commit.enabled=false, or as a group that Kafka coordinates; "
     "for members that publish no mode, answer with --mode",
+)
+CAN_COORDINATE: Final = Need(
+    "no groups on these brokers",
+    lambda facts: facts.kafka_members is not None,
+    lambda facts: "brokers before 0.9 coordinate no members",
+    "upgrade the brokers, or give their release with --kafka-version",
+)
+ALL_IN_KAFKA: Final = Need(
+    "offsets not in kafka",
+    lambda facts: facts.not_in_kafka == 0,
+    lambda facts: _count(
+        facts.not_in_kafka, "partitions with an offset in ZooKeeper and none in Kafka", facts.first.get("not_in_kafka")
+    ),
+    "members that Kafka coordinates read Kafka's offsets alone, and would begin there by auto.offset.reset: set them "
+    "with `zkconsumer offsets set --store kafka`",
+)
+ALL_COORDINATED: Final = Need(
+    "members not coordinated by kafka",
+    lambda facts: (
+        bool(facts.kafka_members)
+        and not facts.kafka_unknown
+        and not (facts.modes or facts.modes_unknown or facts.owners)
+    ),
+    lambda facts: facts.kafka_unknown or _modes_text(facts),
+    "start the members with coordination=kafka (or consumers of 0.9 and later of that group.id), and none in ZooKeeper",
 )
 ZOOKEEPER_RESTS: Final = Need(
     "members still write zookeeper",
@@ -220,6 +265,9 @@ class StepName(StrEnum):
     ENTER_DUAL = "enter-dual"
     CUTOVER = "cutover"
     FINISH = "finish"
+    HAND_OVER = "hand-over"
+    COORDINATE = "coordinate"
+    RETURN_COORDINATION = "return-coordination"
     RETURN_DUAL = "return-dual"
     RETURN_COPY = "return-copy"
     RETURN_VERIFY = "return-verify"
@@ -276,18 +324,25 @@ STEPS: Final = (
     _step(S.VERIFY, (P.COPIED, P.VERIFIED), P.VERIFIED,
           proves=(NOT_MIXED, NOT_STALE, AS_PLANNED), writes=("marker",)),
     _step(S.ENTER_DUAL, (P.CHECKED, P.COPIED, P.VERIFIED, P.DUAL), P.DUAL,
-          (NOT_MIXED,), (ALL_DUAL, STORES_AGREE, BOTH_MOVE), ("marker",)),
+          (NOT_MIXED, ONE_COORDINATOR), (ALL_DUAL, STORES_AGREE, BOTH_MOVE), ("marker",)),
     # offline: the last check and the last copy, while there are no members
     _step(S.CUTOVER, (P.VERIFIED,), P.CUTOVER,
           (NOT_MIXED, QUIET, NOTHING_OPEN, NOT_STALE), (AS_PLANNED,),
           ("undo file", "kafka offsets", "marker")),
     # live: members go on to Kafka after this, one by one
     _step(S.CUTOVER, (P.DUAL, P.DUAL_BACK), P.CUTOVER,
-          (NOT_MIXED, DUAL_OR_STOPPED, STORES_AGREE), writes=("marker",)),
+          (NOT_MIXED, ONE_COORDINATOR, DUAL_OR_STOPPED, STORES_AGREE), writes=("marker",)),
     _step(S.FINISH, (P.CUTOVER, P.DONE), P.DONE,
-          (NOT_MIXED,), (ALL_KAFKA, ZOOKEEPER_RESTS), ("marker",)),
+          (NOT_MIXED, ONE_COORDINATOR), (ALL_KAFKA, ZOOKEEPER_RESTS), ("marker",)),
+    # who coordinates: no member on either side while it changes; no offset is written
+    _step(S.HAND_OVER, (P.CUTOVER, P.DONE), P.HANDOVER,
+          (NOT_MIXED, CAN_COORDINATE, ONE_COORDINATOR, QUIET, ALL_IN_KAFKA), writes=("marker",)),
+    _step(S.COORDINATE, (P.DONE, P.HANDOVER, P.COORDINATED), P.COORDINATED,
+          (NOT_MIXED, ONE_COORDINATOR), (ALL_COORDINATED, ZOOKEEPER_RESTS), ("marker",)),
+    _step(S.RETURN_COORDINATION, (P.HANDOVER, P.COORDINATED), P.CUTOVER,
+          (NOT_MIXED, ONE_COORDINATOR, QUIET), writes=("marker",)),
     _step(S.RETURN_DUAL, (P.CUTOVER, P.DONE, P.DUAL_BACK), P.DUAL_BACK,
-          (NOT_MIXED, ALL_DUAL), (STORES_AGREE, BOTH_MOVE),
+          (NOT_MIXED, ONE_COORDINATOR, ALL_DUAL), (STORES_AGREE, BOTH_MOVE),
           ("undo file", "zookeeper offsets", "marker")),  # offsets: of idle partitions, which JVM members do not write
     _step(S.RETURN_COPY, (P.CUTOVER, P.DONE, P.COPIED_BACK), P.COPIED_BACK,
           (NOT_MIXED, QUIET, NOTHING_OPEN, NOT_STALE), (AS_PLANNED,),
@@ -311,6 +366,8 @@ STEPS: Final = (
 _COPY_FIRST = "copy and verify with every member stopped, or take every member to dual and verify that"
 _BACK_FIRST = "take every member back to dual (return-dual), or stop all of them and copy back (return-copy)"
 _AGAIN = "make a new plan"
+_CUT_OVER = "members that Kafka coordinates keep their offsets in Kafka: cut over first (`zkconsumer migrate cutover`)"
+_RETURN = "stop every member and take the coordination back first (return-coordination)"
 
 FORBIDDEN: Final = {  # likely mistakes; everything else that is not in STEPS is refused as "not from here"
     (P.PLANNED, S.COPY): ("unchecked plan", "nothing was checked", "run `zkconsumer migrate check` first"),
@@ -327,6 +384,15 @@ FORBIDDEN: Final = {  # likely mistakes; everything else that is not in STEPS is
     (P.COPIED_BACK, S.ROLL_BACK): ("unverified copy", "the copy was not read back", "verify it (return-verify) first"),
     (P.CUTOVER, S.COPY): ("copy over a newer store", "Kafka is ahead of ZooKeeper since the cutover", _BACK_FIRST),
     (P.DONE, S.COPY): ("copy over a newer store", "Kafka is ahead of ZooKeeper since the cutover", _BACK_FIRST),
+    **{
+        (phase, S.HAND_OVER): ("offsets in zookeeper", "ZooKeeper's offsets count", _CUT_OVER)
+        for phase in (P.PLANNED, P.CHECKED, P.COPIED, P.VERIFIED, P.DUAL)
+    },
+    **{
+        (phase, name): ("coordinated by kafka", "its members are Kafka's", _RETURN)
+        for phase in (P.HANDOVER, P.COORDINATED)
+        for name in (S.COPY, S.CUTOVER, S.ENTER_DUAL, S.ROLL_BACK, S.RETURN_DUAL, S.RETURN_COPY)
+    },
     (P.DUAL, S.COPY): ("copy over a newer store", "members commit to Kafka themselves", "set partitions by hand"),
 }
 
@@ -383,11 +449,13 @@ def _refusal(need: Need, name: StepName, phase: Phase, facts: StepFacts) -> Migr
     return MigrationRefused(need.name, f"{name} of a group that is {phase}: {need.text(facts)}", need.remedy)
 
 
-Asked = Literal["check", "copy", "verify", "cutover", "rollback"]
+Asked = Literal["check", "copy", "verify", "cutover", "handover", "takeback", "rollback"]
 
 _VERIFY = {
     Phase.CUTOVER: StepName.FINISH,
     Phase.DONE: StepName.FINISH,
+    Phase.HANDOVER: StepName.COORDINATE,
+    Phase.COORDINATED: StepName.COORDINATE,
     Phase.DUAL_BACK: StepName.RETURN_DUAL,
     Phase.COPIED_BACK: StepName.RETURN_VERIFY,
     Phase.VERIFIED_BACK: StepName.RETURN_VERIFY,
@@ -400,8 +468,11 @@ def step_asked(asked: Asked, phase: Phase, facts: StepFacts, behind: bool = Fals
 
     behind: ZooKeeper holds less than the offsets to copy back.
     """
-    members = bool(facts.modes or facts.modes_unknown or facts.kafka_members)
+    in_zookeeper = bool(facts.modes or facts.modes_unknown)
+    members = in_zookeeper or bool(facts.kafka_members)
     name = _step_meant(asked, phase, members)
+    if asked == "verify" and phase is Phase.DONE and facts.kafka_members and not in_zookeeper:
+        name = StepName.COORDINATE  # members that Kafka coordinates were started right after the cutover
     if asked == "rollback" and phase in COPIED and behind and not members:
         name = StepName.RETURN_COPY
     step_from(phase, name)
@@ -413,6 +484,10 @@ def _step_meant(asked: Asked, phase: Phase, members: bool) -> StepName:
         if phase in (Phase.COPIED, Phase.VERIFIED):
             return StepName.ENTER_DUAL if members else StepName.VERIFY
         return _VERIFY.get(phase, StepName.ENTER_DUAL)
+    if asked == "handover":
+        return StepName.HAND_OVER
+    if asked == "takeback" or (asked == "rollback" and phase in (Phase.HANDOVER, Phase.COORDINATED)):
+        return StepName.RETURN_COORDINATION
     if asked == "rollback":
         if phase in (Phase.CUTOVER, Phase.DONE):
             return StepName.RETURN_DUAL if members else StepName.RETURN_COPY

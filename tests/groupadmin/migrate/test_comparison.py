@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from groupadmin.migrate.rules.comparison import Gate, Presence, compare, facts, idle_behind, presence_of
+from groupadmin.migrate.rules.comparison import Gate, Presence, compare, facts, idle_behind, not_in_kafka, presence_of
 from groupadmin.migrate.rules.groupplan import Policies, plan_group
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
@@ -172,3 +172,19 @@ def test_facts_of_two_looks_a_gate_and_checks():
     found = facts(plan_group(now, Policies()), now, before=now, gate=Gate(1).after(NOBODY), failed_checks=["brokers"])
     assert (found.apart, found.not_moving, found.zookeeper_moves) == (0, ("zookeeper", "kafka"), False)
     assert (found.quiet, found.failed_checks) == (True, ("brokers",))
+
+
+def test_what_zookeeper_has_and_kafka_has_not_is_named():
+    assert not_in_kafka(group((5, None), (5, NONE))) == ()
+    assert not_in_kafka(group((5, 7), (5, NONE))) == ("t/1: ZooKeeper has 7, Kafka none",)
+    assert not_in_kafka(group((5, None), (Unknown("silent"), 3))) == (
+        "t/0: ZooKeeper has 5, Kafka what cannot be read",
+    )
+    assert not_in_kafka(replace(group((5, 7)), topics={})) == ()
+
+
+def test_a_coordinator_that_does_not_answer_is_no_member_that_was_seen():
+    now = group((5, None), (5, NONE), kafka_members=("(the members of group g are unknown: silent)",), owners={A: "m"})
+    seen = facts(plan_group(now, Policies()), now)
+    assert (seen.kafka_members, seen.owners, seen.not_in_kafka) == (1, 1, 0)
+    assert "unknown: silent" in seen.kafka_unknown

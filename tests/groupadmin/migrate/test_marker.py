@@ -32,4 +32,6 @@ def test_what_is_not_ours_is_said_with_its_path(data):
 
 def test_from_the_cutover_on_nobody_should_start_on_zookeeper_alone_until_the_group_is_back():
     left = [phase for phase in Phase if Marker("a", phase, 1).left_zookeeper]
-    assert left == [Phase.CUTOVER, Phase.DONE, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK]
+    by_kafka = [phase for phase in Phase if Marker("a", phase, 1).by_kafka]
+    assert by_kafka == [Phase.HANDOVER, Phase.COORDINATED]
+    assert left == [Phase.CUTOVER, Phase.DONE, *by_kafka, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK]

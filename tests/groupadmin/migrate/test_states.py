@@ -14,6 +14,7 @@ from groupadmin.migrate.rules.states import (
     StepName,
     begin,
     end,
+    step_asked,
     step_from,
     steps_from,
     unmet,
@@ -24,6 +25,7 @@ P, S = Phase, StepName
 STOPPED = StepFacts(
     quiet=True,
     kafka_members=0,
+    not_in_kafka=0,
     failed_checks=(),
     blocked=0,
     stale=0,
@@ -35,6 +37,7 @@ STOPPED = StepFacts(
 ON_ZOOKEEPER = replace(STOPPED, quiet=False, modes={"a": "zookeeper", "b": "zookeeper"})
 DUAL = replace(STOPPED, quiet=False, modes={"a": "dual", "b": "dual"})
 ON_KAFKA = replace(STOPPED, quiet=False, modes={"a": "kafka", "b": "kafka"})
+BY_KAFKA = replace(STOPPED, quiet=False, kafka_members=2)
 MIXED = replace(STOPPED, quiet=False, modes={"a": "kafka", "b": "zookeeper"})
 
 
@@ -64,6 +67,26 @@ def test_the_live_procedure_and_its_way_back():
 def test_copied_offline_then_watched_in_dual():
     way = [(S.CHECK, STOPPED), (S.COPY, STOPPED), (S.VERIFY, STOPPED), (S.ENTER_DUAL, DUAL), (S.CUTOVER, DUAL)]
     assert walk(*way) == ["checked", "copied", "verified", "dual", "cutover"]
+
+
+def test_the_handover_to_kafkas_coordinator_and_its_way_back():
+    there = [(S.FINISH, ON_KAFKA), (S.HAND_OVER, STOPPED), (S.COORDINATE, BY_KAFKA)]
+    back = [(S.RETURN_COORDINATION, STOPPED), (S.FINISH, ON_KAFKA)]
+    assert walk(*there, *back, start=P.CUTOVER) == ["done", "handover", "coordinated", "cutover", "done"]
+
+
+def test_members_that_kafka_coordinates_from_the_cutover_on_are_recorded_without_a_handover():
+    assert step_asked("verify", P.DONE, BY_KAFKA) is S.COORDINATE
+    assert step_asked("verify", P.DONE, ON_KAFKA) is S.FINISH
+    assert walk((S.FINISH, BY_KAFKA), (S.COORDINATE, BY_KAFKA), start=P.CUTOVER) == ["done", "coordinated"]
+
+
+def test_a_rollback_takes_the_coordination_back_before_the_offsets():
+    phases, phase = [], P.COORDINATED
+    while phase is not P.ROLLED_BACK:
+        phase = end(phase, step_asked("rollback", phase, STOPPED), STOPPED)
+        phases.append(str(phase))
+    assert phases == ["cutover", "copied-back", "verified-back", "rolled-back"]
 
 
 @pytest.mark.parametrize("start", [P.PLANNED, P.CHECKED, P.COPIED, P.VERIFIED, P.DUAL])
@@ -108,6 +131,18 @@ def test_members_of_a_new_group_that_kafka_coordinates_finish_it_too():
         (P.ROLLED_BACK, S.CHECK, STOPPED, "rolled back"),
         (P.PLANNED, S.FINISH, ON_KAFKA, "not from here"),
         (P.DUAL, S.CUTOVER, replace(DUAL, apart=1), "stores apart"),
+        (P.VERIFIED, S.HAND_OVER, STOPPED, "offsets in zookeeper"),
+        (P.DUAL, S.HAND_OVER, STOPPED, "offsets in zookeeper"),
+        (P.DONE, S.HAND_OVER, ON_KAFKA, "active group"),
+        (P.DONE, S.HAND_OVER, BY_KAFKA, "active group"),
+        (P.DONE, S.HAND_OVER, replace(STOPPED, kafka_members=None), "no groups on these brokers"),
+        (P.DONE, S.HAND_OVER, replace(STOPPED, not_in_kafka=1), "offsets not in kafka"),
+        (P.DONE, S.HAND_OVER, replace(ON_KAFKA, kafka_members=1), "members of zookeeper and of kafka at once"),
+        (P.DONE, S.HAND_OVER, replace(STOPPED, owners=1, kafka_members=1), "members of zookeeper and of kafka at once"),
+        (P.CUTOVER, S.FINISH, replace(ON_KAFKA, kafka_members=1), "members of zookeeper and of kafka at once"),
+        (P.COORDINATED, S.RETURN_COORDINATION, BY_KAFKA, "active group"),
+        (P.COORDINATED, S.ROLL_BACK, STOPPED, "coordinated by kafka"),
+        (P.HANDOVER, S.RETURN_COPY, STOPPED, "coordinated by kafka"),
     ],
 )
 def test_forbidden_by_name_with_the_remedy_before_anything_is_written(phase, step, facts, name):
@@ -133,6 +168,12 @@ def test_forbidden_by_name_with_the_remedy_before_anything_is_written(phase, ste
         (P.CUTOVER, S.FINISH, replace(ON_KAFKA, modes={"a": "kafka", "b": "dual"}), "members not on kafka"),
         (P.CUTOVER, S.RETURN_COPY, replace(STOPPED, missing=1), "not as planned"),
         (P.CUTOVER, S.RETURN_DUAL, replace(DUAL, apart=1), "stores apart"),
+        (P.HANDOVER, S.COORDINATE, STOPPED, "members not coordinated by kafka"),
+        (P.HANDOVER, S.COORDINATE, ON_KAFKA, "members not coordinated by kafka"),
+        (P.HANDOVER, S.COORDINATE, replace(BY_KAFKA, kafka_unknown="silent"), "members not coordinated by kafka"),
+        (P.CUTOVER, S.FINISH, replace(BY_KAFKA, kafka_unknown="silent"), "members not on kafka"),
+        (P.HANDOVER, S.COORDINATE, replace(BY_KAFKA, zookeeper_moves=True), "members still write zookeeper"),
+        (P.HANDOVER, S.COORDINATE, replace(BY_KAFKA, owners=2), "members of zookeeper and of kafka at once"),
     ],
 )
 def test_a_phase_does_not_hold_before_it_is_proved(phase, step, facts, name):
@@ -214,7 +255,7 @@ def test_each_fact_is_needed_by_some_step(name):
         "zookeeper_moves": True,
     }.get(name, 1)
     stops = 0
-    for good in (STOPPED, DUAL, ON_KAFKA):
+    for good in (STOPPED, DUAL, ON_KAFKA, BY_KAFKA):
         for step in STEPS:
             phase = min(step.before)
             if not unmet(phase, step.name, good):
@@ -233,6 +274,7 @@ def test_a_refusal_for_partitions_names_the_first_and_how_it_is():
 
 
 def test_a_step_can_be_made_again_from_where_it_led():
-    for name in (S.CHECK, S.COPY, S.VERIFY, S.ENTER_DUAL, S.FINISH, S.RETURN_DUAL, S.RETURN_COPY, S.RETURN_VERIFY):
+    there, back = (S.CHECK, S.COPY, S.VERIFY, S.ENTER_DUAL), (S.RETURN_DUAL, S.RETURN_COPY, S.RETURN_VERIFY)
+    for name in (*there, S.FINISH, S.COORDINATE, *back):
         after = next(step.after for step in STEPS if step.name == name)
         assert step_from(after, name).after is after
