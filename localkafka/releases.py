@@ -44,6 +44,7 @@ KNOWN = {
         Release("0.8.2.2", (0, 8, 2, 2), 8),
         Release("0.9.0.1", (0, 9, 0, 1), 8),
         Release("0.10.2.2", (0, 10, 2, 2), 8),
+        Release("0.11.0.3", (0, 11, 0, 3), 8),
         Release("2.8.2", (2, 8, 2), 8),
         Release("3.9.1", (3, 9, 1), 8),
         Release("4.3.1", (4, 3, 1), 17),
@@ -61,10 +62,10 @@ SETTINGS: tuple[tuple[Number, str, str], ...] = (
     ((0, 8, 2), "offsets.topic.num.partitions", "4"),
     ((0, 8, 2), "unclean.leader.election.enable", "false"),
     ((0, 9), "log.cleaner.dedupe.buffer.size", "2097152"),
-    ((1,), "transaction.state.log.replication.factor", "1"),
-    ((1,), "transaction.state.log.min.isr", "1"),
-    ((1,), "transaction.state.log.num.partitions", "1"),
-    ((1,), "group.initial.rebalance.delay.ms", "0"),
+    ((0, 11), "transaction.state.log.replication.factor", "1"),
+    ((0, 11), "transaction.state.log.min.isr", "1"),
+    ((0, 11), "transaction.state.log.num.partitions", "1"),
+    ((0, 11), "group.initial.rebalance.delay.ms", "0"),
 )
 
 ZOOKEEPER_SETTINGS: tuple[tuple[Number, str, str], ...] = (
