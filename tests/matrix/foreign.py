@@ -1,0 +1,61 @@
+"""Messages as librdkafka reads them: a client that shares no line with Kafka's own, nor with ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, Consumer, Message, TopicPartition
+
+from localkafka.errors import LocalKafkaError
+
+READ_S = 60
+
+
+def read_by_librdkafka(brokers: str, topics: Sequence[str]) -> list[tuple[object, ...]]:
+    """Topic, partition, offset, timestamp, key, value and headers of all committed messages, in the order of the logs.
+    Raises LocalKafkaError when it does not come to the ends."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": brokers,
+            "group.id": "librdkafka",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "check.crcs": True,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        held = consumer.list_topics(timeout=20).topics
+        places = [TopicPartition(name, p, OFFSET_BEGINNING) for name in topics for p in held[name].partitions]
+        consumer.assign(places)
+        found, open_ones = [], {(place.topic, place.partition) for place in places}
+        deadline = time.monotonic() + READ_S
+        while open_ones:
+            if time.monotonic() > deadline:
+                raise LocalKafkaError(f"librdkafka does not come to the ends of {sorted(open_ones)} in {READ_S} s")
+            for message in consumer.consume(500, 0.2):
+                error = message.error()
+                if error is None:
+                    found.append(_row(message))
+                elif error.name() == "_PARTITION_EOF":
+                    open_ones.discard((message.topic(), message.partition()))
+                else:
+                    raise LocalKafkaError(f"librdkafka: {message.topic()}/{message.partition()}: {error.str()}")
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda row: row[:3])
+
+
+def _row(message: Message) -> tuple[object, ...]:
+    kind, time_ms = message.timestamp()
+    headers = tuple(message.headers() or ())
+    return (
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        -1 if kind == TIMESTAMP_NOT_AVAILABLE else time_ms,
+        message.key(),
+        message.value(),
+        headers,
+    )
