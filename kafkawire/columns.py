@@ -124,6 +124,31 @@ class Columns:
     def values(self) -> list[bytes | None]:
         return cut(self.data, self.value_at, self.value_size)
 
+    def between(self, since: int, until: int) -> Columns:
+        """The rows since..until, in the same data."""
+        rows, times, types = slice(since, until), self.timestamps_ms, self.timestamp_types
+        return Columns(
+            offsets=self.offsets[rows],
+            key_at=self.key_at[rows],
+            key_size=self.key_size[rows],
+            value_at=self.value_at[rows],
+            value_size=self.value_size[rows],
+            timestamps_ms=None if times is None else times[rows],
+            timestamp_types=None if types is None else types[rows],
+            data=self.data,
+            resume_at=self.resume_at,
+            damage=self.damage,
+            header_at=None if self.header_at is None else self.header_at[rows],
+            header_size=None if self.header_size is None else self.header_size[rows],
+        )
+
+    def numbered(self) -> Iterable[tuple[int, bytes | None, bytes | None, int | None]]:
+        """Its rows as formats encode them: a number from 0 on, key, value, timestamp."""
+        stamps: Sequence[int | None] = [None] * len(self)
+        if self.timestamps_ms is not None:
+            stamps = as_list(self.timestamps_ms)
+        return zip(range(len(self)), self.keys(), self.values(), stamps, strict=True)
+
     def headers(self) -> list[bytes | None] | None:
         """The blocks of headers, None for a message without; None alone: no message has headers."""
         if self.header_at is None or self.header_size is None:

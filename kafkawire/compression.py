@@ -4,7 +4,7 @@
     2 snappy   written as xerial: 82 "SNAPPY" 00, version:int32, compatible:int32, then blocks: n:int32, n bytes;
                read as that, or as one raw block
     3 lz4      the frame format; its header checksum is wrong on purpose in message format v0 (KAFKA-3160)
-    4 zstd     RFC 8878 frames, in record batches only (Kafka 2.1 and later, KIP-110); read, not written
+    4 zstd     an RFC 8878 frame, in record batches only (Kafka 2.1 and later, KIP-110)
 
 decompress() is bounded: a stranger's kilobyte may say it is a gigabyte.  The libraries' errors come out as RemoteError.
 snappy, lz4 and zstd are cramjam's, loaded when they are needed: where it is not installed the rest works.
@@ -19,13 +19,15 @@ from typing import Any
 
 from kafkawire.errors import LibraryMissing, LocalError, RemoteError
 from kafkawire.kernels import ready
+from kafkawire.model import RECORD_BATCH
 from kafkawire.primitives import Bytes
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-CODECS: dict[str, int] = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}  # those that are written
-CODEC_NAMES: dict[int, str] = {**{number: name for name, number in CODECS.items()}, ZSTD: "zstd"}
+CODECS: dict[str, int] = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+CODEC_NAMES: dict[int, str] = {number: name for name, number in CODECS.items()}
 
 GZIP_LEVEL = 6  # what the JVM's GZIPOutputStream uses: a broker that recompresses makes about the same of it
+ZSTD_LEVEL = 3  # the default of Kafka's producers
 _GZIP_MEMBERS = 64  # JVM readers accept streams behind one another, nobody writes them; a million of them is an attack
 
 _XERIAL = b"\x82SNAPPY\x00"
@@ -36,7 +38,11 @@ _SNAPPY_RATIO = 22  # a copy of 64 bytes takes 3: more than this a snappy block 
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40"  # version 1, independent blocks of up to 64 KiB, no sizes, no checksums
-_LZ4_CHECKSUM = {0: b"\x1a", 1: b"\x82"}  # by message format: v0 hashes the magic number too, and 0.8.2 insists on it
+_LZ4_CHECKSUM = {
+    0: b"\x1a",
+    1: b"\x82",
+    2: b"\x82",
+}  # by message format: v0 hashes the magic number too, and 0.8.2 insists on it
 _LZ4_BLOCK = 64 * 1024
 _LZ4_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_STORED = 0x80000000
@@ -49,13 +55,18 @@ _UINT32_LE = struct.Struct("<I")
 
 
 def compress(codec: int, data: Bytes, magic: int = 0) -> bytes:
-    """data as the value of a wrapper in message format `magic`.  LocalError for a codec that format does not have."""
+    """data as the value of a wrapper, or the records of a batch, in message format `magic`.
+
+    LocalError for a codec that format does not have.
+    """
     if codec == GZIP:
         return _gzip(data)
     if codec == SNAPPY:
         return _xerial(data)
     if codec == LZ4:
         return _lz4(data, magic)
+    if codec == ZSTD and magic == RECORD_BATCH:
+        return bytes(_library("zstd").zstd.compress(data, level=ZSTD_LEVEL))
     raise LocalError(f"message format v{magic} has no codec {codec}")
 
 

@@ -92,6 +92,9 @@ class MessageFormats(Protocol):
         """Plain entries in format `magic`, one wrapper, or one record batch.  headers: a block a message, where any has
         some (kafkawire.headers).  LocalError for what the format does not have."""
 
+    def encode_columns(self, columns: Columns, since: int, until: int, codec: int = 0, magic: int = ..., /) -> bytes:
+        """The same of the rows since..until of some columns, numbered from 0 on."""
+
     def check(self, entries: Bytes) -> CorruptMessage | None:
         """The first damage in complete entries: a wrong checksum, or bytes that are no entry; None: they are whole."""
 
@@ -116,9 +119,18 @@ class RequestBuilders(Protocol):
         """Fetch from (partition, offset, max_bytes) each."""
 
     def produce(
-        self, d: ApiVersions, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
+        self,
+        d: ApiVersions,
+        acks: int,
+        timeout_ms: int,
+        sets: Mapping[TopicPartition, Sequence[bytes | memoryview]],
+        magic: int = ...,
+        transactional_id: str | None = None,
     ) -> Request[dict[TopicPartition, ProducedPartition] | None]:
-        """Append each partition's set.  None: it is never answered (acks 0; 0.7)."""
+        """Append each partition's set, all of one message format.  None: it is never answered (acks 0; 0.7).
+
+        transactional_id: of the transaction that they belong to; only of record batches (0.11 and later).
+        """
 
     def list_offsets(
         self, d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = ...

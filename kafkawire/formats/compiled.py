@@ -21,30 +21,15 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from kafkawire.formats import checksums
 from kafkawire.formats.checksums import best, tables
 from kafkawire.formats.v01 import loops as v08
 from kafkawire.formats.v01.loops import DAMAGED, FIELDS, TIMED, TOO_LARGE, UNTIMED
 from kafkawire.formats.v07 import loops as v07
+from kafkawire.formats.v2 import writeloops as v2write
+from kafkawire.formats.v2.writeloops import RECORD_BYTES, copy
 from kafkawire.primitives import Bytes
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _copy(typing: Any, out: Any, at: Any, data: Any, start: Any, size: Any) -> Any:
-    """size bytes; they do not overlap.  What numba makes of slices looks whether they do, for each."""
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places = []
-        for n in (0, 2):
-            array = context.make_array(signature.args[n])(context, builder, args[n])
-            places.append(builder.gep(array.data, [args[n + 1]]))
-        cgutils.raw_memcpy(builder, places[0], places[1], args[4], 1)
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, data, types.int64, types.int64), build
 
 
 def gather(
@@ -55,7 +40,7 @@ def gather(
     for n in range(since, until):
         size = sizes[n]
         if size >= 0:
-            _copy(out, at, data, starts[n], size)
+            copy(out, at, data, starts[n], size)
             at += size
             bits[row >> 3] |= np.uint8(1 << (row & 7))
         else:
@@ -99,6 +84,7 @@ Slices = tuple[Bytes, Sequence[int], Sequence[int], int, int]
 
 _SMALL = 512  # bytes of a slice at any place; larger ones are copied twice for nothing
 _TABLES = tables()
+_NOTHING = np.empty(0, np.int64)
 
 
 def _sums(data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, row: Any, bits: Any, table: Any) -> Any:
@@ -127,6 +113,7 @@ class Loops(NamedTuple):
     sums: Callable[[Any, Any, Any, int, int, Any, int, Any, Any], int]
     entries07: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int]]
     hop07: Callable[[Any, int, int, int], tuple[int, int]]
+    records: Callable[[Any, Any, Any, Any, Any, Any, Any, Any, int, int, Any], tuple[int, int, int]]
 
 
 class Kernels:
@@ -224,6 +211,47 @@ class Kernels:
             row += until - since
         return Checksums(out.data, bits.data if nulls else None, nulls)
 
+    def records(self, data: Bytes, places: Sequence[Sequence[int] | None], since: int, until: int) -> Records:
+        """The records of a batch of the rows since..until of columns.
+
+        places: starts and sizes of keys, of values, timestamps, starts and sizes of header blocks; the last three may
+        be None.
+        """
+        key_at, key_size, value_at, value_size, stamps, header_at, header_size = (
+            _NOTHING if column is None else _numbers(column) for column in places
+        )
+        size = (until - since) * RECORD_BYTES
+        for sizes in (key_size, value_size, header_size):
+            size += self._loops.total(sizes, since, until) if len(sizes) else 0
+        out = np.empty(size, np.uint8)
+        columns = key_at, key_size, value_at, value_size, stamps, header_at, header_size
+        end, first, newest = self._loops.records(_octets(data), *columns, since, until, out)
+        return Records(out[:end].data, first, newest)
+
+    def records_of_lists(
+        self,
+        keys: Sequence[Bytes | None],
+        values: Sequence[Bytes | None],
+        stamps: Sequence[int] | None,
+        headers: Sequence[Bytes | None] | None,
+    ) -> Records:
+        """The same of lists of equal length; stamps and headers may be None."""
+        laid: list[Bytes] = []
+        places: list[Any] = []
+        at = 0
+        for items in (keys, values, headers):
+            if items is None:
+                places += (None, None)
+                continue
+            sizes = np.array([-1 if item is None else len(item) for item in items], np.int64)
+            there = np.maximum(sizes, 0)
+            ends = np.cumsum(there) + at
+            places += (ends - there, sizes)
+            laid += filter(None, items)
+            at = int(ends[-1])
+        places.insert(4, stamps)
+        return self.records(b"".join(laid), places, 0, len(keys))
+
     def ascending(self, offsets: Sequence[int], since: int, until: int) -> bool:
         """Whether none of these is smaller than the one before it."""
         return self._loops.ascends(_numbers(offsets), since, until)
@@ -243,6 +271,14 @@ class Checksums(NamedTuple):
     numbers: memoryview
     validity: memoryview | None
     nulls: int
+
+
+class Records(NamedTuple):
+    """Records of a batch, its first timestamp and its largest; -1: none."""
+
+    data: memoryview
+    first_timestamp_ms: int
+    max_timestamp_ms: int
 
 
 class Found(NamedTuple):
@@ -280,7 +316,7 @@ def load(cache: Path | None) -> Kernels:
 
 def _sources() -> str:
     """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
-    files = [__file__, *(str(module.__file__) for module in (checksums, v07, v08))]
+    files = [__file__, *(str(module.__file__) for module in (checksums, v07, v08, v2write))]
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
 
 
@@ -294,6 +330,8 @@ def _build(cache: bool) -> Kernels:
     column, i64, bits = types.int64[::1], types.int64, types.uint8[::1]
     two, three, four = (types.UniTuple(i64, n) for n in (2, 3, 4))
     of_rows = (octets, column, column, i64, i64)
+    v2write.put_number = numba.njit(i64(bits, i64, i64), **options)(v2write.put)
+    v2write.length_of = numba.njit(i64(i64), **options)(v2write.length)
     kinds = Loops(
         entries=four(octets, numbers, numbers, types.boolean, table),
         hop=three(octets, i64, i64, i64, i64, types.boolean),
@@ -304,8 +342,9 @@ def _build(cache: bool) -> Kernels:
         sums=i64(*of_rows, column, i64, bits, table),
         entries07=three(octets, numbers, numbers, types.boolean, table),
         hop07=two(octets, i64, i64, i64),
+        records=three(octets, *[column] * 7, i64, i64, bits),
     )
-    loops = Loops(v08.index, v08.hop, gather, total, alike, ascends, _sums, v07.index, v07.hop)
+    loops = Loops(v08.index, v08.hop, gather, total, alike, ascends, _sums, v07.index, v07.hop, v2write.records)
     return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
 
 

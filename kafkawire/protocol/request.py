@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CONSUMER = -1  # replica_id of every client that is no broker: a real id would move that follower's high watermark
 Store = Literal["kafka", "zookeeper"]  # where a group's offsets are kept
+RECORDS_NAMED = 3  # refused records that a sentence names
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
 
@@ -86,12 +87,25 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ProducedPartition:
-    """What became of one partition's set."""
+    """What became of one partition's set.
+
+    why, refused: what a broker of 2.4 and later adds to an error: its own sentence, and one for each record of the
+    batch that it refuses, by its place from 0 on.
+    """
 
     error: int
     base_offset: int
+    why: str = ""
+    refused: tuple[tuple[int, str], ...] = ()
 
     @property
     def stored(self) -> bool:
         """Error 0 with base offset -1 is no success: the set was empty or incomplete and nothing was stored."""
         return self.error == 0 and self.base_offset >= 0
+
+    @property
+    def sentence(self) -> str:
+        """What the broker says about an error; "": nothing."""
+        records = [f"record {n}: {why}" if why else f"record {n}" for n, why in self.refused[:RECORDS_NAMED]]
+        more = len(self.refused) - len(records)
+        return "; ".join([self.why] * bool(self.why) + records + [f"{more} more records"] * bool(more))

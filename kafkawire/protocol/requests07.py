@@ -220,12 +220,20 @@ def fetch(
 
 
 def produce(
-    d: ApiVersions, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
+    d: ApiVersions,
+    acks: int,
+    timeout_ms: int,
+    sets: Mapping[TopicPartition, Sequence[bytes | memoryview]],
+    magic: int = -1,
+    transactional_id: str | None = None,
 ) -> Request:
     """Send each partition's set, given in pieces that are not copied.  Never answered, whatever acks says.
 
-    A partition of index -1 is one that the broker picks.
+    A partition of index -1 is one that the broker picks.  magic is in the entries, and not looked at here.  LocalError
+    for a transaction: 0.7 has none.
     """
+    if transactional_id is not None:
+        raise LocalError(f"Kafka {d.release} has no transactions: they came with 0.11")
     d.speaks(_PRODUCE_KEY)
     body: list[bytes | memoryview] = []
     api = PRODUCE if len(sets) == 1 else MULTIPRODUCE

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkawire.errors import LocalError, RemoteError, Truncated
-from kafkawire.model import TopicPartition
+from kafkawire.model import RECORD_BATCH, TopicPartition
 from kafkawire.primitives import INT32, Writer, utf8
 from kafkawire.protocol import apis
 from kafkawire.protocol.apis import Api
@@ -41,6 +41,7 @@ _REPLY = struct.Struct(">ii")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
+WITHOUT_BATCHES = 2  # the newest version of Produce for formats v0 and v1
 NO_SET = -1  # bytes of a set that is null
 _LEAST_TOPIC = 6  # an empty name and an empty array
 
@@ -175,18 +176,33 @@ def fetch(
 
 
 def produce(
-    d: ApiVersions, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
+    d: ApiVersions,
+    acks: int,
+    timeout_ms: int,
+    sets: Mapping[TopicPartition, Sequence[bytes | memoryview]],
+    magic: int = 0,
+    transactional_id: str | None = None,
 ) -> Request:
-    """Send each partition's set, given in pieces that are not copied.
+    """Send each partition's set, given in pieces that are not copied; all of them of message format `magic`.
 
+    The version follows the format: record batches, exactly one a partition, go with v3 and later, and entries of older
+    formats with those before, which brokers up to 3.9 take, too.  transactional_id: whose transaction they belong to.
     Reply: dict[TopicPartition, ProducedPartition]; with acks 0 there is none at all.
     """
+    version = d.speaks(apis.PRODUCE.key)
+    if magic < RECORD_BATCH:
+        version = min(version, WITHOUT_BATCHES)
+    elif version <= WITHOUT_BATCHES:
+        raise LocalError(f"Produce v{version} (Kafka {d.release}) takes no record batches")
     buffers: list[bytes | memoryview] = []
     topics: dict[str, list[tuple[int, Sequence[bytes | memoryview]]]] = {}
     for tp, pieces in sets.items():
         topics.setdefault(tp.topic, []).append((_number(tp), pieces))
     head = Writer()
-    apis.PRODUCE_HEAD.write(head, {"acks": acks, "timeout_ms": timeout_ms}, 0)
+    fields: dict[str, Any] = {"acks": acks, "timeout_ms": timeout_ms}
+    if version > WITHOUT_BATCHES:
+        fields["transactional_id"] = transactional_id
+    apis.PRODUCE_HEAD.write(head, fields, version)
     head.integer(INT32, len(topics))
     for topic, partitions in topics.items():
         string.write(head, topic, 0)
@@ -199,7 +215,6 @@ def produce(
             head = Writer()
     if not topics:
         buffers.append(head.done())
-    version = d.speaks(apis.PRODUCE.key)
     return Request(apis.PRODUCE, version, buffers, expects_reply=acks != 0, finish=_produced)
 
 
@@ -306,10 +321,18 @@ def _request(
 
 def _produced(fields: dict[str, Any]) -> dict[TopicPartition, ProducedPartition]:
     return {
-        TopicPartition(topic["topic"], row["partition"]): ProducedPartition(row["error"], row["base_offset"])
+        TopicPartition(topic["topic"], row["partition"]): _produced_partition(row)
         for topic in fields["topics"]
         for row in topic["partitions"]
     }
+
+
+def _produced_partition(row: Mapping[str, Any]) -> ProducedPartition:
+    refused = row.get("record_errors")
+    if not refused and not row.get("error_message"):
+        return ProducedPartition(row["error"], row["base_offset"])
+    by_record = tuple((one["batch_index"], one["message"] or "") for one in refused or ())
+    return ProducedPartition(row["error"], row["base_offset"], row.get("error_message") or "", by_record)
 
 
 def _grouped(rows: Iterable[tuple[TopicPartition, dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -100,7 +100,15 @@ def test_a_codec_there_is_not_is_named() -> None:
         decompress(5, b"", LIMIT)
     with pytest.raises(LocalError, match="format v0 has no codec 4"):
         compress(4, b"", 0)
-    assert CODECS == {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3}
+    assert CODECS == {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+def test_zstd_is_written_for_record_batches_only() -> None:
+    packed = compress(4, b"data" * 999, 2)
+    assert packed[:4] == b"\x28\xb5\x2f\xfd"
+    assert decompress(4, packed, LIMIT) == b"data" * 999
+    with pytest.raises(LocalError, match="format v1 has no codec 4"):
+        compress(4, b"", 1)
 
 
 # ---- gzip ------------------------------------------------------------------------------------------------------

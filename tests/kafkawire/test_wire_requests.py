@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,10 @@ from tests.kafkawire.wire_vectors import named
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 D082, D09, D010, D0101 = (dialect(release) for release in ("0.8.2", "0.9", "0.10.0", "0.10.1"))
+BATCH = named("produce_request_v3").data[-69:]
+# As long as the rows of newer releases speak v2 of Produce.
+D011 = replace(D0101, release="0.11", versions={**D0101.versions, 0: 3})
+D24 = replace(D011, release="2.4", versions={**D0101.versions, 0: 8})
 
 
 def frame(request: Request, correlation_id: int) -> bytes:
@@ -39,6 +44,7 @@ BUILT = {
     "metadata_request_v0_all": (1, requests.metadata(D082, None)),
     "metadata_request_v1_all": (2, requests.metadata(D010, None)),
     "produce_request_v0": (10, requests.produce(D082, 1, 10000, {T0: [named("v0_null_key").data]})),
+    "produce_request_v3": (12, requests.produce(D011, -1, 30000, {T0: [BATCH]}, magic=2)),
     "fetch_request_v0": (20, requests.fetch(D082, 100, 1, [(T0, 41, 1 << 20)])),
     "list_offsets_request_v0": (30, requests.list_offsets(D082, {T0: -2})),
     "list_offsets_request_v1": (31, requests.list_offsets(D0101, {T0: -1})),
@@ -91,6 +97,33 @@ def test_produce_in_every_version_is_what_the_table_reads() -> None:
 def test_acks_0_expects_no_reply() -> None:
     assert not requests.produce(D082, 0, 10, {T0: [b"abc"]}).expects_reply
     assert requests.produce(D082, -1, 10, {T0: [b"abc"]}).expects_reply
+
+
+def test_the_version_of_produce_follows_the_format() -> None:
+    for d, newest in ((D082, 0), (D09, 1), (D010, 2), (D011, 3), (D24, 8)):
+        assert requests.produce(d, 1, 10, {T0: [b"abc"]}).version == min(newest, 2)
+        assert requests.produce(d, 1, 10, {T0: [b"abc"]}, magic=1).version == min(newest, 2)
+        if newest > 2:
+            assert requests.produce(d, 1, 10, {T0: [b"abc"]}, magic=2).version == newest
+        else:
+            with pytest.raises(LocalError, match=f"Produce v{newest} .*takes no record batches"):
+                requests.produce(d, 1, 10, {T0: [b"abc"]}, magic=2)
+    sent = requests.produce(D24, -1, 10, {T0: [b"abc"], T1: [b"de"]}, magic=2, transactional_id="mirror-1")
+    assert fields(sent)["transactional_id"] == "mirror-1"
+
+
+def test_what_a_broker_says_about_refused_records_is_kept() -> None:
+    request = requests.produce(D24, 1, 10, {T0: [BATCH]}, magic=2)
+    row = {"partition": 0, "error": 87, "base_offset": -1, "timestamp": -1, "log_start_offset": -1}
+    errors = [{"batch_index": n, "message": why} for n, why in ((0, "no key"), (4, None), (5, "b"), (6, "c"))]
+    row |= {"record_errors": errors, "error_message": "One or more records have been rejected"}
+    data = request.api.encode_reply(8, {"topics": [{"topic": "t", "partitions": [row]}], "throttle_time_ms": 0})
+    produced = reply(request, data)[T0]
+    assert produced.refused == ((0, "no key"), (4, ""), (5, "b"), (6, "c"))
+    said = "One or more records have been rejected; record 0: no key; record 4; record 5: b; 1 more records"
+    assert produced.sentence == said
+    assert not produced.stored
+    assert ProducedPartition(0, 7).sentence == ""
 
 
 def test_a_produce_reply_is_by_partition_whatever_their_order() -> None:

@@ -12,7 +12,6 @@ FILE = Path(__file__).parent.parent / "vectors" / "kafka.json"
 # Read by work that is still to come; nothing else may be left out.
 LATER = {
     "varint_table": "variable-length integers belong to message format v2",
-    "produce_request_v3": "Produce v3 carries message format v2",
     "fetch_request_v3": "Fetch v3 comes with the later versions of 0.10.1 and up",
     "fetch_request_v4": "Fetch v4 carries message format v2",
     "fetch_response_v4": "Fetch v4 carries message format v2",

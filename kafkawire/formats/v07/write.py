@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 
 from kafkawire import compression
+from kafkawire.columns import Columns
 from kafkawire.compression import CODEC_NAMES, GZIP, SNAPPY
 from kafkawire.errors import LocalError
 from kafkawire.formats.v07.layout import LEAST, MAGIC_0, MAGIC_1
@@ -29,6 +30,12 @@ def encode(
     """
     refuse(headers, magic)
     return wrap(messages, codec, magic) if codec else _entries(messages, magic)
+
+
+def encode_columns(columns: Columns, since: int, until: int, codec: int = 0, magic: int = MAGIC_1) -> bytes:
+    """The same of the rows since..until of some columns."""
+    rows = columns.between(since, until)
+    return encode(rows.numbered(), codec, magic, rows.headers())
 
 
 def wrap(messages: Iterable[Row], codec: int, magic: int = MAGIC_1) -> bytes:

@@ -1,0 +1,305 @@
+"""Messages to record batches, as a producer sends them: one batch a set, of one codec.  The layout: see layout.py.
+
+    encode(rows)             rows as any format takes them, with header blocks beside them
+    encode_lists(...)        the same from lists
+    encode_columns(columns)  the same from columns, without an object a message
+    renewed(batch)           a fetched batch under the head of a producer; its records as they are
+
+Offsets of records count from 0 by one, and the base offset is 0: a broker refuses anything else from a producer.  A
+timestamp that is None or below 0 is -1, no timestamp.  Without a producer id (KIP-98) producer id, epoch and sequence
+are -1; partition leader epoch always is.
+
+Records are written by compiled loops where numba is there (writeloops.py), else in pure Python: several times slower,
+the same bytes.
+
+Source: org.apache.kafka.common.record.MemoryRecordsBuilder, DefaultRecord, LogValidator.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, repeat
+from typing import TYPE_CHECKING, Any
+
+import crc32c
+
+from kafkawire import compression
+from kafkawire.columns import Columns, as_list
+from kafkawire.errors import CorruptMessage, LocalError
+from kafkawire.formats.v2.layout import LOG_OVERHEAD, OVERHEAD, TRANSACTIONAL, Batch, batch_at
+from kafkawire.formats.v2.read import _blob as blob
+from kafkawire.formats.v2.read import crc_is_right, opened, records
+from kafkawire.headers import NO_HEADERS
+from kafkawire.kernels import ready
+from kafkawire.model import Part
+from kafkawire.primitives import Bytes
+from kafkawire.varints import varint, written
+
+if TYPE_CHECKING:
+    from kafkawire.formats.compiled import Kernels
+
+Blobs = Sequence[Bytes | None]
+Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
+NO_TIMESTAMP = -1
+_VARINTS = tuple(written(number) for number in range(1 << 13))  # those of at most two bytes
+_NULL = written(-1)
+# Bytes of a record besides key, value and headers, at most: DefaultRecord.MAX_RECORD_OVERHEAD.
+RECORD_OVERHEAD = 21
+
+MANY = 64  # messages in lists: for fewer the compiled loops cost more than they save
+
+_START = struct.Struct(">qiibI")  # base offset, size, leader epoch, magic, checksum
+_CHECKED = struct.Struct(">hiqqqhii")  # from the attributes to the count
+_LARGEST = (1 << 31) - 1
+
+
+# ---- encode --------------------------------------------------------------------------------------------------------
+
+
+def encode(rows: Iterable[Row], codec: int = 0, headers: Blobs | None = None) -> bytes:
+    """One batch of all rows in their order; b"" for no rows.  Offsets of rows are not looked at.
+
+    headers: a block for each row, None for none; None: no row has any.  LocalError for a codec there is not, or a
+    batch over 2 GiB.
+    """
+    rows = list(rows)
+    if not rows:
+        return b""
+    _, keys, values, stamps = zip(*rows, strict=True)
+    return encode_lists(keys, values, stamps, headers, codec)
+
+
+def encode_lists(
+    keys: Blobs,
+    values: Blobs,
+    timestamps_ms: Sequence[int | None],
+    headers: Blobs | None,
+    codec: int = 0,
+) -> bytes:
+    """One batch of messages that are given as lists of equal length, at least one."""
+    return encode_lists_by(ready() if len(keys) >= MANY else None, keys, values, timestamps_ms, headers, codec)
+
+
+def encode_lists_by(
+    kernels: Kernels | None,
+    keys: Blobs,
+    values: Blobs,
+    timestamps_ms: Sequence[int | None],
+    headers: Blobs | None,
+    codec: int = 0,
+) -> bytes:
+    """The same by a form of one's choice; None: in pure Python."""
+    stamps = _stamps(timestamps_ms)
+    first = stamps[0] if stamps else NO_TIMESTAMP
+    newest = max(stamps) if stamps else NO_TIMESTAMP
+    if headers is not None and not any(headers):
+        headers = None
+    if kernels is None:
+        return _batch(_records(keys, values, stamps, headers), len(keys), first, newest, codec)
+    return _batch(kernels.records_of_lists(keys, values, stamps, headers).data, len(keys), first, newest, codec)
+
+
+def encode_columns(columns: Columns, since: int, until: int, codec: int = 0) -> bytes:
+    """One batch of the rows since..until of some columns, at least one row."""
+    return encode_columns_by(ready(), columns, since, until, codec)
+
+
+def encode_columns_by(kernels: Kernels | None, columns: Columns, since: int, until: int, codec: int = 0) -> bytes:
+    """The same by a form of one's choice; None: in pure Python."""
+    if kernels is not None:
+        places = (columns.key_at, columns.key_size, columns.value_at, columns.value_size, columns.timestamps_ms)
+        found = kernels.records(columns.data, (*places, columns.header_at, columns.header_size), since, until)
+        return _batch(found.data, until - since, found.first_timestamp_ms, found.max_timestamp_ms, codec)
+    rows = columns.between(since, until)
+    stamps = [None] * len(rows) if rows.timestamps_ms is None else as_list(rows.timestamps_ms)
+    return encode_lists_by(None, rows.keys(), rows.values(), stamps, rows.headers(), codec)
+
+
+def _stamps(timestamps_ms: Sequence[int | None]) -> list[int] | None:
+    """Timestamps as a batch has them; None: no message has one."""
+    if timestamps_ms.count(None) == len(timestamps_ms):
+        return None
+    return [NO_TIMESTAMP if stamp is None or stamp < 0 else stamp for stamp in timestamps_ms]
+
+
+def _batch(records: Bytes, count: int, first: int, newest: int, codec: int) -> bytes:
+    """The head, and behind it the records, compressed if a codec is given."""
+    data = compression.compress(codec, records, 2) if codec else records
+    if len(data) + OVERHEAD > _LARGEST:
+        raise LocalError(f"a record batch of {len(data)} bytes does not fit format v2")
+    return _under(_CHECKED.pack(codec, count - 1, first, newest, -1, -1, -1, count), data)
+
+
+def _under(checked: bytes, data: Bytes) -> bytes:
+    """A batch of the fields that its checksum covers."""
+    crc = crc32c.crc32c(data, crc32c.crc32c(checked))
+    start = _START.pack(0, OVERHEAD - LOG_OVERHEAD + len(data), -1, 2, crc)
+    return b"".join((start, checked, data))
+
+
+# ---- a batch that exists -------------------------------------------------------------------------------------------
+
+
+def renewed(
+    entries: Bytes,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytes:
+    """A batch under a new head as a producer sends it: base offset 0, no leader epoch, of this producer, timestamps as
+    created; its records are copied as they are.
+
+    Raises CorruptMessage for a wrong checksum, which would be a right one in the new head.
+    """
+    batch = _whole(entries)
+    if not crc_is_right(entries, batch):
+        raise CorruptMessage("wrong checksum", batch.begin, batch.base_offset)
+    attributes = batch.codec | (TRANSACTIONAL if transactional else 0)
+    delta, first, newest = batch.last_offset_delta, batch.first_timestamp_ms, batch.max_timestamp_ms
+    producer = producer_id, producer_epoch, base_sequence
+    checked = _CHECKED.pack(attributes, delta, first, newest, *producer, batch.count)
+    return _under(checked, memoryview(entries)[batch.begin + OVERHEAD : batch.end])
+
+
+def may_pass(entries: Bytes, begin: int, start: int) -> bool:
+    """Whether a broker takes the records of a fetched batch from a producer, and all of them are wanted from offset
+    start on.
+
+    Not those of a batch whose records were removed by a cleaner (compaction), nor times that a broker set: they would
+    become those of the producer.
+    """
+    batch = batch_at(entries, begin)
+    return (
+        batch is not None
+        and batch.count == batch.last_offset_delta + 1
+        and batch.base_offset >= start
+        and not batch.log_append_time
+        and not batch.control
+    )
+
+
+def check(entries: Bytes) -> CorruptMessage | None:
+    """The first damage in complete batches: a wrong checksum, or records that make no sense."""
+    at, view = 0, memoryview(entries)
+    try:
+        while at < len(view):
+            batch = batch_at(view, at)
+            if batch is None:
+                return CorruptMessage(f"cut {len(view) - at} bytes after its beginning", at)
+            for _ in records(view, batch):
+                pass
+            at = batch.end
+    except CorruptMessage as damage:
+        return damage
+    return None
+
+
+def count(entries: Bytes) -> int:
+    """Records of complete batches, by their heads."""
+    found = at = 0
+    while (batch := batch_at(entries, at)) is not None:
+        found, at = found + batch.count, batch.end
+    return found
+
+
+def split(part: Part) -> list[Part]:
+    """A part of one batch as two, cut near the middle of its bytes; [part] where it is a single record.
+
+    Both are compressed again with its codec, under heads without a producer.  Where the part has a resume_at the first
+    half gets that of its own last record.  Raises CorruptMessage for a batch that cannot be read.
+    """
+    batch = _whole(part.entries)
+    rows = list(_raw(part.entries, batch))
+    ends = list(accumulate(RECORD_OVERHEAD + sum(len(field or b"") for field in row[1:]) for row in rows))
+    if len(rows) < 2:
+        return [part]
+    middle = min(max(1, bisect_right(ends, ends[-1] // 2)), len(rows) - 1)
+    reached = None if part.resume_at is None else part.resume_at - (len(rows) - middle)
+    halves = []
+    for half, resume_at in ((rows[:middle], reached), (rows[middle:], part.resume_at)):
+        stamps, keys, values, headers = zip(*half, strict=True)
+        entries = encode_lists(keys, values, stamps, headers, batch.codec)
+        halves.append(replace(part, entries=entries, count=len(half), resume_at=resume_at, counted=True))
+    return halves
+
+
+def _whole(entries: Bytes) -> Batch:
+    batch = batch_at(entries, 0)
+    if batch is None:
+        raise CorruptMessage(f"cut {len(entries)} bytes after its beginning", 0)
+    return batch
+
+
+_Raw = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, header block
+
+
+def _raw(entries: Bytes, batch: Batch) -> Iterator[_Raw]:
+    """Records of a batch with their header blocks as they stand there.  Raises CorruptMessage."""
+    data, at = opened(entries, batch), 0
+    for n in range(batch.count):
+        try:
+            size, at = varint(data, at)
+            end = at + size
+            if not at < end <= len(data):
+                raise ValueError(f"it says {size} bytes, {len(data) - at} are left")
+            delta, at = varint(data, at + 1)
+            _, at = varint(data, at)
+            key, at = blob(data, at, end)
+            value, at = blob(data, at, end)
+        except (IndexError, ValueError) as why:
+            raise CorruptMessage(f"record {n} of {batch.count} is damaged: {why}", 0, batch.base_offset) from why
+        stamp = batch.max_timestamp_ms if batch.log_append_time else batch.first_timestamp_ms + delta
+        yield stamp, key, value, data[at:end]
+        at = end
+
+
+# ---- in pure Python ------------------------------------------------------------------------------------------------
+
+
+def _records(
+    keys: Blobs,
+    values: Blobs,
+    stamps: list[int] | None,
+    headers: Blobs | None,
+) -> bytes:
+    """Records of all messages, side by side."""
+    count, out = len(keys), list[bytes]()
+    add, known, limit = out.append, _VARINTS, len(_VARINTS)
+    blocks: Iterable[Bytes | None] = repeat(NO_HEADERS, count) if headers is None else headers
+    rows: Iterator[Any] = zip(_numbers(count), _deltas(stamps, count), keys, values, blocks, strict=True)
+    for number, delta, key, value, block in rows:
+        if key is None:
+            key, key_size = b"", _NULL
+        else:
+            size = len(key)
+            key_size = known[size] if size < limit else written(size)
+        if value is None:
+            value, value_size = b"", _NULL
+        else:
+            size = len(value)
+            value_size = known[size] if size < limit else written(size)
+        body = b"\0%b%b%b%b%b%b%b" % (delta, number, key_size, key, value_size, value, block or NO_HEADERS)
+        size = len(body)
+        add(known[size] if size < limit else written(size))
+        add(body)
+    return b"".join(out)
+
+
+def _numbers(count: int) -> list[bytes]:
+    """The varints of 0, 1, 2 .. as so many offset deltas."""
+    found = list(_VARINTS[:count])
+    found += map(written, range(len(found), count))
+    return found
+
+
+def _deltas(stamps: list[int] | None, count: int) -> Iterable[bytes]:
+    """The varint of each timestamp less the first."""
+    if stamps is None or stamps.count(stamps[0]) == count:
+        return repeat(_VARINTS[0], count)
+    base, known, limit = stamps[0], _VARINTS, len(_VARINTS)
+    return [known[stamp - base] if 0 <= stamp - base < limit else written(stamp - base) for stamp in stamps]

@@ -1,0 +1,107 @@
+"""The loop that writes the records of a batch as it is compiled: see kafkawire.formats.compiled.
+
+data                       what the places point into
+key_at, key_size ...       a row each; a size of -1 is null
+stamps                     timestamps in ms; of length 0: no row has one
+header_at, header_size     header blocks, a size of 0 or less for none; of length 0: no row has any
+out                        as long as the rows may become
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+RECORD_BYTES = 40  # of a record besides key, value and headers, at most
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy(typing: Any, out: Any, at: Any, data: Any, start: Any, size: Any) -> Any:
+    """size bytes; they do not overlap.  What numba makes of slices looks whether they do, for each."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        places = []
+        for n in (0, 2):
+            array = context.make_array(signature.args[n])(context, builder, args[n])
+            places.append(builder.gep(array.data, [args[n + 1]]))
+        cgutils.raw_memcpy(builder, places[0], places[1], args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, data, types.int64, types.int64), build
+
+
+def put(out: Any, at: Any, number: Any) -> Any:
+    """Write a number as a varint; where the next field begins."""
+    rest = np.uint64(number << 1) ^ np.uint64(number >> 63)
+    while rest > np.uint64(0x7F):
+        out[at] = np.uint8(rest & np.uint64(0x7F) | np.uint64(0x80))
+        rest >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+def length(number: Any) -> Any:
+    """Bytes of a number as a varint."""
+    rest = np.uint64(number << 1) ^ np.uint64(number >> 63)
+    size = 1
+    while rest > np.uint64(0x7F):
+        rest >>= np.uint64(7)
+        size += 1
+    return size
+
+
+put_number: Any = None  # the compiled form of put(): what records() calls
+length_of: Any = None  # that of length()
+
+
+def records(
+    data: Any,
+    key_at: Any,
+    key_size: Any,
+    value_at: Any,
+    value_size: Any,
+    stamps: Any,
+    header_at: Any,
+    header_size: Any,
+    since: Any,
+    until: Any,
+    out: Any,
+) -> tuple[Any, Any, Any]:
+    """(bytes of the records of rows since..until, the first timestamp, the largest)."""
+    at = np.int64(0)
+    timed, headed = stamps.shape[0] > 0, header_at.shape[0] > 0
+    first = newest = np.int64(-1)
+    if timed and since < until:
+        first = newest = max(stamps[since], np.int64(-1))
+    for n in range(since, until):
+        delta = np.int64(0)
+        if timed:
+            stamp = max(stamps[n], np.int64(-1))
+            newest = max(newest, stamp)
+            delta = stamp - first
+        key, value = key_size[n], value_size[n]
+        block = header_size[n] if headed else np.int64(0)
+        body = 1 + length_of(delta) + length_of(n - since) + length_of(key) + length_of(value)
+        at = put_number(out, at, body + max(key, 0) + max(value, 0) + max(block, 1))
+        out[at] = 0
+        at = put_number(out, put_number(out, at + 1, delta), n - since)
+        at = put_number(out, at, key)
+        if key > 0:
+            copy(out, at, data, key_at[n], key)
+            at += key
+        at = put_number(out, at, value)
+        if value > 0:
+            copy(out, at, data, value_at[n], value)
+            at += value
+        if block > 0:
+            copy(out, at, data, header_at[n], block)
+            at += block
+        else:
+            out[at] = 0
+            at += 1
+    return at, first, newest
