@@ -3,9 +3,10 @@
 The releases of 0.7 are another generation: other bytes, other ZooKeeper nodes, no acknowledgement, no keys, offsets
 in bytes.  A capability below says so by what it means; callers never ask for the generation.
 
-Versions are pinned, not negotiated: 0.8 does not look at the version of Produce, Fetch, ListOffsets and Metadata and
-answers in v0 layout whatever was sent.  Releases from 0.11 on are spoken to in the newest versions we have tables for
-(they convert); 4.0 and later refuse those.
+Brokers of 0.10 and later say which versions they take: kafkawire.cluster.versions makes the Dialect of a cluster from
+that and the rows here.  Older ones do not: 0.8 does not look at the version of Produce, Fetch, ListOffsets and Metadata
+and answers in v0 layout whatever was sent.  A row alone is how a release is spoken to that an option names: in the
+newest versions that it takes and we have tables for.  Those of 0.11 and later are taken by 4.x, too (KIP-896).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from kafkawire.errors import LocalError
 from kafkawire.formats.v01 import messages as messages_v08
@@ -20,7 +22,7 @@ from kafkawire.formats.v07 import messages as messages_v07
 from kafkawire.interfaces import MessageFormats, RequestBuilders, Znodes
 from kafkawire.model import BrokerPartition, PartitionId
 from kafkawire.offsets import BYTE_OFFSETS, MESSAGE_OFFSETS, Offsets
-from kafkawire.protocol import apis
+from kafkawire.protocol import adminapis, apis, saslapis, transactionapis
 from kafkawire.protocol import requests07 as requests_v07
 from kafkawire.protocol import requests08 as requests_v08
 from kafkawire.protocol.request import Store as Store
@@ -29,13 +31,24 @@ from kafkawire.znodes import v08 as znodes_v08
 
 # bytes of an entry besides key and value, by message format
 ENTRY_OVERHEAD: Mapping[int, int] = {**messages_v07.ENTRY_OVERHEAD, **messages_v08.ENTRY_OVERHEAD}
-NONE_FROM = (4,)  # releases that refuse all of ours (KIP-896)
+UNASKED = "0.8.2"  # until brokers have said what they are: every one from 0.8 to 3.9 takes its requests
+# What the rows would speak and the code around them does not yet: the newest version by api key, and the newest format.
+# Whoever makes it read and write record batches takes these away.
+_HELD_BACK = {apis.PRODUCE.key: 2, apis.FETCH.key: 2}
+_HELD_BACK_MAGIC = 1
 _GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
+_TRANSACTIONS = (
+    transactionapis.INIT_PRODUCER_ID,
+    transactionapis.ADD_PARTITIONS_TO_TXN,
+    transactionapis.ADD_OFFSETS_TO_TXN,
+    transactionapis.END_TXN,
+    transactionapis.TXN_OFFSET_COMMIT,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One release.  Sets of numbers are codecs (0 none, 1 gzip, 2 snappy, 3 lz4) and message formats (magic)."""
+    """One release.  Sets of numbers are codecs (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd) and formats (magic)."""
 
     release: str
     versions: Mapping[int, int]  # api key -> version we use; offsets: those kept in Kafka
@@ -123,11 +136,6 @@ def dialect(release: str) -> Dialect:
         row = DIALECTS.get(".".join(parts[:length]))
         if row is not None and all(part.isascii() and part.isdigit() for part in parts):
             return row
-    if all(map(_is_number, parts)) and release_number(release) >= NONE_FROM:
-        raise LocalError(
-            f"Kafka {release}: brokers of 4.0 and later take neither messages nor fetches from this version, whatever "
-            "release is named; it speaks to 0.7 up to 3.9"
-        )
     family = [name for name in DIALECTS if name.startswith(release.strip() + ".")]
     if family:
         raise SeveralReleases(f"{release!r} is several releases: {', '.join(family)}; give the oldest of the brokers")
@@ -215,16 +223,98 @@ def _rows() -> dict[str, Dialect]:
     groups = dict.fromkeys(_GROUPS, 0)
     v09 = _newer(v082, "0.9", {apis.PRODUCE: 1, apis.FETCH: 1, apis.OFFSET_COMMIT: 2, apis.JOIN_GROUP: 0, **groups})
     v09 = replace(v09, counts_replicas=False)
-    v0100 = _newer(v09, "0.10.0", {apis.PRODUCE: 2, apis.FETCH: 2, apis.METADATA: 1, apis.API_VERSIONS: 0}, magic=1)
-    v0101 = _newer(v0100, "0.10.1", {apis.LIST_OFFSETS: 1, apis.JOIN_GROUP: 1})
-    v0102 = replace(v0101, release="0.10.2", relaxed_roundrobin=True)
-    v011 = replace(v0102, release="0.11", measures_whole_set=True, record_batches=True)
-    v24 = replace(v011, release="2.4", one_wrapper_per_set=True)
-    rows = [*_rows_of_07(), v080, v081, v082, v09, v0100, v0101, v0102, v011]
-    rows += [replace(v011, release=name) for name in ("1.0", "1.1", "2.0", "2.1", "2.2", "2.3")]
-    rows += [v24, *(replace(v24, release=f"2.{minor}") for minor in range(5, 9))]
-    rows += [replace(v24, release=f"3.{minor}") for minor in range(10)]
+    more = {apis.PRODUCE: 2, apis.FETCH: 2, apis.METADATA: 1, apis.API_VERSIONS: 0, saslapis.SASL_HANDSHAKE: 0}
+    v0100 = _newer(v09, "0.10.0", more, magic=1)
+    v0101 = _newer(
+        v0100,
+        "0.10.1",
+        {apis.FETCH: 3, apis.LIST_OFFSETS: 1, apis.METADATA: 2, apis.JOIN_GROUP: 1, adminapis.CREATE_TOPICS: 0},
+    )
+    v0102 = _newer(v0101, "0.10.2", {apis.OFFSET_FETCH: 2, adminapis.CREATE_TOPICS: 1}, relaxed_roundrobin=True)
+    rows = [*_rows_of_07(), v080, v081, v082, v09, v0100, v0101, v0102]
+    for release, versions in _SINCE.items():
+        rows.append(_newer(rows[-1], release, versions, **_CHANGES.get(release, {})))
     return {row.release: row for row in rows}
+
+
+# The versions that a release was the first to take, of those that we have tables for (schemas of Kafka's sources).
+_SINCE: Mapping[str, Mapping[apis.Api, int]] = {
+    "0.11": {
+        apis.PRODUCE: 3,
+        apis.FETCH: 5,
+        apis.LIST_OFFSETS: 2,
+        apis.METADATA: 4,
+        apis.OFFSET_COMMIT: 3,
+        apis.OFFSET_FETCH: 3,
+        apis.GROUP_COORDINATOR: 1,
+        apis.JOIN_GROUP: 2,
+        **dict.fromkeys((*_GROUPS, apis.API_VERSIONS), 1),
+        adminapis.CREATE_TOPICS: 2,
+        adminapis.DESCRIBE_CONFIGS: 0,
+        **dict.fromkeys(_TRANSACTIONS, 0),
+    },
+    "1.0": {
+        apis.PRODUCE: 5,
+        apis.FETCH: 6,
+        apis.METADATA: 5,
+        saslapis.SASL_HANDSHAKE: 1,
+        saslapis.SASL_AUTHENTICATE: 0,
+        adminapis.CREATE_PARTITIONS: 0,
+    },
+    "1.1": {apis.FETCH: 7, adminapis.DESCRIBE_CONFIGS: 1},
+    "2.0": {
+        apis.PRODUCE: 6,
+        apis.FETCH: 8,
+        apis.LIST_OFFSETS: 3,
+        apis.METADATA: 6,
+        apis.OFFSET_COMMIT: 4,
+        apis.OFFSET_FETCH: 4,
+        apis.GROUP_COORDINATOR: 2,
+        apis.JOIN_GROUP: 3,
+        **dict.fromkeys((*_GROUPS, apis.API_VERSIONS), 2),
+        adminapis.CREATE_TOPICS: 3,
+        adminapis.DESCRIBE_CONFIGS: 2,
+        adminapis.CREATE_PARTITIONS: 1,
+        **dict.fromkeys(_TRANSACTIONS, 1),
+    },
+    "2.1": {
+        apis.PRODUCE: 7,
+        apis.FETCH: 10,
+        apis.LIST_OFFSETS: 4,
+        apis.METADATA: 7,
+        apis.OFFSET_COMMIT: 6,
+        apis.OFFSET_FETCH: 5,
+        transactionapis.TXN_OFFSET_COMMIT: 2,
+    },
+    "2.2": {apis.LIST_OFFSETS: 5, apis.JOIN_GROUP: 4, saslapis.SASL_AUTHENTICATE: 1},
+    "2.3": {
+        apis.FETCH: 11,
+        apis.METADATA: 8,
+        apis.OFFSET_COMMIT: 7,
+        apis.JOIN_GROUP: 5,
+        apis.HEARTBEAT: 3,
+        apis.SYNC_GROUP: 3,
+    },
+    "2.4": {apis.PRODUCE: 8, adminapis.CREATE_TOPICS: 4},
+    "2.5": {},
+    "2.6": {},
+    "2.7": {
+        transactionapis.ADD_PARTITIONS_TO_TXN: 2,
+        transactionapis.ADD_OFFSETS_TO_TXN: 2,
+        transactionapis.END_TXN: 2,
+    },
+    "2.8": {},
+    **{f"3.{minor}": {} for minor in range(10)},
+    **{f"4.{minor}": {} for minor in range(4)},
+}
+
+# What else a release changed: fields of Dialect.
+_CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "0.11": {"magic": 2, "measures_whole_set": True, "record_batches": True},
+    "2.1": {"codecs": frozenset({0, 1, 2, 3, 4})},
+    "2.4": {"one_wrapper_per_set": True},
+    "4.0": {"formats": frozenset({2}), "zookeeper_offsets": False},
+}
 
 
 def _rows_of_07() -> list[Dialect]:
@@ -261,21 +351,22 @@ def _rows_of_07() -> list[Dialect]:
     return [v070, v071, replace(v071, release="0.7.2")]
 
 
-def _newer(
-    older: Dialect,
-    release: str,
-    versions: Mapping[apis.Api, int],
-    magic: int | None = None,
-    codecs: frozenset[int] | None = None,
-) -> Dialect:
-    return replace(
-        older,
-        release=release,
-        versions={**older.versions, **{api.key: version for api, version in versions.items()}},
-        magic=older.magic if magic is None else magic,
-        formats=older.formats if magic is None else older.formats | {magic},
-        codecs=older.codecs if codecs is None else codecs,
-    )
+def _newer(older: Dialect, release: str, versions: Mapping[apis.Api, int], **changed: Any) -> Dialect:
+    """The row of the next release.  A format to write is also one that it stores."""
+    if "magic" in changed:
+        changed = {"formats": older.formats | {changed["magic"]}, **changed}
+    spoken = {**older.versions, **{api.key: version for api, version in versions.items()}}
+    return replace(older, **{"release": release, "versions": spoken, **changed})
 
 
-DIALECTS = _rows()
+def _held_back(row: Dialect) -> Dialect:
+    versions = {key: min(version, _HELD_BACK.get(key, version)) for key, version in row.versions.items()}
+    if row.magic <= _HELD_BACK_MAGIC:
+        return replace(row, versions=versions)
+    formats = frozenset(magic for magic in row.formats if magic <= _HELD_BACK_MAGIC)
+    codecs = row.codecs - {4}
+    return replace(row, versions=versions, magic=_HELD_BACK_MAGIC, formats=formats, codecs=codecs)
+
+
+DIALECTS = {release: _held_back(row) for release, row in _rows().items()}
+NEWEST = next(reversed(DIALECTS.values()))  # its versions are the newest that we speak to anybody

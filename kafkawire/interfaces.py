@@ -133,9 +133,15 @@ class RequestBuilders(Protocol):
         """
 
     def list_offsets(
-        self, d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = ...
+        self,
+        d: ApiVersions,
+        times: Mapping[TopicPartition, int],
+        max_offsets: int = 1,
+        replica_id: int = ...,
+        committed: bool = False,
     ) -> Request[Fields]:
-        """Offsets by time: -1 log end, -2 log start, else ms since 1970."""
+        """Offsets by time: -1 log end (committed: of what no open transaction is before), -2 log start, else ms since
+        1970."""
 
     def barrier(self, d: ApiVersions, tp: TopicPartition) -> Request[Fields]:
         """What is answered only after every earlier request of this connection was handled.
@@ -143,14 +149,15 @@ class RequestBuilders(Protocol):
         0.7 only, where Produce is never answered.
         """
 
-    def metadata(self, d: ApiVersions, topics: Sequence[str] | None) -> Request[Fields]:
-        """Brokers and partitions, of all topics with None.  Not in 0.7."""
+    def metadata(self, d: ApiVersions, topics: Sequence[str] | None, create: bool = True) -> Request[Fields]:
+        """Brokers and partitions, of all topics with None.  create: missing ones that are named.  Not in 0.7."""
 
     def api_versions(self, d: ApiVersions) -> Request[Fields]:
         """The apis that a broker knows.  From 0.10 on."""
 
-    def group_coordinator(self, d: ApiVersions, group: str) -> Request[Fields]:
-        """The broker that keeps a group's offsets in Kafka.  From 0.8.2 on."""
+    def group_coordinator(self, d: ApiVersions, group: str, of_transaction: bool = False) -> Request[Fields]:
+        """The broker that keeps a group's offsets in Kafka; or, from 0.11 on, a producer's transactions.  From 0.8.2
+        on."""
 
     def offset_commit(
         self,
@@ -166,9 +173,9 @@ class RequestBuilders(Protocol):
         """Commit (offset, metadata) each.  From 0.8.1 on."""
 
     def offset_fetch(
-        self, d: ApiVersions, group: str, tps: Iterable[TopicPartition], store: Store = "kafka"
+        self, d: ApiVersions, group: str, tps: Iterable[TopicPartition] | None, store: Store = "kafka"
     ) -> Request[Fields]:
-        """Read committed offsets.  From 0.8.1 on."""
+        """Read committed offsets; None: all of the group (from 0.10.2 on).  From 0.8.1 on."""
 
     def describe_groups(self, d: ApiVersions, groups: Sequence[str]) -> Request[Fields]:
         """Members and state of groups in Kafka.  From 0.9 on."""

@@ -8,7 +8,7 @@ one in the layout of v0, and of those only 0.9 lists groups.
     TLS        it answers a TLS handshake, and closes on everything plain
     SASL       it answers ApiVersions, which needs no login, and closes on everything else
 
-Each question has a connection of its own, which is closed again.  Nothing is created.
+What is asked has a connection of its own, which is closed again.  Nothing is created.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kafkawire.dialects import DIALECTS, Dialect, dialect, release_number
 from kafkawire.errors import LinkLost, RemoteError, WireError
@@ -25,12 +26,18 @@ from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Connect, Link
 from kafkawire.protocol import apis
-from kafkawire.protocol.request import Request
+from kafkawire.protocol.requests08 import Request
+
+Ranges = Mapping[int, tuple[int, int]]  # api key -> lowest and highest version
+Ask = Callable[[Any], Any]  # sends one request and waits for its response; raises LinkLost
 
 ASKING = dialect("0.10.0")  # the first release that answers ApiVersions
 BEFORE = dialect("0.8.2")
 # A broker that takes this version of an api is at least that release (schemas of Kafka's sources, 0.10.0 to 3.9).
 KNOWN_BY = (
+    (apis.LIST_OFFSETS, 11, "4.2"),
+    (apis.PRODUCE, 13, "4.1"),
+    (apis.PRODUCE, 12, "4.0"),
     (apis.FETCH, 17, "3.9"),
     (apis.PRODUCE, 11, "3.8"),
     (apis.PRODUCE, 10, "3.7"),
@@ -65,7 +72,7 @@ class BrokerRelease:
 
     broker: Broker
     release: str
-    ranges: Mapping[int, tuple[int, int]]
+    ranges: Ranges
 
     @property
     def number(self) -> tuple[int, ...]:
@@ -94,21 +101,30 @@ def ask_release(
     Raises LinkLost: it does not answer, or its listener wants TLS or SASL (ask_ranges tells SASL apart), or it is no
     Kafka.
     """
+    link = Link(broker, client_id, connect, timeout_ms)
+    try:
+        release, ranges = shown_release(link.call)
+    finally:
+        link.close()
+    return BrokerRelease(broker, release, ranges)
 
-    def ask(request: Request[Fields]) -> Fields:
-        return _ask(broker, connect, timeout_ms, client_id, request)
 
+def shown_release(ask: Ask) -> tuple[str, Ranges]:
+    """The release that a broker shows itself to be, and the versions that it says it takes (none before 0.10).
+
+    ask: sends one request and waits for its response; all go over one connection, which an older broker may close.
+    Raises what ask raises (LinkLost).
+    """
     ranges = asked_ranges(ask)
     if ranges:
-        return BrokerRelease(broker, release_of(ranges), ranges)
-    ask(BEFORE.requests.metadata(BEFORE, None))  # what does not answer this either is no Kafka
+        return release_of(ranges), ranges
     try:
         ask(ASKING.requests.list_groups(ASKING))
     except LinkLost as lost:
         if isinstance(lost.__cause__, ConnectionError):
-            return BrokerRelease(broker, BEFORE.release, {})
+            return BEFORE.release, {}
         raise
-    return BrokerRelease(broker, "0.9", {})
+    return "0.9", {}
 
 
 def candidates(release: str) -> list[str]:
@@ -139,52 +155,59 @@ def releases(brokers: Iterable[Broker], spoken: Dialect, connect: Connect, timeo
         yield f"{', '.join(f'broker {one.id} ({one.host}:{one.port})' for one in those)}: {line}"
 
 
-def asked_ranges(ask: Callable[[Request[Fields]], Fields]) -> dict[int, tuple[int, int]]:
+def asked_ranges(ask: Ask) -> Ranges:
     """What ask_ranges tells, of a broker that may be older: then there are none.
 
-    ask: sends one request on a connection of its own.  Raises LinkLost.
+    ask: sends one request and waits for its response.  Raises what ask raises (LinkLost).
     """
-    try:
-        ask(ASKING.requests.metadata(ASKING, []))
-    except LinkLost as lost:
-        if not isinstance(lost.__cause__, RemoteError):
-            raise
+    if not ask(_Metadata(apis.METADATA, 1, [apis.METADATA.encode_request(1, {"topics": []})])):
         return {}
     return _ranges(ask(ASKING.requests.api_versions(ASKING)))
 
 
+class _Metadata(Request):
+    """Metadata v1 without a topic; its response is whether the broker knows that version.
+
+    0.8 and 0.9 answer it as v0, with all topics.
+    """
+
+    def _read(self, data: memoryview) -> bool:
+        try:
+            apis.METADATA.decode_reply(1, data)
+        except RemoteError:
+            apis.METADATA.decode_reply(0, data)  # what is neither is no Kafka
+            return False
+        return True
+
+
 def ask_ranges(
     broker: Broker, connect: Connect = socket.create_connection, timeout_ms: int = 30000, client_id: str = "kafkawire"
-) -> dict[int, tuple[int, int]]:
+) -> Ranges:
     """The versions of each api that a broker of 0.10 or later says it takes: api key -> (lowest, highest).
 
     A listener with SASL answers this before anybody has logged in, and closes on everything else.
     Raises LinkLost; 0.8 closes the connection, 0.9 is silent until the time is over.
     """
-    return _ranges(_ask(broker, connect, timeout_ms, client_id, ASKING.requests.api_versions(ASKING)))
+    link = Link(broker, client_id, connect, timeout_ms)
+    try:
+        return _ranges(link.call(ASKING.requests.api_versions(ASKING)))
+    finally:
+        link.close()
 
 
-def _ranges(reply: Fields) -> dict[int, tuple[int, int]]:
+def _ranges(reply: Fields) -> Ranges:
     return {key: (lowest, highest) for key, lowest, highest in reply["api_versions"]}
 
 
 def release_of(ranges: Mapping[int, tuple[int, int]]) -> str:
     """The newest release that takes all that these ranges show; at least "0.10.0", and "4.0" for all from 4.0 on."""
     lowest, _ = ranges.get(apis.FETCH.key, (0, 0))
-    if lowest > ASKING.speaks(apis.FETCH.key):
-        return FIRST_WITHOUT_OLD_APIS
     for api, version, release in KNOWN_BY:
         if ranges.get(api.key, (0, -1))[1] >= version:
             return release
+    if lowest > ASKING.speaks(apis.FETCH.key):
+        return FIRST_WITHOUT_OLD_APIS
     return ASKING.release
-
-
-def _ask(broker: Broker, connect: Connect, timeout_ms: int, client_id: str, request: Request[Fields]) -> Fields:
-    link = Link(broker, client_id, connect, timeout_ms)  # each request has its own: an old broker may close it
-    try:
-        return link.call(request)
-    finally:
-        link.close()
 
 
 USED = (apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA)  # of every mirror, consumer and producer

@@ -247,7 +247,11 @@ def produce(
 
 
 def list_offsets(
-    d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = CONSUMER
+    d: ApiVersions,
+    times: Mapping[TopicPartition, int],
+    max_offsets: int = 1,
+    replica_id: int = CONSUMER,
+    committed: bool = False,  # there are no transactions
 ) -> Request:
     """Positions by time: -1 the end of what is flushed, -2 the beginning, else ms since the epoch: where segments begin
     that were last written to before.

@@ -26,6 +26,7 @@ from kafkawire.protocol import apis
 from kafkawire.protocol.apis import Api
 from kafkawire.protocol.bodies import MAX_REPLY_BYTES, Body, PlainBody, Steps, StreamedBody
 from kafkawire.protocol.buffers import NONE_KEPT, Buffers
+from kafkawire.protocol.groupapis import OF_GROUP, OF_TRANSACTION
 from kafkawire.protocol.request import CONSUMER as CONSUMER
 from kafkawire.protocol.request import ApiVersions, FetchedPartition, Store
 from kafkawire.protocol.request import ProducedPartition as ProducedPartition
@@ -43,6 +44,8 @@ _INT32 = struct.Struct(">i")
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
 WITHOUT_BATCHES = 2  # the newest version of Produce for formats v0 and v1
 NO_SET = -1  # bytes of a set that is null
+NO_EPOCH = -1  # as a leader's: not known, so it is not checked
+NEWEST_WITH_RETENTION = 4  # of OffsetCommit
 _LEAST_TOPIC = 6  # an empty name and an empty array
 
 
@@ -218,26 +221,44 @@ def produce(
     return Request(apis.PRODUCE, version, buffers, expects_reply=acks != 0, finish=_produced)
 
 
-def metadata(d: ApiVersions, topics: Sequence[str] | None) -> Request:
-    """Ask about topics by name (which creates missing ones where brokers auto-create!), or all with None."""
+def metadata(d: ApiVersions, topics: Sequence[str] | None, create: bool = True) -> Request:
+    """Ask about topics by name, or all with None.
+
+    create: brokers with auto-creation create a missing one that is named.  Up to v3 they do so in any case!
+    """
     version = d.speaks(apis.METADATA.key)
     if topics is not None and not topics and version == 0:
         raise LocalError("Metadata v0 takes no empty list of topics: it would ask for all of them")
-    return _request(d, apis.METADATA, {"topics": [] if topics is None and version == 0 else topics})
+    fields: dict[str, Any] = {"topics": [] if topics is None and version == 0 else topics}
+    if version >= 4:
+        fields["allow_auto_topic_creation"] = create and topics is not None
+    if version >= 8:
+        fields |= {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
+    return _request(d, apis.METADATA, fields)
 
 
 def list_offsets(
-    d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = CONSUMER
+    d: ApiVersions,
+    times: Mapping[TopicPartition, int],
+    max_offsets: int = 1,
+    replica_id: int = CONSUMER,
+    committed: bool = False,
 ) -> Request:
     """Offsets by time: -1 the next to be written, -2 the earliest, else ms since the epoch.
 
+    committed: -1 is the last stable offset, behind which transactions are open (from v2 on; KIP-98).
     Reply: the decoded dict; v0 has a list `offsets` (by segment files, may be empty), v1 one `offset` and `timestamp`.
     """
-    if d.speaks(apis.LIST_OFFSETS.key) == 0:
+    version = d.speaks(apis.LIST_OFFSETS.key)
+    if version == 0:
         topics = _grouped((tp, {"time": time, "max_offsets": max_offsets}) for tp, time in times.items())
     else:
-        topics = _grouped((tp, {"timestamp": time}) for tp, time in times.items())
-    return _request(d, apis.LIST_OFFSETS, {"replica_id": replica_id, "topics": topics})
+        epoch = {"current_leader_epoch": NO_EPOCH} if version >= 4 else {}
+        topics = _grouped((tp, {"timestamp": time, **epoch}) for tp, time in times.items())
+    fields: dict[str, Any] = {"replica_id": replica_id, "topics": topics}
+    if version >= 2:
+        fields["isolation_level"] = apis.READ_COMMITTED if committed else apis.READ_UNCOMMITTED
+    return _request(d, apis.LIST_OFFSETS, fields)
 
 
 def barrier(d: ApiVersions, tp: TopicPartition) -> Request:
@@ -245,9 +266,16 @@ def barrier(d: ApiVersions, tp: TopicPartition) -> Request:
     raise LocalError(f"Kafka {d.release} acknowledges Produce: {tp} needs no other request to wait for")
 
 
-def group_coordinator(d: ApiVersions, group: str) -> Request:
-    """Ask who coordinates a group.  The first such request ever creates __consumer_offsets: a dry run does not ask."""
-    return _request(d, apis.GROUP_COORDINATOR, {"group": group})
+def group_coordinator(d: ApiVersions, group: str, of_transaction: bool = False) -> Request:
+    """Ask who coordinates a group, or, by its transactional id, a producer's transactions (from v1 on).
+
+    The first such request ever creates __consumer_offsets, or __transaction_state: a dry run does not ask.
+    """
+    version = d.speaks(apis.GROUP_COORDINATOR.key)
+    if version == 0 and of_transaction:
+        raise LocalError(f"Kafka {d.release} has no transactions")
+    kind = {"key_type": OF_TRANSACTION if of_transaction else OF_GROUP} if version >= 1 else {}
+    return _request(d, apis.GROUP_COORDINATOR, {"group": group, **kind})
 
 
 def offset_commit(
@@ -263,35 +291,57 @@ def offset_commit(
     """Commit (offset, metadata) each; offset is the next one wanted.
 
     zookeeper: any broker takes it (and drops the metadata).  kafka: the group's coordinator; generation -1 and an
-    empty member id commit without a group.  retention_ms -1 is the broker's own and is only sent by v2; timestamp_ms
-    is only sent by v1: -1 is the broker's clock, any other is taken for when the offset was committed.
+    empty member id commit without a group.  retention_ms: -1 is the broker's own; another one is sent by v2 to v4,
+    which brokers up to 4.x take beside the newer ones (KIP-211 took it out of v5).  timestamp_ms is only sent by v1: -1
+    is the broker's clock, any other is taken for when the offset was committed.
     """
     version = d.speaks(apis.OFFSET_COMMIT.key, store)
-    if retention_ms != -1 and version != 2:
-        raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) knows no retention")
+    if retention_ms != -1:
+        if version < 2:
+            raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) knows no retention")
+        version = min(version, NEWEST_WITH_RETENTION)
     if timestamp_ms != -1 and version != 1:
         raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) knows no timestamp")
     if timestamp_ms == 0 or timestamp_ms < -1:
         raise LocalError(f"a timestamp of {timestamp_ms} in OffsetCommit v1 would make the offset vanish at once")
-    extra = {"timestamp": timestamp_ms} if version == 1 else {}
+    extra = {"timestamp": timestamp_ms} if version == 1 else {"leader_epoch": NO_EPOCH} if version >= 6 else {}
     topics = _grouped((tp, {"offset": at, "metadata": text, **extra}) for tp, (at, text) in offsets.items())
     fields: dict[str, Any] = {"group": group, "topics": topics}
     if version >= 1:
         fields |= {"generation": generation, "member_id": member_id}
-    if version >= 2:
+    if 2 <= version <= NEWEST_WITH_RETENTION:
         fields["retention_ms"] = retention_ms
+    if version >= 7:
+        fields["group_instance_id"] = None
     return _request(d, apis.OFFSET_COMMIT, fields, version)
 
 
-def offset_fetch(d: ApiVersions, group: str, tps: Iterable[TopicPartition], store: Store = "kafka") -> Request:
-    """Read committed offsets.  Nothing committed is offset -1, with error 3 from zookeeper and 0 from kafka."""
+def offset_fetch(d: ApiVersions, group: str, tps: Iterable[TopicPartition] | None, store: Store = "kafka") -> Request:
+    """Read committed offsets; tps None: all that the group has (from 0.10.2 on).
+
+    Nothing committed is offset -1, with error 3 from zookeeper and 0 from kafka.  An error of the whole group, which v2
+    and later send beside no partition, is that of each partition that was asked for.
+    """
+    version = d.speaks(apis.OFFSET_FETCH.key, store)
+    if tps is None:
+        if version < 2:
+            raise LocalError(f"OffsetFetch v{version} (Kafka {d.release}) has to be told which partitions")
+        fields: dict[str, Any] = {"group": group, "topics": None}
+        return _request(d, apis.OFFSET_FETCH, fields, version)
     asked = list(tps)
     _no_twice(asked)
     topics: dict[str, list[int]] = {}
     for tp in asked:
         topics.setdefault(tp.topic, []).append(_number(tp))
     fields = {"group": group, "topics": [{"topic": name, "partitions": ids} for name, ids in topics.items()]}
-    return _request(d, apis.OFFSET_FETCH, fields, d.speaks(apis.OFFSET_FETCH.key, store))
+
+    def finish(reply: dict[str, Any]) -> dict[str, Any]:
+        if not reply.get("error"):
+            return reply
+        row = {"offset": -1, "metadata": "", "error": reply["error"]}
+        return {**reply, "topics": _grouped((tp, dict(row)) for tp in asked)}
+
+    return _request(d, apis.OFFSET_FETCH, fields, version, finish=finish)
 
 
 def describe_groups(d: ApiVersions, groups: Sequence[str]) -> Request:
@@ -304,8 +354,9 @@ def list_groups(d: ApiVersions) -> Request:
 
 
 def api_versions(d: ApiVersions) -> Request:
-    """A broker older than 0.10 closes the connection."""
-    return _request(d, apis.API_VERSIONS, {})
+    """A broker older than 0.10 closes the connection.  In v0, which every other one takes."""
+    d.speaks(apis.API_VERSIONS.key)
+    return _request(d, apis.API_VERSIONS, {}, 0)
 
 
 def _request(
@@ -314,9 +365,10 @@ def _request(
     fields: Mapping[str, Any],
     version: int | None = None,
     max_reply_bytes: int = MAX_REPLY_BYTES,
+    finish: Callable[[dict[str, Any]], object] | None = None,
 ) -> Request:
     spoken = d.speaks(api.key) if version is None else version
-    return Request(api, spoken, [api.encode_request(spoken, fields)], max_reply_bytes=max_reply_bytes)
+    return Request(api, spoken, [api.encode_request(spoken, fields)], finish=finish, max_reply_bytes=max_reply_bytes)
 
 
 def _produced(fields: dict[str, Any]) -> dict[TopicPartition, ProducedPartition]:

@@ -197,7 +197,7 @@ def test_a_command_line_that_makes_no_sense_exits_2(arguments: list[str], said: 
 
 
 def test_an_unknown_protocol_names_the_known_ones() -> None:
-    for protocol in ("0.6", "4.1", "9"):
+    for protocol in ("0.6", "4.9", "9"):
         result = decode(*SET, "00", protocol=protocol)
         assert result.exit_code == 2
         assert f"--protocol {protocol}: known are 0.7, 0.8, 0.10, 0.7.0" in result.stderr
