@@ -173,7 +173,12 @@ def specs(cls: type[Options]) -> dict[str, Option]:
     fields = (f for f in dataclasses.fields(cls) if "option" in f.metadata)  # type: ignore[arg-type]
     found = {f.name: f.metadata["option"].under(cls.PREFIX) for f in fields}
     place = {spec.key: n for n, spec in enumerate(found.values())}
-    return dict(sorted(found.items(), key=lambda one: (place[one[1].behind or one[1].key], bool(one[1].behind))))
+
+    def order(named: tuple[str, Option]) -> tuple[int, bool]:
+        spec = named[1]
+        return place.get(spec.behind, place[spec.key]), spec.behind in place
+
+    return dict(sorted(found.items(), key=order))
 
 
 class _Reading:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from kafkawire.errors import LocalError
 from kafkawire.formats.v01 import messages as messages_v08
@@ -87,6 +87,12 @@ class Dialect:
         name = apis.APIS[api_key].name if api_key in apis.APIS else f"api key {api_key}"
         where = f" for offsets in {store}" if api_key in (apis.OFFSET_COMMIT.key, apis.OFFSET_FETCH.key) else ""
         raise LocalError(f"Kafka {self.release} has no {name}{where}")
+
+    def through(self, protocol: str) -> Dialect:
+        """The same, with brokers' addresses in ZooKeeper by the listener of a security protocol (SSL, SASL_SSL, …)."""
+        if protocol == znodes_v08.PLAINTEXT or self.partitions_by_broker:
+            return self
+        return replace(self, znodes=cast("Znodes", znodes_v08.OfListener(protocol)))
 
     @property
     def number(self) -> tuple[int, ...]:

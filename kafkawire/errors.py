@@ -9,7 +9,7 @@
             UnknownMagic     it says it has a format we do not know
         NodeError        a ZooKeeper node holds what no release of Kafka writes
             OtherGeneration    the cluster is of 0.7 where a later one was named, or the other way round
-            NoPlainListener    a broker has no address for us: its listeners want TLS or SASL
+            NoListener         a broker has no listener of the security protocol that was asked for
             RegistrationError  a member's id node cannot be read as a subscription
     BrokerError   the broker refused; see .code, .retriable, .refresh
     LinkLost      unknown outcome: it may have happened, so a retry may duplicate
@@ -76,8 +76,8 @@ class OtherGeneration(NodeError):
     """A node is as clusters of the other generation write it: 0.7, or 0.8 and later."""
 
 
-class NoPlainListener(NodeError):
-    """A broker has only listeners with TLS or SASL, which we do not speak; .endpoints as its node lists them."""
+class NoListener(NodeError):
+    """A broker has no listener of the security protocol that was asked for; .endpoints as its node lists them."""
 
     def __init__(self, why: str, endpoints: tuple[str, ...]) -> None:
         super().__init__(why)

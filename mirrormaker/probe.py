@@ -22,7 +22,7 @@ from kafkawire.cluster.zookeeper import (
     refuse_secured,
 )
 from kafkawire.dialects import dialect
-from kafkawire.errors import NoPlainListener, OtherGeneration
+from kafkawire.errors import NoListener, OtherGeneration
 from kafkawire.model import Broker
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
@@ -77,7 +77,7 @@ def require_plain_listener(zk: Any, version: str) -> None:
     """A broker must have a listener without TLS and SASL, where any is registered.  Raises WrongVersion."""
     try:
         refuse_secured(zk, dialect(version).znodes)
-    except NoPlainListener as secured:
+    except NoListener as secured:
         raise WrongVersion(str(secured)) from secured
 
 

@@ -127,7 +127,8 @@ class Target:
 
     def links(self) -> Links:
         """Connections of their own to the brokers."""
-        return Links(self.options.client_id or "mirrormaker", connect, self.options.request_timeout_ms)
+        secured = self.options.kafka_security.connect(connect)
+        return Links(self.options.client_id or "mirrormaker", secured, self.options.request_timeout_ms)
 
     def _links_until_close(self) -> Links:
         self._links.append(self.links())

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork.options import CLASS, given, option
-from groundwork.zksecurity import ZkSecurityOptions, security_problems
+from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes as optionkinds
+from kafkawire import securityoptions
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker
+from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from producer.batches import MESSAGE_MAX, Limits, largest_entry
 from producer.outcomes import Patience
 from producer.partitioners import UNKEYED
@@ -68,7 +70,7 @@ def properties_of(raw: object) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerConfig(ZkSecurityOptions):
+class ProducerConfig(SecurityOptions):
     """Configuration of a producer, or of a mirror's target: a field for each option."""
 
     JVM_ONLY: ClassVar = {
@@ -109,7 +111,7 @@ class ProducerConfig(ZkSecurityOptions):
         "reconnect.backoff.max.ms": "reconnect.backoff.ms, which does not grow",
         "enable.idempotence": "nothing: brokers know it from 0.11 on",
         "transactional.id": "nothing: brokers know it from 0.11 on",
-        "security.protocol": "nothing: connections to brokers are plain ones",
+        **securityoptions.NEWER,
     }
 
     brokers: tuple[tuple[str, int], ...] = option(
@@ -336,6 +338,7 @@ class ProducerConfig(ZkSecurityOptions):
 
     def problems(self) -> Iterable[str]:
         yield from security_problems(self, self.zookeeper_given)
+        yield from broker_security_problems(self)
         yield from self.acks_problems()
         if self.brokers and self.zookeeper_connect:
             yield (

@@ -63,7 +63,7 @@ class Dispatcher:
         self._tasks = TaskGroup(on_death=self._died)
         self._round_begun = Event()
         self._room = Event()
-        self._links = Links(config.client_id, connect, config.request_timeout_ms)
+        self._links = Links(config.client_id, config.kafka_security.connect(connect), config.request_timeout_ms)
         source = source_of(config, self._dialect, self._links)
         self._zookeeper = cast("ZookeeperSource", source) if config.zookeeper_connect else None
         live = None if self._zookeeper is None else self._live

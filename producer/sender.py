@@ -72,7 +72,7 @@ class Sender:
             outages=outages,
             idle=live is not None,
         )
-        links = Links(config.client_id, connect, config.response_timeout_ms)
+        links = Links(config.client_id, config.kafka_security.connect(connect), config.response_timeout_ms)
         self._s = Shared(
             dialect=dialect,
             config=config,

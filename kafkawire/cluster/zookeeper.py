@@ -24,7 +24,7 @@ from kazoo.exceptions import NoNodeError
 
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.view import ClusterView, PartitionView
-from kafkawire.errors import NoPlainListener, OtherGeneration, RemoteError
+from kafkawire.errors import NoListener, OtherGeneration, RemoteError
 from kafkawire.interfaces import CountedZnodes, ListedZnodes, Znodes
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, partition_named
 from kafkawire.znodes.text import of_counting_broker
@@ -70,7 +70,7 @@ def no_brokers_under(connect: str, option: str) -> str:
 
 
 def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
-    """Live brokers by id.  One that has no address for us (TLS or SASL only) is left out, with a warning."""
+    """Live brokers by id.  One without a listener of the znodes' security protocol is left out, with a warning."""
     found: dict[int, Broker] = {}
     for broker, text in _broker_nodes(zk).items():
         try:
@@ -96,17 +96,17 @@ def refuse_other_generation(zk: Any, znodes: Znodes) -> None:
 
 
 def refuse_secured(zk: Any, znodes: Znodes) -> None:
-    """Raises NoPlainListener where brokers are registered and all of them want TLS or SASL.
+    """Raises NoListener where brokers are registered and none has a listener of the znodes' security protocol.
 
     read_brokers leaves such a broker out: ask this when it found none.
     """
     secured, plain = _by_listener(zk, znodes)
     if secured and not plain:
-        raise NoPlainListener(all_secured(secured), next(iter(secured.values())))
+        raise NoListener(no_listener(secured), next(iter(secured.values())))
 
 
 def read_secured(zk: Any, znodes: Znodes) -> dict[int, tuple[str, ...]]:
-    """The endpoints of the brokers that read_brokers leaves out because they have TLS or SASL listeners only, by id."""
+    """The endpoints of the brokers that read_brokers leaves out because no listener has the protocol, by id."""
     return _by_listener(zk, znodes)[0]
 
 
@@ -132,24 +132,24 @@ def _warn_once(zk: Any, text: str) -> None:
 
 
 def secured_brokers(nodes: Mapping[int, bytes], znodes: Znodes) -> dict[int, tuple[str, ...]]:
-    """The endpoints of those brokers whose listeners all want TLS or SASL, by id."""
+    """The endpoints of those brokers that have no listener of the znodes' security protocol, by id."""
     found = {}
     for broker, data in sorted(nodes.items()):
         try:
             znodes.broker(broker, data)
-        except NoPlainListener as secured:
+        except NoListener as secured:
             found[broker] = secured.endpoints
         except RemoteError:
             continue  # it makes no sense, or is of another generation: told elsewhere
     return found
 
 
-def all_secured(found: Mapping[int, tuple[str, ...]]) -> str:
+def no_listener(found: Mapping[int, tuple[str, ...]]) -> str:
     """The sentence about a cluster all of whose brokers are such."""
     first = min(found)
     return (
-        f"every broker has TLS or SASL listeners only, and this version speaks neither (broker {first}: "
-        f"{', '.join(found[first])}): give the brokers a PLAINTEXT listener"
+        "no broker has a listener of the security protocol that security.protocol names "
+        f"(broker {first}: {', '.join(found[first])}): set it to one of theirs"
     )
 
 

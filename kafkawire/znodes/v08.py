@@ -17,10 +17,11 @@ are the same in every generation (kafkawire.znodes.group).
 from __future__ import annotations
 
 import re
+import sys
 from typing import Literal
 
 from kafkawire.errors import NodeError as NodeError
-from kafkawire.errors import NoPlainListener, OtherGeneration
+from kafkawire.errors import NoListener, OtherGeneration
 from kafkawire.errors import RegistrationError as RegistrationError
 from kafkawire.model import Broker
 from kafkawire.znodes.group import BLACK_LIST as BLACK_LIST
@@ -60,24 +61,54 @@ _OLDER = "is this a cluster of 0.7? Then name that release."  # the option that 
 # Brokers, topics, partitions -----------------------------------------------------------------------------------------
 
 
-def broker(broker_id: int, text: str | bytes) -> Broker:
-    """A live broker's plain address.  Raises NodeError when it has none (only TLS or SASL listeners)."""
+PLAINTEXT = "PLAINTEXT"
+
+
+def broker(broker_id: int, text: str | bytes, protocol: str = PLAINTEXT) -> Broker:
+    """A live broker's address of the first listener with this security protocol.
+
+    Raises NoListener where there is none, NodeError for a node without any address.
+    """
     where = f"broker {broker_id}"
     if of_counting_broker(text_of(text, where)):
         raise OtherGeneration(f"{where}: its node holds creatorId:host:port: {_OLDER}")
     node = json_object(text, where)
     host, port = node.get("host"), node.get("port")
-    if isinstance(host, str) and host and is_int(port) and 0 < port < 65536:
-        return Broker(broker_id, host, port)
+    if protocol == PLAINTEXT and isinstance(host, str) and host and is_int(port) and 0 < port < 65536:
+        return Broker(broker_id, host, port)  # the plain listener's, whatever its name
     endpoints = node.get("endpoints")
+    protocols = node.get("listener_security_protocol_map")  # from 0.10.2 on; before, a listener has its protocol's name
+    named = protocols if isinstance(protocols, dict) else {}
     for endpoint in endpoints if isinstance(endpoints, list) else []:
-        found = re.fullmatch(r"PLAINTEXT://\[?(.+?)\]?:(\d{1,5})", str(endpoint))
-        if found and 0 < int(found[2]) < 65536:
-            return Broker(broker_id, found[1], int(found[2]))
-    why = f"{where} has no PLAINTEXT address: host {host!r}, port {port!r}, endpoints {endpoints!r}"
+        found = re.fullmatch(r"(.+?)://\[?(.*?)\]?:(\d{1,5})", str(endpoint))
+        if found and named.get(found[1], found[1]) == protocol and found[2] and 0 < int(found[3]) < 65536:
+            return Broker(broker_id, found[2], int(found[3]))
+    why = f"{where} has no {protocol} address: host {host!r}, port {port!r}, endpoints {endpoints!r}"
     if isinstance(endpoints, list) and endpoints:
-        raise NoPlainListener(why, tuple(map(str, endpoints)))
+        raise NoListener(why, tuple(map(str, endpoints)))
+    if protocol != PLAINTEXT and isinstance(host, str) and host:
+        raise NoListener(why, (f"{PLAINTEXT}://{host}:{port}",))  # 0.8: brokers have no other
     raise NodeError(why)
+
+
+class OfListener:
+    """This module, with brokers' addresses by another security protocol (Dialect.through)."""
+
+    def __init__(self, protocol: str) -> None:
+        self.protocol = protocol
+
+    def broker(self, broker_id: int, text: str | bytes) -> Broker:
+        """As broker, of this protocol's listener."""
+        return broker(broker_id, text, self.protocol)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(sys.modules[__name__], name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OfListener) and other.protocol == self.protocol
+
+    def __hash__(self) -> int:
+        return hash(self.protocol)
 
 
 def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:

@@ -97,7 +97,7 @@ class Engine:
         )
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._lease = Lease()
-        dial = partial(connect, receive_buffer_bytes=config.receive_buffer_bytes)
+        dial = config.kafka_security.connect(partial(connect, receive_buffer_bytes=config.receive_buffer_bytes))
         self._links = Links(config.client_name, dial, config.socket_timeout_ms)
         context = EngineContext(
             config=config,

@@ -61,7 +61,8 @@ class FixedAssignment:
         context.lease.valid_until = math.inf
         self._executor = ThreadExecutor(context.hub, SLOW_S, self._slow)
         self._store = store_of_fixed(config, own, self._executor)
-        self._links = Links(config.client_name, connect, min(config.socket_timeout_ms, METADATA_MS))
+        self._connect = config.kafka_security.connect(connect)
+        self._links = Links(config.client_name, self._connect, min(config.socket_timeout_ms, METADATA_MS))
         self.leaders = self._leaders(context)
         self.fetchers = context.fetchers(self.leaders)
         self.commits = context.commits(self._store, self._still_ours)
@@ -88,7 +89,7 @@ class FixedAssignment:
     def _why_never(self) -> str | None:
         config = self._context.config
         brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(config.brokers)]
-        return why_never(brokers, self._context.dialect, specs(type(config))["version"].key, connect)
+        return why_never(brokers, self._context.dialect, specs(type(config))["version"].key, self._connect)
 
     def take_part(self) -> None:
         self._report_unread()

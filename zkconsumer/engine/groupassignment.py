@@ -13,8 +13,8 @@ from groundwork.tasks import Event, connect, now, sleep
 from kafkawire.cluster.release import ASKED_FROM, why_never
 from kafkawire.cluster.zookeeper import (
     BROKERS,
-    all_secured,
     no_cluster,
+    no_listener,
     partitions_by_broker,
     read_brokers,
     secured_brokers,
@@ -363,7 +363,7 @@ def must_be_of_this_generation(session: ZkCalls, dialect: Dialect, config: Consu
     numbered = {int(path.rpartition("/")[2]): data for path, data in texts.items() if path.rpartition("/")[2].isdigit()}
     secured = secured_brokers(numbered, dialect.znodes)
     if secured and len(secured) == len(numbered):
-        raise ConsumerError(f"{all_secured(secured)}; nothing was registered")
+        raise ConsumerError(f"{no_listener(secured)}; nothing was registered")
     by_broker = partitions_by_broker(texts.values())
     if by_broker is not None and by_broker != dialect.partitions_by_broker:
         there = "0.7" if by_broker else "0.8 or later"

@@ -59,7 +59,7 @@ def store_of_group(
     read_from(tp): the topic whose log an owned partition is read from; may_be_recreated(topic): since then.
     executor: for calls that block.
     """
-    links = Links(config.client_name, connect, config.offsets_channel_timeout_ms)
+    links = Links(config.client_name, config.kafka_security.connect(connect), config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
     lock = Lock()  # reads and commits go over the same links
     backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms

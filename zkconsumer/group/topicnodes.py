@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kafkawire.cluster.zookeeper import BROKERS, refuse_secured
 from kafkawire.dialects import Dialect
-from kafkawire.errors import NoPlainListener
+from kafkawire.errors import NoListener
 from kafkawire.interfaces import CountedZnodes, ListedZnodes
 from kafkawire.model import PartitionId
 from zkconsumer.offsets.former import TopicCreation
@@ -111,7 +111,7 @@ def no_brokers(session: ZkSession, dialect: Dialect) -> str | None:
     if session.children(BROKERS):
         try:
             session.ask("read brokers", refuse_secured, dialect.znodes)
-        except NoPlainListener as secured:
+        except NoListener as secured:
             return f"{session.connect}: {secured}"
         return None
     return f"no brokers are registered under {session.connect}: is the chroot missing, or wrong?"

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
 from groundwork.options import ERROR, given, load, option, warnings_of
-from groundwork.zksecurity import ZkSecurity, ZkSecurityOptions, security_of, security_problems
+from groundwork.zksecurity import ZkSecurity, security_of, security_problems
+from kafkawire import securityoptions
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
+from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from zkconsumer.offsets.modes import Mode, mode_of
 from zkconsumer.options import optiontypes
 
@@ -39,7 +41,7 @@ NEWER: Final = {
     "request.timeout.ms": "socket.timeout.ms",
     "key.deserializer": "nothing: keys are bytes",
     "value.deserializer": "nothing: values are bytes",
-    "security.protocol": "nothing: connections are plain ones",
+    **securityoptions.NEWER,
     "isolation.level": "nothing: transactions came with 0.11",
 }
 
@@ -82,7 +84,7 @@ NEWER_RESETS = {"earliest": "smallest", "latest": "largest", "none": "fail"}  # 
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfig(ZkSecurityOptions):
+class ConsumerConfig(SecurityOptions):
     """Options of one ConsumerConnector.  Make it with load_consumer, or by keyword in Python."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = JVM_ONLY
@@ -411,6 +413,7 @@ def _warned(config: C, where: str, *said: str) -> C:
 def problems_of(config: ConsumerConfig) -> Iterator[str]:
     """What is wrong between options that are each right: sentences without the file's name."""
     yield from unfit(config, dialect(config.version))
+    yield from broker_security_problems(config)
     if config.partitions:
         yield from _of_fixed(config)
     else:

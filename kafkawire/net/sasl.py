@@ -1,0 +1,110 @@
+"""SASL mechanisms of a client, as conversations: bytes to send are yielded, what is answered is sent in.
+
+    PLAIN          RFC 4616
+    SCRAM-SHA-…    RFC 5802, 7677; Kafka's own names and passwords are UTF-8 as they are
+    OAUTHBEARER    RFC 7628, as KIP-255
+
+No socket and no clock.  Raises Unexpected for an answer that is none, or that shows a server which does not know us.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Generator, Mapping
+
+Conversation = Generator[bytes, bytes, None]
+
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 10_000_000  # the lower one is Kafka's own
+_END = b"\x01"
+
+
+class Unexpected(Exception):
+    """The server's part of the conversation cannot be right; the text continues `the broker …`."""
+
+
+def plain(user: str, password: str) -> Conversation:
+    """Raises ValueError for a name or password that cannot be sent."""
+    if "\0" in user or "\0" in password:
+        raise ValueError("a name or password with a zero character")
+    yield f"\0{user}\0{password}".encode()
+
+
+def scram(
+    mechanism: str, user: str, password: str, nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24)
+) -> Conversation:
+    """mechanism: a key of SCRAM."""
+    algorithm = SCRAM[mechanism]
+    ours = nonce()
+    bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={ours}"
+    server_first = yield f"n,,{bare}".encode()
+    said = _fields(server_first)
+    if "e" in said:
+        raise Unexpected(f"refuses the login: {said['e']}")
+    salt, iterations = _salt(said), _iterations(said)
+    theirs = said.get("r", "")
+    if not theirs.startswith(ours) or theirs == ours:
+        raise Unexpected("answered the login with a nonce that does not continue ours")
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", algorithm)
+    unproven = f"c=biws,r={theirs}"
+    signed = b",".join((bare.encode(), server_first, unproven.encode()))
+    signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), signed, algorithm)
+    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    last = _fields((yield f"{unproven},p={base64.b64encode(proof).decode()}".encode()))
+    if "e" in last:
+        raise Unexpected(f"refuses the login: {last['e']}")
+    server_key = hmac.digest(salted, b"Server Key", algorithm)
+    expected = base64.b64encode(hmac.digest(server_key, signed, algorithm)).decode()
+    if not hmac.compare_digest(last.get("v", "").encode(), expected.encode()):
+        raise Unexpected("cannot prove that it knows our password: it is not the cluster it says it is")
+
+
+def oauthbearer(token: str, extensions: Mapping[str, str]) -> Conversation:
+    """extensions: SASL extensions (KIP-342).  A refusal is JSON, which is acknowledged."""
+    if any(ord(character) < 0x21 or ord(character) > 0x7E for character in token) or not token:
+        raise ValueError("a token of other characters than visible ASCII")
+    more = b"".join(f"{name}={value}".encode() + _END for name, value in extensions.items())
+    refused = yield b"n,," + _END + b"auth=Bearer " + token.encode() + _END + more + _END
+    if refused:
+        yield _END
+        raise Unexpected(f"refuses the token: {_refusal(refused)}")
+
+
+def _refusal(answer: bytes) -> str:
+    try:
+        found = json.loads(answer)
+        return ", ".join(f"{name} {found[name]}" for name in sorted(found)) or "without a reason"
+    except (ValueError, TypeError):
+        return answer[:200].decode("utf-8", "replace")
+
+
+def _fields(message: bytes) -> dict[str, str]:
+    """`k=v,k=v` of a SCRAM message."""
+    try:
+        parts = message.decode().split(",")
+    except UnicodeDecodeError:
+        raise Unexpected("answered the login with bytes that are no text") from None
+    return {part[:1]: part[2:] for part in parts if part[1:2] == "="}
+
+
+def _salt(said: Mapping[str, str]) -> bytes:
+    try:
+        return base64.b64decode(said["s"], validate=True)
+    except (KeyError, binascii.Error):
+        raise Unexpected("answered the login without a salt") from None
+
+
+def _iterations(said: Mapping[str, str]) -> int:
+    text = said.get("i", "")
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not MIN_ITERATIONS <= count <= MAX_ITERATIONS:
+        raise Unexpected(f"asks for {text or 'no'} iterations of SCRAM; {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
+    return count

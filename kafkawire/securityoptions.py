@@ -1,0 +1,179 @@
+"""Options of the connections to brokers: security.protocol, ssl.*, sasl.*, by the names of Kafka and librdkafka.
+
+Every class of options of a cluster inherits them (beside those of ZooKeeper, which they extend):
+
+    class ConsumerConfig(SecurityOptions): ...        # security.protocol, ssl.…, sasl.…, zookeeper.auth, …
+    links = Links("me", config.kafka_security.connect(), timeout_ms)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from groundwork.credentials import secret_file, secret_text
+from groundwork.named import NotLoaded
+from groundwork.options import CLASS, Secret, option
+from groundwork.optionvalues import filled
+from groundwork.tls import TlsUnusable
+from groundwork.zksecurity import ZkSecurityOptions
+from kafkawire.net.sasl import MECHANISMS, OAUTHBEARER
+from kafkawire.net.security import PLAINTEXT, PROTOCOLS, Sasl, Security, load_callback
+from kafkawire.net.tls import VERSIONS, Tls
+
+NEWER: Final[Mapping[str, str]] = {  # keys of the JVM's clients, for Options.NEWER
+    "ssl.truststore.location": "ssl.ca.location, a file in PEM",
+    "ssl.truststore.certificates": "ssl.ca.location, a file in PEM",
+    "ssl.truststore.password": "nothing: ssl.ca.location is PEM",
+    "ssl.truststore.type": "nothing: files are PEM",
+    "ssl.keystore.location": "ssl.certificate.location and ssl.key.location, files in PEM",
+    "ssl.keystore.certificate.chain": "ssl.certificate.location, a file in PEM",
+    "ssl.keystore.key": "ssl.key.location, a file in PEM",
+    "ssl.keystore.password": "ssl.key.password",
+    "ssl.keystore.type": "nothing: files are PEM",
+    "ssl.cafile": "ssl.ca.location",
+    "ssl.certfile": "ssl.certificate.location",
+    "ssl.keyfile": "ssl.key.location",
+    "ssl.enabled.protocols": "ssl.min.version",
+    "ssl.protocol": "ssl.min.version",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.jaas.config": "sasl.username and sasl.password (sasl.oauthbearer.callback)",
+    "sasl.login.callback.handler.class": "sasl.oauthbearer.callback, a Python callable",
+    "sasl.oauthbearer.token.endpoint.url": "sasl.oauthbearer.callback, a Python callable that asks it",
+    "sasl.kerberos.service.name": "nothing: GSSAPI is not spoken",
+}
+
+HTTPS, NO_CHECK = "https", "none"
+_BEHIND = "client.id"  # on the reference page
+
+
+def _location(raw: object) -> str:
+    """A path, also of a credential: credential:NAME."""
+    return str(secret_file(raw) or filled(raw))
+
+
+def _secret(raw: object) -> Secret:
+    text = secret_text(raw)
+    if not isinstance(text, str) or not text:
+        raise ValueError("text that is not empty")
+    return Secret(text)
+
+
+def _host_check(raw: object) -> str:
+    text = "" if raw is None else str(raw).strip().lower()
+    if text not in (HTTPS, NO_CHECK, ""):
+        raise ValueError("https, or none (or empty) for no check")
+    return text or NO_CHECK
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityOptions(ZkSecurityOptions):
+    """Options of a cluster's security: of its brokers, and of its ZooKeeper."""
+
+    security_protocol: str = option(
+        "security.protocol", PLAINTEXT,
+        "security of the connections to brokers, that of the listener: SSL is TLS, SASL a login", choices=PROTOCOLS,
+        behind=_BEHIND,
+    )  # fmt: skip
+    ssl_ca: str | None = option(
+        "ssl.ca.location", None, "PEM file of the authorities that brokers' certificates are signed by; the system's "
+        "when empty", kind=_location, behind=_BEHIND,
+    )  # fmt: skip
+    ssl_certificate: str | None = option(
+        "ssl.certificate.location", None, "PEM file of our certificate (and its chain), where brokers ask for one",
+        kind=_location, behind=_BEHIND,
+    )  # fmt: skip
+    ssl_key: str | None = option(
+        "ssl.key.location", None, "PEM file of its key; the certificate's file when empty; or credential:NAME",
+        kind=_location, behind=_BEHIND,
+    )  # fmt: skip
+    ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "ssl.key.password", None, "password of the key, or file:PATH or credential:NAME with it; never printed",
+        kind=_secret, secret=True, behind=_BEHIND,
+    )  # fmt: skip
+    ssl_host_check: str = option(
+        "ssl.endpoint.identification.algorithm", HTTPS,
+        "https: a broker's certificate must name the host that is connected to; none: any host of a trusted "
+        "certificate will do", kind=_host_check, behind=_BEHIND,
+    )  # fmt: skip
+    ssl_min_version: str = option(
+        "ssl.min.version", "TLSv1.2", "oldest TLS that is spoken", choices=tuple(VERSIONS), behind=_BEHIND
+    )
+    sasl_mechanism: str | None = option(
+        "sasl.mechanism", None, f"how to log in: {', '.join(MECHANISMS)}", choices=MECHANISMS, behind=_BEHIND
+    )
+    sasl_username: str | None = option("sasl.username", None, "user of PLAIN and SCRAM", kind=filled, behind=_BEHIND)
+    sasl_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "sasl.password", None, "its password, or file:PATH or credential:NAME with it; never printed",
+        kind=_secret, secret=True, behind=_BEHIND,
+    )  # fmt: skip
+    sasl_callback: str | None = option(
+        "sasl.oauthbearer.callback", None,
+        "gets tokens of OAUTHBEARER: MODULE:NAME of a Python callable, or an entry point of kafkawire.oauthbearer; "
+        "called with sasl.oauthbearer.config it returns (token, its end in seconds since 1970)", kind=CLASS,
+        behind=_BEHIND,
+    )  # fmt: skip
+    sasl_callback_config: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "sasl.oauthbearer.config", None,
+        "text that the callback is given, or file:PATH or credential:NAME with it; never printed",
+        kind=_secret, secret=True, behind=_BEHIND,
+    )  # fmt: skip
+
+    @property
+    def kafka_security(self) -> Security:
+        """The security of connections to the brokers."""
+        return security_of_brokers(self)
+
+
+def security_of_brokers(options: SecurityOptions) -> Security:
+    """The value that the options describe."""
+    sasl = None
+    if options.security_protocol.startswith("SASL") and options.sasl_mechanism is not None:
+        sasl = Sasl(
+            options.sasl_mechanism,
+            options.sasl_username or "",
+            options.sasl_password,
+            options.sasl_callback,
+            options.sasl_callback_config,
+        )
+    tls = Tls(
+        ca=options.ssl_ca,
+        certificate=options.ssl_certificate,
+        key=options.ssl_key,
+        password=options.ssl_key_password,
+        host_check=options.ssl_host_check == HTTPS,
+        min_version=options.ssl_min_version,
+    )
+    encrypts = options.security_protocol.endswith("SSL")
+    return Security(protocol=options.security_protocol, tls=tls if encrypts else Tls(), sasl=sasl)
+
+
+def broker_security_problems(options: SecurityOptions) -> Iterator[str]:
+    """Conflicts between these options, files that cannot be used: sentences without the file's name."""
+    protocol, mechanism = options.security_protocol, options.sasl_mechanism
+    encrypts, logs_in = protocol.endswith("SSL"), protocol.startswith("SASL")
+    files = (options.ssl_ca, options.ssl_certificate, options.ssl_key)
+    if not encrypts and any(files):
+        yield f"files of 'ssl' are given, but 'security.protocol' is {protocol}: nothing would be TLS"
+    if options.ssl_key is not None and options.ssl_certificate is None:
+        yield "'ssl.key.location' needs 'ssl.certificate.location'"
+    if logs_in and mechanism is None:
+        yield f"'security.protocol' {protocol} needs 'sasl.mechanism': {', '.join(MECHANISMS)}"
+    elif not logs_in and (mechanism is not None or options.sasl_username is not None or options.sasl_callback):
+        yield f"'sasl' options are given, but 'security.protocol' is {protocol}: nobody would log in"
+    elif logs_in and mechanism == OAUTHBEARER:
+        if options.sasl_callback is None:
+            yield "'sasl.mechanism' OAUTHBEARER needs 'sasl.oauthbearer.callback', which gets the tokens"
+        else:
+            try:
+                load_callback(options.sasl_callback)
+            except NotLoaded as problem:
+                yield str(problem)
+    elif logs_in and (options.sasl_username is None or options.sasl_password is None):
+        yield f"'sasl.mechanism' {mechanism} needs 'sasl.username' and 'sasl.password'"
+    if encrypts and not (options.ssl_key is not None and options.ssl_certificate is None):
+        try:
+            security_of_brokers(options).tls.checked()
+        except TlsUnusable as problem:
+            yield str(problem)
