@@ -23,7 +23,7 @@ from groupadmin.commands.editoptions import (
     undo_dir_option,
     usage_errors,
 )
-from groupadmin.commands.offsetedit import execute_plan, refuse_active, report
+from groupadmin.commands.offsetedit import execute_plan, refuse_active, refuse_coordinated, report
 from groupadmin.commands.offsetplans import copied, two_groups
 from groupadmin.commands.offsetviews import BROKERS, age, groups_option, snapshots, tell_odd
 from groupadmin.plan.changes import Change
@@ -96,6 +96,7 @@ def delete_command(
         if quiet_ms is not None and "kafka" in stores:
             _tell_ageless(each for each in found.values() if _in_kafka(each))
         tell_odd(chosen.values())
+        refuse_coordinated(chosen.values(), stores)
         refuse_active(chosen.values(), force_active)
         what = f"delete {counted(len(chosen), 'group')} in {' and '.join(sorted(stores))}"
         if not chosen:
@@ -117,6 +118,7 @@ def delete_groups(
 ) -> None:
     """Delete groups, after a last check for members.  Ends the command with 4 when nodes or offsets are left."""
     now = read_snapshots(admin, groups, cluster, wide=False, bounds=False)
+    refuse_coordinated(now.values(), stores)
     refuse_active(now.values(), force_active)
     writes = [change for each in groups.values() for change in _gone(each, stores)]
     if writes:
@@ -167,6 +169,7 @@ def rename_command(
         found, cluster = snapshots(admin, [old], False)
         source = found[old]
         tell_odd([source])
+        refuse_coordinated([source], edit.stores or BOTH)
         refuse_active([source], edit.force_active)
         mine, changes = copied(admin, cluster, source, new, merge=False, stores=edit.stores, policy=edit.out_of_range)
         left = [change for change in changes if change.action == "skipped"]

@@ -8,16 +8,18 @@ import click
 
 from groundwork.output import EXIT, fail, write
 from groundwork.zksecurity import ZooKeeper
+from groupadmin.commands.editoptions import admin_client
 from groupadmin.commands.groupedit import delete_command, rename_command
-from groupadmin.commands.offsetviews import age, known, tell_odd, written_at
+from groupadmin.commands.offsetviews import BROKERS, age, known, tell_odd, where_from, written_at
 from groupadmin.snapshot import kafka as kafkaside
-from groupadmin.snapshot.cluster import AdminClient, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
+from groupadmin.snapshot.coordinated import CoordinatedGroup, CoordinatedMember, read_coordinated
 from groupadmin.snapshot.groups import GroupMember, GroupNodes, GroupRow, describe, list_groups, read_group
 from groupadmin.snapshot.kafka import commit_times, groups_in_log
 from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import connected, print_note, print_unit, require_metadata
+from zkconsumer.commands.common import print_note, print_unit
 from zkconsumer.commands.options import (
     brokers_option,
     group_option,
@@ -50,16 +52,30 @@ def kafka_groups(admin: AdminClient) -> dict[str, tuple[int, str | None]]:
 
 
 def beside_kafka(
-    listed: Sequence[Listed], in_kafka: Mapping[str, tuple[int, str | None]]
+    listed: Sequence[Listed],
+    in_kafka: Mapping[str, tuple[int, str | None]],
+    kafka_members: Mapping[str, int | None] | None = None,
 ) -> list[tuple[str, int | None, int | None, str, str | None]]:
-    """The groups in ZooKeeper and in Kafka as one list; the members are ZooKeeper's."""
+    """The groups in ZooKeeper and in Kafka as one list; the members are ZooKeeper's.
+
+    kafka_members: number of members of the groups that only Kafka has, as far as known."""
+    members_of = kafka_members or {}
     rows: list[tuple[str, int | None, int | None, str, str | None]] = []
     for group, members, topics in listed:
         there = in_kafka.get(group)
         rows.append((group, members, topics, "both" if there else "zookeeper", there[1] if there else None))
     names = {row[0] for row in listed}
-    rows += [(group, None, n, "kafka", protocol) for group, (n, protocol) in in_kafka.items() if group not in names]
+    alone = {group: row for group, row in in_kafka.items() if group not in names}
+    rows += [(group, members_of.get(group), n, "kafka", protocol) for group, (n, protocol) in alone.items()]
     return sorted(rows, key=lambda row: row[0])
+
+
+def member_counts(admin: AdminClient, groups: Sequence[str]) -> dict[str, int | None]:
+    """Number of members of groups that Kafka coordinates; None where it is not known.  Before 0.9 nothing."""
+    if not admin.coordinates:
+        return {}
+    found = read_coordinated(admin, read_cluster(admin), groups)
+    return {name: None if each.why else len(each.members) for name, each in found.items()}
 
 
 # describe -------------------------------------------------------------------------------------------------------------
@@ -117,7 +133,8 @@ LIST = ("group", "members", "topics")
 LIST_BOTH = (*LIST, "store", "protocol")
 COLUMNS = ("topic", "partition", "owner", "committed", "end", "lag", "store", "age")
 MEMBERS = ("member", "host", "pattern", "subscription", "streams", "session", "mode", "problem")
-LEADERS = "Brokers to ask for leaders, instead of ZooKeeper."
+KAFKA_MEMBERS = ("member", "client", "host", "subscription", "partitions", "problem")
+LEADERS = "Brokers to ask for leaders, instead of ZooKeeper; without -z: of a group in Kafka alone."
 
 
 @click.group()
@@ -130,47 +147,59 @@ for _each in (delete_command, rename_command):
 
 
 @groups.command("list")
-@zookeeper_option()
-@brokers_option("Brokers: list their groups, too.")
+@zookeeper_option(required=False)
+@brokers_option("Brokers: list their groups, too; without -z theirs alone.")
 @kafka_version_option
 @output_option()
-def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
+def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
     """Print all groups with their number of members and of topics read.
 
     With -b also the groups in Kafka: by ListGroups from 0.9 on, and by the records of __consumer_offsets (on 0.8.2 only
     by these).
     """
-    require_metadata(brokers, kafka_version)
-    with connected(zookeeper, kafka_version) as reach:
-        rows = list_groups(reach.session, reach.dialect)
-        if not rows and (hint := no_brokers(reach.session, reach.dialect)):
-            fail(hint, EXIT["runtime"])
-        found = [(row.group, row.members, row.topics) for row in rows]
-        admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=print_note)
-        both = beside_kafka(found, kafka_groups(admin)) if brokers else []
-    write(both if brokers else found, LIST_BOTH if brokers else LIST, output)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        found: list[Listed] = []
+        if admin.session is not None:
+            rows = list_groups(admin.session, admin.dialect)
+            if not rows and (hint := no_brokers(admin.session, admin.dialect)):
+                fail(hint, EXIT["runtime"])
+            found = [(row.group, row.members, row.topics) for row in rows]
+        if not brokers:
+            write(found, LIST, output)
+            return
+        in_kafka = kafka_groups(admin)
+        alone = sorted(in_kafka.keys() - {row[0] for row in found})
+        both = beside_kafka(found, in_kafka, member_counts(admin, alone))
+    write(both, LIST_BOTH, output)
 
 
 @groups.command("describe")
-@zookeeper_option()
+@zookeeper_option(required=False)
 @brokers_option(LEADERS)
 @group_option()
 @kafka_version_option
 @output_option()
 def describe_command(
-    zookeeper: ZooKeeper, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
+    zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
 ) -> None:
     """Print topic, partition, owner, committed offset, end of the log and lag of each partition of a group.
 
     There is a row for each store with an offset, and the time since it was written.
     A thread without a partition, because its topic has fewer partitions than threads, is a row without partition.
+
+    With -b alone ZooKeeper is not asked: the owners are the members that Kafka coordinates (0.9 and later).
     """
-    require_metadata(brokers, kafka_version)
-    with connected(zookeeper, kafka_version) as reach:
-        admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=print_note)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        session = admin.session
+        if session is None:
+            shown, idle_members = kafka_rows(admin, group)
+            write([*shown, *idle_members], COLUMNS, output)
+            return
         nodes, held = read_both(admin, group)
-        rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers=brokers, tell=print_note)[group]
+        rows = describe(session, admin.links, admin.dialect, [nodes], brokers=brokers, tell=print_note)[group]
         shown = both_rows(admin, rows, held) if held is not None else [partition_row(row) for row in rows]
+        if held is not None and held.kafka_members:
+            print_note(f"Kafka coordinates members of group {group}: {kafka_members(held)}; -b without -z shows them")
     unreadable = [member for member in nodes.members if member.why is not None]
     for member in unreadable:
         print_note(f"member {member.consumer_id} cannot be read, so no member of the group can rebalance: {member.why}")
@@ -182,20 +211,91 @@ def describe_command(
 
 
 @groups.command("members")
-@zookeeper_option()
+@zookeeper_option(required=False)
+@brokers_option(f"{BROKERS}  Without -z: members that Kafka coordinates.")
 @group_option()
 @kafka_version_option
 @output_option()
-def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output: str) -> None:
+def members_command(
+    zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
+) -> None:
     """Print the members of a group: host, subscription, streams, session, and why a node cannot be read.
 
     A node with session - outlives its member and must be deleted.  The mode is where a member commits its offsets:
     zookeeper, dual or kafka; JVM members publish none.
+
+    With -b alone: the members that Kafka coordinates (0.9 and later), with client id and assigned partitions.
     """
-    with connected(zookeeper, kafka_version) as reach:
-        nodes = read_group(reach.session, reach.dialect, group)
-        modes = read_modes(reach.session, group)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        if admin.session is None:
+            found = coordinated(admin, read_cluster(admin), group)
+            write([coordinated_row(member) for member in found.members], KAFKA_MEMBERS, output)
+            print_note(str(found))
+            return
+        nodes = read_group(admin.session, admin.dialect, group)
+        modes = read_modes(admin.session, group)
     write([member_row(member, modes.get(member.consumer_id)) for member in nodes.members], MEMBERS, output)
+
+
+# groups that Kafka coordinates ----------------------------------------------------------------------------------------
+
+
+def coordinated(admin: AdminClient, cluster: Cluster, group: str) -> CoordinatedGroup:
+    """A group by its coordinator.  Ends the command for brokers that have none, and when it is not known."""
+    if not admin.coordinates:
+        fail(
+            f"brokers of Kafka {admin.dialect.release} coordinate no groups, their members are in ZooKeeper: give -z,"
+            " or the release with --kafka-version",
+            EXIT["usage"],
+        )
+    found = read_coordinated(admin, cluster, [group])[group]
+    if found.why:
+        fail(str(found), EXIT["runtime"])
+    if not found.there:
+        fail(f"group {group} is not known to its coordinator", EXIT["not found"])
+    return found
+
+
+def kafka_rows(admin: AdminClient, group: str) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+    """Rows in the order of COLUMNS for a group in Kafka alone, and a row for each member without a partition.
+
+    Ends the command when Kafka knows nothing of the group."""
+    cluster = read_cluster(admin)
+    found = None
+    if admin.coordinates:
+        found = read_coordinated(admin, cluster, [group])[group]
+        print_note(str(found))
+    owners = found.owners if found is not None else {}
+    topics = found.topics if found is not None else set()
+    reads = {TopicPartition(topic, p) for topic in topics for p in cluster.partitions.get(topic, ())}
+    held = read_snapshots(admin, [group], cluster, also={group: reads})[group]
+    if not known(admin, held) and not (found is not None and found.there):
+        fail(f"group {group} is not known to {where_from(admin)}", EXIT["not found"])
+    tell_odd([held])
+    ages = commit_times(admin, cluster, held)
+    rows = []
+    for tp in held.partitions():
+        start, end = held.bounds.get(tp, (None, None))
+        row = GroupRow(tp.topic, tp.partition, owners.get(tp), held.in_kafka(tp).position, end=end, start=start)
+        rows.append(partition_row(row, "kafka", age(written_at(held, tp, "kafka", ages), held)))
+    idle = [member for member in found.members if not member.partitions] if found is not None else []
+    return rows, [(None, None, member.member_id, *[None] * 5) for member in idle]
+
+
+def coordinated_row(member: CoordinatedMember) -> tuple[object, ...]:
+    """A row in the order of KAFKA_MEMBERS."""
+    by_topic: dict[str, list[str]] = {}
+    for tp in member.partitions:
+        by_topic.setdefault(tp.topic, []).append(str(tp.partition))
+    assigned = " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
+    subscribed = ",".join(member.topics) or None
+    return (member.member_id, member.client_id, member.host, subscribed, assigned or None, member.why or None)
+
+
+def kafka_members(held: GroupSnapshot) -> str:
+    """The members in Kafka, shortened."""
+    names = held.kafka_members or ()
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | None = None) -> tuple[object, ...]:

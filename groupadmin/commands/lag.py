@@ -13,7 +13,7 @@ import csv
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 
@@ -23,7 +23,7 @@ from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groundwork.tasks import sleep
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import tell_some
+from groupadmin.commands.editoptions import admin_client, tell_some
 from groupadmin.commands.groups import COLUMNS, kafka_groups, partition_row
 from groupadmin.commands.offsetviews import age, known, tell_odd, where_from, written_at
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
@@ -32,9 +32,10 @@ from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import WIDE, read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.dialects import Store as StoreName
 from kafkawire.offsets import Offsets
-from zkconsumer.commands.common import Connection, at_interrupt, connected, print_note, print_unit, require_metadata
+from zkconsumer.commands.common import at_interrupt, print_note, print_unit
 from zkconsumer.commands.options import (
     brokers_option,
     group_option,
@@ -50,9 +51,10 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
 
 
 @click.command()
-@zookeeper_option()
+@zookeeper_option(required=False)
 @brokers_option(
-    "Brokers to ask for leaders, instead of those in ZooKeeper; without --group also groups that only Kafka has."
+    "Brokers to ask for leaders, instead of those in ZooKeeper; without --group also groups that only Kafka has,"
+    " without -z these alone."
 )
 @group_option(required=False, help="Only this group, with a row for each partition (default: a row for each group).")
 @click.option(
@@ -67,7 +69,7 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
 @kafka_version_option
 @output_option()
 def lag(
-    zookeeper: ZooKeeper,
+    zookeeper: ZooKeeper | None,
     brokers: list[tuple[str, int]],
     group: str | None,
     watch: float | None,
@@ -84,17 +86,17 @@ def lag(
 
     With --threshold: exit code 6 when a group's lag is larger, 4 when none is but some lag is not known.
     """
-    require_metadata(brokers, kafka_version)
-    with connected(zookeeper, kafka_version) as reach:
+    with admin_client(zookeeper, brokers, kafka_version) as once:
+        admin = replace(once, tell=print_note)  # in each round
         if watch is None:
-            code = _look(reach, group, brokers, threshold=threshold, output=output)
+            code = _look(admin, group, threshold=threshold, output=output)
         else:
             code = EXIT["done"]
             with at_interrupt("", lambda: code, (signal.SIGTERM,)):
                 for rounds in count():
                     try:
-                        code = _look(reach, group, brokers, threshold=threshold, output=output, rounds=rounds)
-                    except ZooKeeperAway as e:
+                        code = _look(admin, group, threshold=threshold, output=output, rounds=rounds)
+                    except (ZooKeeperAway, Unreachable) as e:
                         print_note(f"{e}; trying again in {watch:g} s")
                     sleep(watch)
     if code:
@@ -102,24 +104,22 @@ def lag(
 
 
 def _look(
-    reach: Connection,
+    admin: AdminClient,
     group: str | None,
-    brokers: Sequence[tuple[str, int]],
     *,
     threshold: int | None,
     output: str,
     rounds: int | None = None,
 ) -> int:
     """Print one report; its exit code.  rounds: number of reports before it, when watching."""
-    admin = AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=print_note)
-    offsets = reach.dialect.offsets
+    offsets = admin.dialect.offsets
     if group is not None:
         totals = [_one(admin, group, output, rounds)]
         print_note(totals[0].sentence(offsets))
     else:
         totals = _every(admin)
         _print([each.row for each in totals], TOTALS, output, rounds)
-        print_unit(reach.dialect)
+        print_unit(admin.dialect)
     if threshold is None:
         return EXIT["done"]
     return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, offsets)
@@ -264,7 +264,8 @@ def _shown(
 
 def _every(admin: AdminClient) -> list[GroupLag]:
     """All groups in ZooKeeper and, if brokers were named, those that only Kafka has."""
-    assert admin.session is not None, "the command asks for -z"
+    if admin.session is None:
+        return sorted(_totals(admin, list(kafka_groups(admin))), key=lambda each: each.group)
     names = groups_in_zookeeper(admin.session)
     if not names and (hint := no_brokers(admin.session, admin.dialect)):
         fail(hint, EXIT["runtime"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import click
 
@@ -25,6 +25,7 @@ from groupadmin.plan.changes import Change, refused
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, active_members, held_by
 from groupadmin.snapshot.reader import members_now, read_snapshots
+from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import go_ahead
@@ -116,6 +117,7 @@ def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit:
             f"{len(wrong)} of {counted(len(changes), 'position')} refused, so nothing is written{_ways_out(wrong)}",
             EXIT["refused"],
         )
+    refuse_coordinated(snapshots, {store for change in changes for store in change.stores})
     refuse_active(snapshots, edit.force_active)
 
 
@@ -129,6 +131,22 @@ def _ways_out(wrong: Sequence[Change]) -> str:
     if "--keep-out-of-range" in offered:
         return "; --keep-out-of-range writes those outside the log as they are"
     return ""
+
+
+def refuse_coordinated(snapshots: Iterable[GroupSnapshot], stores: Collection[StoreName]) -> None:
+    """Refuse to write Kafka's offsets of groups with members that Kafka coordinates (exit 3), with one sentence.
+
+    Brokers take offsets of such a group from its members alone, so that there is nothing to be forced.
+    """
+    for each in snapshots if "kafka" in stores else ():
+        members = [name for name in each.kafka_members or () if not name.startswith("(")]
+        if members:
+            fail(
+                f"group {each.group} has {counted(len(members), 'member')} that Kafka coordinates, {members[0]} for"
+                " one, and brokers take the offsets of an active group from its members alone: stop them first; nothing"
+                " was written",
+                EXIT["refused"],
+            )
 
 
 def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
@@ -154,6 +172,7 @@ def _look_again(admin: AdminClient, cluster: Cluster, writes: Sequence[Change], 
         return  # versions are compared when the nodes are written
     also = {group: [change.tp for change in writes if change.group == group] for group in groups}
     now = read_snapshots(admin, groups, cluster, also=also, wide=False, bounds=False)
+    refuse_coordinated(now.values(), {store for change in writes for store in change.stores})
     refuse_active(now.values(), edit.force_active)
     for change in writes:
         for store, before in change.before.items():

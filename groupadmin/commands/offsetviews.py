@@ -18,6 +18,7 @@ from groupadmin.commands.offsetedit import shown
 from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
 from groupadmin.files.read import read_offsets
 from groupadmin.plan.undo import says_what
+from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import read_snapshots
@@ -118,16 +119,27 @@ def group_names(admin: AdminClient, groups: Sequence[str], regex: bool) -> list[
     """The selected groups, sorted if matched by expression.  Ends the command when none matches."""
     if groups and not regex:
         return list(dict.fromkeys(groups))
-    if admin.session is None:
-        raise click.UsageError("without -z, groups are named one by one with --group")
     try:
         wanted = [re.compile(text) for text in groups or (".*",)]
     except re.error as e:
         raise click.UsageError(f"--group is no regular expression: {e}") from None
-    names = [name for name in groups_in_zookeeper(admin.session) if any(each.fullmatch(name) for each in wanted)]
+    there = groups_in_zookeeper(admin.session) if admin.session is not None else groups_in_kafka(admin)
+    names = [name for name in there if any(each.fullmatch(name) for each in wanted)]
     if not names:
         fail(f"no group of {where_from(admin)} matches", EXIT["not found"])
     return names
+
+
+def groups_in_kafka(admin: AdminClient) -> list[str]:
+    """Groups that the brokers list (0.9 and later: those with members, and from 0.10.1 on those with offsets).
+
+    Ends the command for brokers that list none."""
+    if not admin.coordinates:
+        raise click.UsageError(
+            f"without -z, groups of Kafka {admin.dialect.release} are named one by one with --group: its brokers list"
+            " none"
+        )
+    return sorted(kafkaside.names(admin, read_cluster(admin)))
 
 
 def known(admin: AdminClient, each: GroupSnapshot) -> bool:

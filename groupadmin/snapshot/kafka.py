@@ -33,6 +33,7 @@ PURPOSE = "groups"
 COORDINATOR_AGAIN = RetryPolicy(retries=None, timeout_s=10.0, backoff=Backoff(0.5, factor=1.0))
 
 NO_SUCH_PARTITION = 3
+DEAD = "Dead"  # a state of DescribeGroups: also of a group that the coordinator does not know
 
 K = TypeVar("K")
 Question = tuple[K, str, Request[Any]]  # its key, a group it is about, and the request
@@ -68,10 +69,13 @@ def positions(
     return found
 
 
-def members(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Members of each group by its coordinator (0.9 and later); __consumer_offsets must exist.
+def described(
+    admin: AdminClient, cluster: Cluster, groups: Sequence[str]
+) -> dict[str, tuple[Broker | None, Mapping[str, Any] | str]]:
+    """DescribeGroups of each group: the coordinator, and its row, or a sentence why there is none (0.9 and later).
 
-    When a coordinator does not answer, a sentence takes the place of a member, since the group may be active.
+    __consumer_offsets must exist.  A group whose members coordinate by the newer protocol (KIP-848, 4.0) is listed, and
+    described as Dead: that is a sentence, too.
     """
     by_partition: dict[int, list[str]] = {}
     count = len(cluster.view.partitions(OFFSETS_TOPIC)) or 1
@@ -82,12 +86,50 @@ def members(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> dict
         for first in range(0, len(some), GROUPS_PER_REQUEST):
             part = tuple(some[first : first + GROUPS_PER_REQUEST])
             questions.append((part, part[0], admin.dialect.requests.describe_groups(admin.dialect, part)))
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[Broker | None, Mapping[str, Any] | str]] = {}
     for part, (broker, reply) in _asked(admin, cluster, questions, _groups_again).items():
         rows = {} if isinstance(reply, str) else {row["group"]: row for row in reply["groups"]}
         for group in part:
-            found[group] = _members(group, broker, rows.get(group), reply)
+            found[group] = broker, _described(group, broker, rows.get(group), reply)
+    dead = {
+        group: broker for group, (broker, row) in found.items() if not isinstance(row, str) and row["state"] == DEAD
+    }
+    for group in _listed(admin, dead):
+        broker = dead[group]
+        found[group] = broker, f"{broker} lists it and does not describe it: its members use the protocol of KIP-848"
     return found
+
+
+def _described(group: str, broker: Broker | None, row: Mapping[str, Any] | None, reply: Any) -> Mapping[str, Any] | str:
+    if row is None:
+        return reply if isinstance(reply, str) else f"the response of {broker} does not have it"
+    if row["error"]:
+        return str(refusal(row["error"], broker, group=group))
+    return row
+
+
+def _listed(admin: AdminClient, groups: Mapping[str, Broker | None]) -> set[str]:
+    """Those of these groups that their coordinators list."""
+    whom = {broker for broker in groups.values() if broker is not None}
+    request = admin.dialect.requests.list_groups(admin.dialect)
+    names: set[str] = set()
+    for reply in exchange(admin.links, {broker: [(broker, request)] for broker in whom}, PURPOSE).values():
+        if not isinstance(reply, LinkLost) and not reply["error"]:
+            names |= {row["group"] for row in reply["groups"]}
+    return names & groups.keys()
+
+
+def members(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Members of each group by its coordinator (0.9 and later); __consumer_offsets must exist.
+
+    When a coordinator does not answer, a sentence takes the place of a member, since the group may be active.
+    """
+    return {
+        group: (f"(the members of group {group} are unknown: {row})",)
+        if isinstance(row, str)
+        else tuple(member["member_id"] for member in row["members"])
+        for group, (_, row) in described(admin, cluster, groups).items()
+    }
 
 
 def names(admin: AdminClient, cluster: Cluster) -> dict[str, str]:
@@ -119,15 +161,6 @@ def _row(group: str, tp: TopicPartition, broker: Broker | None, row: Mapping[str
     if offset < 0:
         return KafkaRow(Unknown(f"group {group}, {tp} on {broker}: the committed offset is {offset}, no valid one"))
     return KafkaRow(int(offset), row["metadata"] or "")
-
-
-def _members(group: str, broker: Broker | None, row: Mapping[str, Any] | None, reply: Any) -> tuple[str, ...]:
-    if row is None:
-        why = reply if isinstance(reply, str) else f"the response of {broker} does not have it"
-        return (f"(the members of group {group} are unknown: {why})",)
-    if row["error"]:
-        return (f"(the members of group {group} are unknown: {refusal(row['error'], broker, group=group)})",)
-    return tuple(member["member_id"] for member in row["members"])
 
 
 def _offsets_again(reply: Mapping[str, Any]) -> int:

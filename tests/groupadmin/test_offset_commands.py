@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from groundwork.output import EXIT
-from groupadmin.commands import dropin, editoptions, groups, lag, offsetedit
+from groupadmin.commands import dropin, editoptions, groups, offsetedit
 from groupadmin.commands.cli import outcome
 from groupadmin.files.read import read_offsets
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
@@ -87,8 +87,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
                 assert f.world.session is not None
                 yield Connection(f.world.session, f.world.links, f.world.dialect)
 
-        for module in (editoptions, groups, lag):
-            monkeypatch.setattr(module, "connected", connected)
+        monkeypatch.setattr(editoptions, "connected", connected)
         return Cluster(f, tmp_path, capsys)
 
     yield start
