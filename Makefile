@@ -11,7 +11,7 @@ PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkp
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check bench faults clean
+.PHONY: demo test check matrix bench faults clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,9 @@ check: $(STAMP)    ## format, lint, types, borders, and every test that needs no
 
 test: check        ## check, then everything against real ZooKeeper, brokers and JVM clients
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and not faults"
+
+matrix: $(STAMP)   ## mirrors between brokers of every release, 0.8 to 4.x, each killed at a third (an hour; JSON=FILE)
+	$(BIN)/python -m tests.matrix $(if $(JSON),--json $(JSON))
 
 faults: $(STAMP)   ## the longer fault scenarios
 	$(BIN)/python -m pytest -q -m faults -o faulthandler_timeout=0

@@ -111,8 +111,9 @@ public class NewClients {
             Method add = Arrays.stream(Class.forName("org.apache.kafka.common.header.Headers").getMethods())
                 .filter(each -> each.getName().equals("add") && each.getParameterCount() == 2).findFirst().get();
             for (String header : row[7].split(",")) {
-                String name = new String(bytes(header.split("=")[0]), StandardCharsets.UTF_8);
-                add.invoke(headers, name, (Object) bytes(header.substring(header.indexOf('=') + 1)));
+                int equals = header.indexOf('=');
+                String name = new String(bytes(header.substring(0, equals)), StandardCharsets.UTF_8);
+                add.invoke(headers, name, (Object) bytes(header.substring(equals + 1)));
             }
         }
         return (ProducerRecord<byte[], byte[]>) made;

@@ -1,11 +1,12 @@
-"""Messages as librdkafka reads them: a client that shares no line with Kafka's own, nor with ours."""
+"""librdkafka: a client that shares no line with Kafka's own, nor with ours."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka.errors import LocalKafkaError
 
@@ -45,6 +46,12 @@ def read_by_librdkafka(brokers: str, topics: Sequence[str]) -> list[tuple[object
     finally:
         consumer.close()
     return sorted(found, key=lambda row: row[:3])
+
+
+def create_by_librdkafka(brokers: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Create a topic with one replica.  Raises KafkaException."""
+    new = NewTopic(topic, partitions, 1, config=dict(config))
+    AdminClient({"bootstrap.servers": brokers}).create_topics([new], operation_timeout=20)[topic].result(30)
 
 
 def _row(message: Message) -> tuple[object, ...]:

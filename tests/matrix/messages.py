@@ -62,7 +62,9 @@ def rows(topic: Topic, source: Kind, first: int, count: int) -> list[Row]:
 def marks(topic: Topic, source: Kind) -> list[Row]:
     """The last message of each partition."""
     time_ms = BASE_MS + 1_000_000_000 if source.timestamps else None
-    return [Row(topic.name, p, b"mark", f"{MARK} of {p}".encode().replace(b" ", b"_"), time_ms) for p in range(PARTITIONS)]
+    return [
+        Row(topic.name, p, b"mark", f"{MARK} of {p}".encode().replace(b" ", b"_"), time_ms) for p in range(PARTITIONS)
+    ]
 
 
 def transactions(topic: Topic, source: Kind) -> Iterator[tuple[bool, list[Row]]]:

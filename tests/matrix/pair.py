@@ -1,4 +1,4 @@
-"""One pair of the matrix: a mirror from a source to a target, killed at about a third, and what became of every message."""
+"""A pair of the matrix: a mirror from source to target, killed at about a third, and what became of each message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Outcome:
     foreign: int = 0
     disordered: int = 0
     repeated: int = 0
-    aborted: int = 0  # delivered ones of aborted transactions
+    aborted: int = 0  # of aborted transactions, and stored all the same
     timestamps: dict[str, int] = field(default_factory=dict)
     headers: dict[str, int] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)
@@ -135,10 +135,7 @@ class Pair:
         assert self._child is not None
         if not self._child.running:
             raise LocalKafkaError(f"the mirror ended with {self._child.exit_code}")
-        return sum(self.target.peer.ends(self._existing()).values())
-
-    def _existing(self) -> list[str]:
-        return self.names
+        return sum(self.target.peer.ends(self.names).values())
 
     def _configure(self) -> None:
         source: dict[str, Any] = {"name": "source", "group.id": self.group}
@@ -160,7 +157,7 @@ class Pair:
 
     def _said_last(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return "the mirror's log ends:\n" + "\n".join(lines[-15:])
+        return "the mirror's log ends:\n" + "\n".join(line[:500] for line in lines[-5:])
 
     # ---- the comparison
 
@@ -170,6 +167,8 @@ class Pair:
         outcome.messages = len(sent)
         outcome.topics = dict(Counter(row.topic for row in sent))
         outcome.read_by.append(f"the clients of {self.target.kind.version}")
+        aborted = self._aborted()
+        outcome.aborted = sum((row.topic, row.value) in aborted for row in stored)
         compare(outcome, sent, stored, self.source.kind, self.target.kind)
         self._check_counts(outcome, sent)
         if self.target.kind.number >= (0, 11):
@@ -183,6 +182,18 @@ class Pair:
         ends = self.target.peer.ends(self.names)
         if len(ends) != messages.PARTITIONS * len(self.topics):
             outcome.problems.append(f"the target has {len(ends)} partitions, not the source's: {sorted(ends)}")
+
+    def _aborted(self) -> set[tuple[str, bytes | None]]:
+        """Values that only aborted transactions have."""
+        return {
+            (topic.name, row.value)
+            for topic in self.topics
+            if topic.transactional
+            for commit, rows in messages.transactions(topic, self.source.kind)
+            if not commit
+            for row in rows
+            if row.value
+        }
 
     def _check_counts(self, outcome: Outcome, sent: Sequence[Row]) -> None:
         """What was sent is what the source holds, less what was aborted."""

@@ -11,10 +11,11 @@ from localkafka import releases
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
 from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
+from tests.matrix.foreign import create_by_librdkafka
 from tests.matrix.peer import Peer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-SETTINGS = {"auto.create.topics.enable": "true"}
+SETTINGS = {"auto.create.topics.enable": "false"}  # else a client that looks for a topic would make it
 QUICK_GROUPS = {"group.min.session.timeout.ms": "1000"}  # a killed member is put out soon
 
 
@@ -61,13 +62,13 @@ class Kind:
 
 
 SOURCES = tuple(
-    map(Kind, "0.8.1.1 0.8.2.2 0.9.0.1 0.10.2.2 0.11.0.3 2.8.2 3.9.1 3.9.1-kraft 4.3.1".split())
+    map(Kind, ["0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1", "3.9.1-kraft", "4.3.1"])
 )
-TARGETS = tuple(map(Kind, "0.8.2.2 0.10.2.2 2.8.2 3.9.1 3.9.1-kraft 4.3.1".split()))
+TARGETS = tuple(map(Kind, ["0.8.2.2", "0.10.2.2", "2.8.2", "3.9.1", "3.9.1-kraft", "4.3.1"]))
 
 
 class Site:
-    """One running broker of a kind, with its clients; started by `with`."""
+    """One running broker of a kind, with its clients."""
 
     def __init__(self, kind: Kind, folder: Path, zookeeper: ZooKeeperServer | ZooKeeperAt | None = None) -> None:
         self.kind = kind
@@ -101,19 +102,42 @@ class Site:
         if isinstance(self._broker, Cluster):
             self._broker.create_topic(topic, partitions, 1, config)
         else:
-            settings = [word for key, value in (config or {}).items() for word in ("--config", f"{key}={value}")]
-            words = ["--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", "1"]
-            self._broker.topics(*words, *settings)
+            create_by_librdkafka(self.brokers, topic, partitions, config or {})
+
+    def start(self) -> None:
+        """Start the broker, and wait until it serves.  Raises LocalKafkaError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._broker.start()
 
     def close(self) -> None:
         if self._peer is not None:
             self._peer.close()
         self._broker.close()
 
+
+class Sites:
+    """Sites by kind, each started when it is first asked for, all below one folder; ended by `with`."""
+
+    def __init__(self, folder: Path, zookeeper: ZooKeeperServer | ZooKeeperAt | None = None) -> None:
+        self._folder, self._zookeeper = folder, zookeeper
+        self._started: dict[Kind, Site] = {}
+
+    def site(self, kind: Kind) -> Site:
+        """The running site of a kind.  Raises LocalKafkaError when it cannot be started."""
+        if kind not in self._started:
+            made = Site(kind, self._folder / f"site-{kind.name}", self._zookeeper)
+            self._started[kind] = made
+            made.start()
+        return self._started[kind]
+
+    def end(self, kind: Kind) -> None:
+        """End the site of a kind, if it was started."""
+        if kind in self._started:
+            self._started.pop(kind).close()
+
     def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._broker.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        for kind in list(self._started):
+            self.end(kind)
