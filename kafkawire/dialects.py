@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, cast
 
 from kafkawire.errors import LocalError
+from kafkawire.formats import mixed as messages_mixed
 from kafkawire.formats.v01 import messages as messages_v08
 from kafkawire.formats.v07 import messages as messages_v07
 from kafkawire.interfaces import MessageFormats, RequestBuilders, Znodes
@@ -316,7 +317,7 @@ _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
 
 # What else a release changed: fields of Dialect.
 _CHANGES: Mapping[str, Mapping[str, Any]] = {
-    "0.11": {"magic": 2, "measures_whole_set": True, "record_batches": True},
+    "0.11": {"magic": 2, "measures_whole_set": True, "record_batches": True, "messages": messages_mixed},
     "2.1": {"codecs": frozenset({0, 1, 2, 3, 4})},
     "2.4": {"one_wrapper_per_set": True},
     "4.0": {"formats": frozenset({2}), "zookeeper_offsets": False},

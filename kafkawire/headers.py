@@ -59,12 +59,17 @@ def unpacked(block: Bytes | None) -> Headers:
             if name is None:
                 raise ValueError("a header without a name")
             value, at = _blob(data, at)
-            found.append((name.decode(), value))
-    except (IndexError, ValueError) as why:  # ValueError: also a name that is no UTF-8
+            found.append((text(name), value))
+    except (IndexError, ValueError) as why:
         raise RemoteError(f"damaged headers: {why}") from why
     if at != len(data):
         raise RemoteError(f"{len(data) - at} bytes behind the last header")
     return tuple(found)
+
+
+def text(name: bytes) -> str:
+    """The name of a header.  What is no UTF-8 becomes U+FFFD, as in the Java consumer: no producer is kept from it."""
+    return name.decode(errors="replace")
 
 
 def _blob(data: bytes, at: int) -> tuple[bytes | None, int]:

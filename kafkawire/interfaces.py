@@ -1,6 +1,6 @@
 """What a generation of Kafka (0.7; 0.8 and later) provides, as Protocols.  A Dialect names one module for each.
 
-MessageFormats   the bytes of message sets       kafkawire.formats.v07.messages, kafkawire.formats.v01.messages
+MessageFormats   the bytes of message sets       kafkawire.formats.v07.messages, .v01.messages, .mixed
 RequestBuilders  requests, and their responses   kafkawire.protocol.requests07, kafkawire.protocol.requests08
 Znodes           nodes in ZooKeeper              kafkawire.znodes.v07, kafkawire.znodes.v08
 
@@ -115,8 +115,13 @@ class RequestBuilders(Protocol):
         min_bytes: int,
         wanted: Sequence[tuple[TopicPartition, int, int]],
         replica_id: int = ...,
+        committed: bool = True,
     ) -> Request[list[FetchedPartition]]:
-        """Fetch from (partition, offset, max_bytes) each."""
+        """Fetch from (partition, offset, max_bytes) each.
+
+        committed: only up to where transactions are open, and with those that were aborted (read_committed), where the
+        release has transactions.
+        """
 
     def produce(
         self,

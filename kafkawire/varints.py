@@ -12,6 +12,7 @@ from kafkawire.errors import LocalError
 from kafkawire.primitives import Bytes
 
 _SMALL = [bytes((zigzag,)) for zigzag in range(128)]  # -64 to 63
+_ALL_BITS = (1 << 64) - 1
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
@@ -30,7 +31,7 @@ def written(number: int) -> bytes:
 
 
 def varint(data: Bytes, at: int) -> tuple[int, int]:
-    """A zigzag number of at most 64 bits, and where the next field begins.
+    """A zigzag number of at most 64 bits, and where the next field begins.  Of a tenth byte one bit counts, as in Java.
 
     Raises IndexError where the data ends, ValueError where it does not end in ten bytes.
     """
@@ -40,6 +41,7 @@ def varint(data: Bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
+            number &= _ALL_BITS
             return (number >> 1) ^ -(number & 1), at
         if shift > 63:
             raise ValueError("a number of more than ten bytes")

@@ -165,8 +165,7 @@ class _Sampling:
     def _batches(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
     ) -> dict[TopicPartition, LogBatches]:
-        request = recordbatches.ask(wanted, PARTITIONS_PER_REQUEST * FETCH_BYTES)
-        return self._client.links.link(leader, PURPOSE).call(request)
+        return recordbatches.held(self._client.links.link(leader, PURPOSE).call(recordbatches.ask(wanted)))
 
     def _fetched(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]

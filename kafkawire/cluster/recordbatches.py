@@ -2,16 +2,16 @@
 
 A fetch in an older format is converted down by such a broker, and does not show everything: headers and the ends of
 transactions are left out, messages of aborted transactions are not, and of a batch that is larger than the fetch
-nothing comes.  Of record batches (kafkawire.formats.v2) the heads are read, and of their records as much as tells
-whether any has headers; until consumers read this format themselves, that is all they know of it.
+nothing comes.  So a consumer that is told to speak to a broker as to an older release asks in this version why nothing
+came, and what it does not get.  Of record batches (kafkawire.formats.v2) the heads are read, and of their records as
+much as tells whether any has headers.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kafkawire.errors import RemoteError, WireError
 from kafkawire.formats.v2.layout import CODEC, LOG_OVERHEAD, MAGIC_AT, Batch, batch_at
@@ -19,44 +19,10 @@ from kafkawire.formats.v2.read import records
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import Bytes
 from kafkawire.protocol import requests08 as requests
-from kafkawire.protocol.apis import Api
-from kafkawire.protocol.request import Request
-from kafkawire.protocol.schema import Array, Struct, int8, int16, int32, int64, nullable_blob, string
+from kafkawire.protocol.apis import FETCH as FETCH
+from kafkawire.protocol.request import FetchedPartition, Request, Store
 
 VERSION = 4
-FETCH = Api(
-    1,
-    "Fetch",
-    VERSION,
-    request=Struct(
-        replica_id=int32,
-        max_wait_ms=int32,
-        min_bytes=int32,
-        max_bytes=int32,
-        isolation_level=int8,
-        topics=Array(
-            Struct(topic=string, partitions=Array(Struct(partition=int32, fetch_offset=int64, max_bytes=int32)))
-        ),
-    ),
-    reply=Struct(
-        throttle_time_ms=int32,
-        topics=Array(
-            Struct(
-                topic=string,
-                partitions=Array(
-                    Struct(
-                        partition=int32,
-                        error=int16,
-                        high_watermark=int64,
-                        last_stable_offset=int64,
-                        aborted=Array(Struct(producer_id=int64, first_offset=int64), nullable_since=0),
-                        record_batches=nullable_blob,
-                    )
-                ),
-            )
-        ),
-    ),
-)
 _SIZE = struct.Struct(">qi")
 _OPEN_LIMIT = 16 << 20  # bytes of records that are opened to look for headers
 
@@ -105,37 +71,30 @@ class LogBatches:
         return next((batch for batch in self.batches if batch.last_offset >= position), None)
 
 
-def ask(
-    wanted: Sequence[tuple[TopicPartition, int, int]], max_bytes: int, committed: bool = False
-) -> Request[dict[TopicPartition, LogBatches]]:
-    """Ask for (partition, position, max_bytes) each, max_bytes together; waits for nothing.
+class _OfTheLog:
+    """The version that shows a log as it is, whatever release a cluster is spoken to as."""
+
+    release = "0.11"
+
+    def speaks(self, api_key: int, store: Store = "kafka") -> int:
+        return VERSION
+
+
+def ask(wanted: Sequence[tuple[TopicPartition, int, int]], committed: bool = False) -> Request[list[FetchedPartition]]:
+    """Ask for (partition, position, max_bytes) each; waits for nothing.  held() reads the reply.
 
     The first batch of the first partition comes whole however large it is, another one that does not fit not at all.
-    committed: say which transactions were aborted (isolation level read_committed).  Reply: {partition: LogBatches}.
+    committed: say which transactions were aborted (isolation level read_committed).
     Only for brokers that take this version (kafkawire.cluster.release): to older ones it is nonsense.
     """
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for tp, position, size in wanted:
-        row = {"partition": tp.partition, "fetch_offset": position, "max_bytes": size}
-        topics.setdefault(tp.topic, []).append(row)
-    fields = {
-        "replica_id": -1,
-        "max_wait_ms": 0,
-        "min_bytes": 0,
-        "max_bytes": max_bytes,
-        "isolation_level": int(committed),
-        "topics": [{"topic": name, "partitions": rows} for name, rows in topics.items()],
-    }
-    return requests.Request(FETCH, VERSION, [FETCH.encode_request(VERSION, fields)], finish=_held)
+    return requests.fetch(_OfTheLog(), 0, 0, wanted, committed=committed)
 
 
-def _held(fields: Mapping[str, Any]) -> dict[TopicPartition, LogBatches]:
+def held(fetched: Iterable[FetchedPartition]) -> dict[TopicPartition, LogBatches]:
+    """What a reply to ask() says of each partition.  Raises RemoteError for what is no batch."""
     return {
-        TopicPartition(topic["topic"], row["partition"]): LogBatches(
-            row["error"], row["high_watermark"], len(row["aborted"] or ()), tuple(batches(row["record_batches"] or b""))
-        )
-        for topic in fields["topics"]
-        for row in topic["partitions"]
+        row.tp: LogBatches(row.error, row.high_watermark or 0, len(row.aborted), tuple(batches(row.buffer)))
+        for row in fetched
     }
 
 
@@ -181,6 +140,6 @@ def _batch(view: memoryview) -> RecordBatch:
 def _any_headers(view: memoryview, head: Batch) -> bool | None:
     """Whether any of a batch's records has headers; None where they cannot be opened."""
     try:
-        return any(record.headers for record in records(view, head, check_crc=False, limit=_OPEN_LIMIT))
+        return any(record.headers for record in records(view, head, check_crcs=False, limit=_OPEN_LIMIT))
     except WireError:  # a codec that we cannot open, or bytes that are no records
         return None

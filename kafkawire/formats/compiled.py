@@ -27,6 +27,7 @@ from kafkawire.formats.checksums import best, tables
 from kafkawire.formats.v01 import loops as v08
 from kafkawire.formats.v01.loops import DAMAGED, FIELDS, TIMED, TOO_LARGE, UNTIMED
 from kafkawire.formats.v07 import loops as v07
+from kafkawire.formats.v2 import loops as v2
 from kafkawire.formats.v2 import writeloops as v2write
 from kafkawire.formats.v2.writeloops import RECORD_BYTES, copy
 from kafkawire.primitives import Bytes
@@ -114,6 +115,7 @@ class Loops(NamedTuple):
     entries07: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int]]
     hop07: Callable[[Any, int, int, int], tuple[int, int]]
     records: Callable[[Any, Any, Any, Any, Any, Any, Any, Any, int, int, Any], tuple[int, int, int]]
+    records2: Callable[[Any, Any, Any], tuple[int, int, int, int]]
 
 
 class Kernels:
@@ -182,6 +184,16 @@ class Kernels:
         out = np.empty((v07.COLUMNS, most), dtype=np.int64)
         count, segment, at = self._loops.entries07(_octets(data), segments, out, check, _TABLES)
         return Found([row[:count].data for row in out], None if segment < 0 else (segment, at))
+
+    def index2(self, data: Bytes, rows: list[tuple[int, ...]], most: int) -> tuple[Found, bool]:
+        """The messages of record batches, `most` of them at most, and whether any has headers: see v2.loops.
+
+        Every number has to fit int64.
+        """
+        segments = np.array(rows, dtype=np.int64).reshape(len(rows), v2.FIELDS)
+        out = np.empty((v2.COLUMNS, most), dtype=np.int64)
+        count, with_headers, segment, at = self._loops.records2(_octets(data), segments, out)
+        return Found([row[:count].data for row in out], None if segment < 0 else (segment, at)), with_headers > 0
 
     def total(self, slices: Sequence[Slices]) -> int:
         """Bytes of all slices."""
@@ -316,7 +328,7 @@ def load(cache: Path | None) -> Kernels:
 
 def _sources() -> str:
     """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
-    files = [__file__, *(str(module.__file__) for module in (checksums, v07, v08, v2write))]
+    files = [__file__, *(str(module.__file__) for module in (checksums, v07, v08, v2, v2write))]
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
 
 
@@ -343,8 +355,11 @@ def _build(cache: bool) -> Kernels:
         entries07=three(octets, numbers, numbers, types.boolean, table),
         hop07=two(octets, i64, i64, i64),
         records=three(octets, *[column] * 7, i64, i64, bits),
+        records2=four(octets, numbers, numbers),
     )
-    loops = Loops(v08.index, v08.hop, gather, total, alike, ascends, _sums, v07.index, v07.hop, v2write.records)
+    loops = Loops(
+        v08.index, v08.hop, gather, total, alike, ascends, _sums, v07.index, v07.hop, v2write.records, v2.index
+    )
     return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
 
 
@@ -367,4 +382,8 @@ def _checked(made: Kernels) -> Kernels:
         right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 10, size]
         if not right or made.hop07(entry, 0, -1, 1) != (len(entry), 1):
             raise RuntimeError("a compiled kernel of 0.7 computes nonsense")
+    record = bytes((24, 0, 1, 2, 2)) + b"k" + bytes((4,)) + b"vv" + bytes((2, 2)) + b"h" + bytes((1,))  # with a header
+    packed, any_headers = made.index2(record, [(0, len(record), 1, 0, 7, 8, 1000, False, 0)], 1)
+    if not any_headers or packed.damaged or [x[0] for x in packed.columns] != [8, 5, 1, 7, 2, 999, 0, 9, 4]:
+        raise RuntimeError("a compiled kernel of record batches computes nonsense")
     return made

@@ -84,6 +84,12 @@ class FetchedPartition:
     log_start_offset: int | None = None
     aborted: tuple[tuple[int, int], ...] = ()
 
+    def readable_end(self, committed: bool) -> int | None:
+        """The position behind the last message that is given to a reader of committed transactions, or to any."""
+        if not committed or self.last_stable_offset is None or self.last_stable_offset < 0:
+            return self.high_watermark
+        return self.last_stable_offset
+
 
 @dataclass(frozen=True, slots=True)
 class ProducedPartition:

@@ -203,10 +203,12 @@ def fetch(
     min_bytes: int,
     wanted: Sequence[tuple[TopicPartition, int, int]],
     replica_id: int = CONSUMER,
+    committed: bool = True,
 ) -> Request:
     """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the order of wanted.
 
-    The broker does not wait: max_wait_ms, min_bytes and replica_id have no effect.  A partition may be asked for twice.
+    The broker does not wait: max_wait_ms, min_bytes and replica_id have no effect; it has no transactions.  A partition
+    may be asked for twice.
     """
     d.speaks(_FETCH_KEY)
     api = FETCH if len(wanted) == 1 else MULTIFETCH

@@ -15,11 +15,11 @@ which is of the size that reply_header() finds, and gives it bytes until it is c
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kafkawire.errors import LocalError, RemoteError, Truncated
+from kafkawire.errors import LocalError, RemoteError, Truncated, error_info
 from kafkawire.model import RECORD_BATCH, TopicPartition
 from kafkawire.primitives import INT32, Writer, utf8
 from kafkawire.protocol import apis
@@ -43,6 +43,11 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
 WITHOUT_BATCHES = 2  # the newest version of Produce for formats v0 and v1
+_SESSION = struct.Struct(">hi")  # error, session id
+_STABLE = struct.Struct(">ihqqi")  # partition, error, high watermark, last stable offset, aborted transactions
+_STABLE_LOG = struct.Struct(">ihqqqi")  # the same with the log start offset
+_ABORTED = struct.Struct(">qq")  # producer id, first offset
+_MOST_INT32 = (1 << 31) - 1
 NO_SET = -1  # bytes of a set that is null
 NO_EPOCH = -1  # as a leader's: not known, so it is not checked
 NEWEST_WITH_RETENTION = 4  # of OffsetCommit
@@ -69,9 +74,13 @@ def reply_header(data: bytes | bytearray | memoryview) -> tuple[int, int]:
 
 
 class FetchReplyParser(StreamedBody):
-    """A Fetch reply while it arrives (v0 to v2): a Body whose result is list[FetchedPartition] in wire order.
+    """A Fetch reply while it arrives (v0 to v11): a Body whose result is list[FetchedPartition] in wire order.
 
-    [throttle_ms:int32 from v1]  [topic:string [partition:int32 error:int16 high_watermark:int64 set_size:int32 set]]
+    [throttle_ms:int32 from v1]  [error:int16 session:int32 from v7]
+    [topic:string [partition:int32 error:int16 high_watermark:int64
+                   last_stable_offset:int64 from v4  log_start_offset:int64 from v5
+                   aborted [producer_id:int64 first_offset:int64] from v4  preferred_replica:int32 from v11
+                   set_size:int32 set]]
 
     A set's buffer is taken when its size is known to fit into what is left of the frame.  A set of -1 bytes (null) is
     an empty one: Kafka 3.x sends it beside an error.
@@ -82,30 +91,62 @@ class FetchReplyParser(StreamedBody):
         self.throttle_ms = 0
         self._buffers = buffers or NONE_KEPT
         self._fetched: list[FetchedPartition] = []
-        self.start(self._parse(version))
+        self._version = version
+        self.start(self._parse() if version < 4 else self._parse_stable())
 
     def result(self) -> list[FetchedPartition]:
         return self._fetched
 
-    def _parse(self, version: int) -> Steps:
-        if version >= 1:
+    def _parse(self) -> Steps:
+        """Of v0 to v3."""
+        if self._version >= 1:
             (self.throttle_ms,) = _INT32.unpack((yield _INT32.size))
         for _ in range(self._count((yield _INT32.size), _LEAST_TOPIC, "topics")):
-            (length,) = _INT16.unpack((yield _INT16.size))
-            if length < 0:
-                raise RemoteError(f"Fetch reply: a topic name of {length} bytes")
-            topic = _text((yield length)) if length else ""
+            topic = yield from self._topic()
             for _ in range(self._count((yield _INT32.size), _FETCHED.size, "partitions")):
                 partition, error, high_watermark, size = _FETCHED.unpack((yield _FETCHED.size))
                 tp = TopicPartition(topic, partition)
-                if size == NO_SET:
-                    size = 0
-                if not 0 <= size <= self.rest:
-                    raise Truncated(f"Fetch reply: {tp} has a set of {size} bytes, {self.rest} left in the frame")
-                buffer = self._buffers.take(size)
-                if size:
+                buffer = self._set(tp, size)
+                if len(buffer):
                     yield buffer
                 self._fetched.append(FetchedPartition(tp, error, high_watermark, buffer))
+
+    def _parse_stable(self) -> Steps:
+        """From v4 on, with the end of what is stable and the transactions that were aborted."""
+        (self.throttle_ms,) = _INT32.unpack((yield _INT32.size))
+        if self._version >= 7:
+            error, _ = _SESSION.unpack((yield _SESSION.size))
+            if error:
+                raise RemoteError(f"Fetch reply: {error_info(error).name} ({error}) for the whole request")
+        head, behind = (_STABLE_LOG if self._version >= 5 else _STABLE), 8 if self._version >= 11 else 4
+        for _ in range(self._count((yield _INT32.size), _LEAST_TOPIC, "topics")):
+            topic = yield from self._topic()
+            for _ in range(self._count((yield _INT32.size), head.size + behind, "partitions")):
+                partition, error, high_watermark, stable, *log_start, count = head.unpack((yield head.size))
+                tp = TopicPartition(topic, partition)
+                if count * _ABORTED.size > self.rest:
+                    raise Truncated(f"Fetch reply: {tp}: {count} aborted transactions, {self.rest} bytes left")
+                aborted = tuple(_ABORTED.iter_unpack((yield count * _ABORTED.size))) if count > 0 else ()
+                (size,) = _INT32.unpack((yield behind)[-4:])  # in front of it a replica that is nearer to us
+                buffer = self._set(tp, size)
+                if len(buffer):
+                    yield buffer
+                start = log_start[0] if log_start else None
+                self._fetched.append(FetchedPartition(tp, error, high_watermark, buffer, stable, start, aborted))
+
+    def _topic(self) -> Generator[int, memoryview, str]:
+        (length,) = _INT16.unpack((yield _INT16.size))
+        if length < 0:
+            raise RemoteError(f"Fetch reply: a topic name of {length} bytes")
+        return _text((yield length)) if length else ""
+
+    def _set(self, tp: TopicPartition, size: int) -> memoryview:
+        """The buffer of a set."""
+        if size == NO_SET:
+            size = 0
+        if not 0 <= size <= self.rest:
+            raise Truncated(f"Fetch reply: {tp} has a set of {size} bytes, {self.rest} left in the frame")
+        return self._buffers.take(size)
 
     def _count(self, piece: memoryview, least: int, what: str) -> int:
         (count,) = _INT32.unpack(piece)
@@ -168,14 +209,30 @@ def fetch(
     min_bytes: int,
     wanted: Sequence[tuple[TopicPartition, int, int]],
     replica_id: int = CONSUMER,
+    committed: bool = True,
 ) -> Request:
-    """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the broker's order."""
+    """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the broker's order.
+
+    committed: by isolation level read_committed, from v4 on.  From v3 on the first entry of the first partition that
+    has one comes whole, however large it is; of another partition nothing comes where its first one does not fit.
+    """
     _no_twice(tp for tp, _, _ in wanted)
-    topics = _grouped((tp, {"fetch_offset": at, "max_bytes": size}) for tp, at, size in wanted)
-    fields = {"replica_id": replica_id, "max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "topics": topics}
+    version = d.speaks(apis.FETCH.key)
+    row = {name: -1 for since, name in ((5, "log_start_offset"), (9, "current_leader_epoch")) if version >= since}
+    topics = _grouped((tp, {"fetch_offset": at, "max_bytes": size, **row}) for tp, at, size in wanted)
+    total = sum(size for _, _, size in wanted)
+    fields: dict[str, Any] = {"replica_id": replica_id, "max_wait_ms": max_wait_ms, "min_bytes": min_bytes}
+    fields["topics"] = topics
+    if version >= 3:
+        fields["max_bytes"] = min(total, _MOST_INT32)
+    if version >= 4:
+        fields["isolation_level"] = apis.READ_COMMITTED if committed else apis.READ_UNCOMMITTED
+    if version >= 7:
+        fields |= {"session_id": 0, "session_epoch": -1, "forgotten_topics": []}  # a whole fetch, no session
+    if version >= 11:
+        fields["rack_id"] = ""
     # a down-converted set may be a little larger than what was asked for
-    limit = MAX_REPLY_BYTES + 2 * sum(size for _, _, size in wanted)
-    return _request(d, apis.FETCH, fields, max_reply_bytes=limit)
+    return _request(d, apis.FETCH, fields, max_reply_bytes=MAX_REPLY_BYTES + 2 * total)
 
 
 def produce(

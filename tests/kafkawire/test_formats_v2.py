@@ -6,19 +6,18 @@ import json
 import struct
 from typing import Any
 
-import cramjam
-import crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
+from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkawire.decode.v08 import set_document
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.formats.v01.messages import encode
 from kafkawire.formats.v2.layout import CONTROL, LOG_APPEND_TIME, OVERHEAD, TRANSACTIONAL, batch_at
 from kafkawire.formats.v2.read import Record, records
 from kafkawire.varints import varint, written
+from tests.kafkawire.recordbatches import batch
 from tests.kafkawire.wire_vectors import FILE, named
 
 ROWS = [
@@ -26,40 +25,6 @@ ROWS = [
     Record(71, 1499999999990, b"k", None, (("h", b"\x00\xff"), ("h", None), ("é", b""))),
     Record(74, 1500000000007, b"", b"v" * 300, ()),
 ]
-
-
-def number(n: int) -> bytes:
-    n, out = (n << 1) ^ (n >> 63), b""
-    while n > 0x7F:
-        out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
-    return out + bytes([n])
-
-
-def blob(data: bytes | None) -> bytes:
-    return number(-1) if data is None else number(len(data)) + data
-
-
-def record(row: Record, base: int, first_ms: int) -> bytes:
-    body = b"\0" + number(row.timestamp_ms - first_ms) + number(row.offset - base) + blob(row.key) + blob(row.value)
-    body += number(len(row.headers)) + b"".join(blob(name.encode()) + blob(value) for name, value in row.headers)
-    return number(len(body)) + body
-
-
-def batch(rows: list[Record], attributes: int = 0, base: int = 70, last: int | None = None, tail: bytes = b"") -> bytes:
-    """As a broker keeps it: written apart from what is tested, by the tables of the protocol guide."""
-    first_ms = rows[0].timestamp_ms if rows else 0
-    data = b"".join(record(row, base, first_ms) for row in rows) + tail
-    codec = attributes & 7
-    if codec == ZSTD:
-        data = bytes(cramjam.zstd.compress(data))
-    elif codec:
-        data = compress(codec, data, 1)
-    delta = (last if last is not None else rows[-1].offset) - base
-    newest = max((row.timestamp_ms for row in rows), default=-1)
-    head = struct.pack(">hiqqqhii", attributes, delta, first_ms, newest, 7, 1, 0, len(rows))
-    checked = head + data
-    body = struct.pack(">ibI", 3, 2, crc32c.crc32c(checked)) + checked
-    return struct.pack(">qi", base, len(body)) + body
 
 
 def read(data: bytes, **options: Any) -> list[Record]:
@@ -99,10 +64,10 @@ def test_a_broker_that_sets_the_time_sets_it_for_all() -> None:
 
 
 def test_what_a_cleaner_left_is_a_head_with_an_end() -> None:
-    head = batch_at(batch([], last=99), 0)
+    head = batch_at(batch([], base=70, last=99), 0)
     assert head is not None
     assert (head.count, head.resume_at) == (0, 100)
-    assert read(batch([], last=99)) == []
+    assert read(batch([], base=70, last=99)) == []
 
 
 def test_a_batch_that_is_cut_is_not_there_yet() -> None:
@@ -121,7 +86,7 @@ def test_a_wrong_checksum_is_damage_before_the_first_record_and_may_be_left_unre
     with pytest.raises(CorruptMessage, match="wrong checksum") as caught:
         read(bytes(data))
     assert (caught.value.position, caught.value.offset) == (0, 70)
-    assert [row.offset for row in read(bytes(data), check_crc=False)] == [70, 71, 74]
+    assert [row.offset for row in read(bytes(data), check_crcs=False)] == [70, 71, 74]
 
 
 def test_the_leader_epoch_and_the_base_offset_are_outside_the_checksum() -> None:
@@ -155,7 +120,7 @@ def test_any_changed_byte_is_damage_or_other_values_and_never_another_error(at: 
     try:
         head = batch_at(bytes(data), 0)
         if head is not None:
-            list(records(bytes(data), head, check_crc=False, limit=1 << 20))
+            list(records(bytes(data), head, check_crcs=False, limit=1 << 20))
     except CorruptMessage:
         pass
 

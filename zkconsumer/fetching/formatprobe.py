@@ -170,7 +170,7 @@ class FormatProbe:
         """One at a time, so that a first batch comes however large it is."""
         blanks, self._blanks = self._blanks, {}
         for tp, blank in blanks.items():
-            held = self._held([(tp, blank.position, SAMPLE_BYTES)], SAMPLE_BYTES).get(tp)
+            held = self._held([(tp, blank.position, SAMPLE_BYTES)]).get(tp)
             if held is not None and not held.error:
                 self._report(tp, held)
                 self._explained(blank, held)
@@ -178,11 +178,11 @@ class FormatProbe:
     def _probe_samples(self) -> None:
         wanted = [(tp, self._samples.pop(tp), SAMPLE_BYTES) for tp in list(self._samples)[:SAMPLES]]
         if wanted:
-            for tp, held in self._held(wanted, SAMPLES * SAMPLE_BYTES).items():
+            for tp, held in self._held(wanted).items():
                 self._report(tp, held)
 
-    def _held(self, wanted: list[tuple[TopicPartition, int, int]], max_bytes: int) -> dict[TopicPartition, LogBatches]:
-        return self._links.link(self._broker, PURPOSE).call(recordbatches.ask(wanted, max_bytes))
+    def _held(self, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, LogBatches]:
+        return recordbatches.held(self._links.link(self._broker, PURPOSE).call(recordbatches.ask(wanted)))
 
     def _report(self, tp: TopicPartition, held: LogBatches) -> None:
         for what in sorted(features_of(held.batches)):

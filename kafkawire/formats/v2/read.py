@@ -21,6 +21,7 @@ from kafkawire import compression
 from kafkawire.errors import CorruptMessage, LibraryMissing, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT
 from kafkawire.formats.v2.layout import CRC_FROM, OVERHEAD, Batch
+from kafkawire.headers import text
 from kafkawire.primitives import Bytes
 from kafkawire.varints import varint
 
@@ -40,6 +41,12 @@ def crc_is_right(buffer: Bytes, batch: Batch) -> bool:
     return bool(crc32c.crc32c(memoryview(buffer)[batch.begin + CRC_FROM : batch.end]) == batch.crc)
 
 
+def check_crc(buffer: Bytes, batch: Batch) -> None:
+    """Raises CorruptMessage for a batch whose bytes are not those its checksum was made of."""
+    if not crc_is_right(buffer, batch):
+        raise CorruptMessage("wrong checksum", batch.begin, batch.base_offset)
+
+
 def opened(buffer: Bytes, batch: Batch, limit: int = OPEN_LIMIT) -> bytes:
     """The bytes of a batch's records, decompressed to at most `limit` bytes.
 
@@ -56,18 +63,18 @@ def opened(buffer: Bytes, batch: Batch, limit: int = OPEN_LIMIT) -> bytes:
         raise CorruptMessage(str(why), batch.begin, batch.base_offset) from why
 
 
-def records(buffer: Bytes, batch: Batch, check_crc: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Record]:
+def records(buffer: Bytes, batch: Batch, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Record]:
     """All records of a batch, those of a control batch too.
 
     Raises CorruptMessage for a wrong checksum before the first, and where the bytes are no records, after those before.
     """
-    if check_crc and not crc_is_right(buffer, batch):
-        raise CorruptMessage("wrong checksum", batch.begin, batch.base_offset)
+    if check_crcs:
+        check_crc(buffer, batch)
     data, at = opened(buffer, batch, limit), 0
     for n in range(batch.count):
         try:
             record, at = _record(data, at, batch)
-        except (IndexError, ValueError) as why:  # ValueError: also a header's name that is no UTF-8
+        except (IndexError, ValueError) as why:
             raise CorruptMessage(
                 f"record {n} of {batch.count} is damaged: {why}", batch.begin, batch.base_offset
             ) from why
@@ -92,7 +99,7 @@ def _record(data: bytes, at: int, batch: Batch) -> tuple[Record, int]:
         if name is None:
             raise ValueError("a header without a name")
         content, at = _blob(data, at, end)
-        headers.append((name.decode(), content))
+        headers.append((text(name), content))
     if at != end:
         raise ValueError(f"its fields end at byte {at}, not at {end}")
     timestamp = batch.max_timestamp_ms if batch.log_append_time else batch.first_timestamp_ms + time_delta
