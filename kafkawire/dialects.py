@@ -149,6 +149,12 @@ def dialect(release: str) -> Dialect:
     raise LocalError(f"unknown Kafka release {release!r}; the nearest known is {_nearest(parts)}")
 
 
+def expected(release: str) -> Dialect:
+    """The row of a release that an option names, or, where it names none, that of UNASKED: what is expected until
+    brokers have said what they are (kafkawire.cluster.versions)."""
+    return dialect(release or UNASKED)
+
+
 def _nearest(parts: list[str]) -> str:
     """The newest row the text is a beginning of, else the newest row before it, else the oldest."""
     text = ".".join(parts)

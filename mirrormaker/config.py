@@ -23,7 +23,7 @@ from groundwork import metrics
 from groundwork.java import read_properties
 from groundwork.options import ERROR, WARN, OptionError, Options, given, load, warnings_of
 from groundwork.yamltext import YamlRefused, yaml_values
-from kafkawire.dialects import dialect
+from kafkawire.dialects import Dialect, expected
 from mirrormaker import listen
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.plugins import Partitioners, check_plugins, encoders_of
@@ -244,7 +244,7 @@ def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirr
         )
     own_name = "give each a name of its own, or set resume: committed"
     yield from (f"{refused}; {sentence}; {own_name}" for sentence in _renamed_alike(sources, mirror))
-    if not dialect(target.version).answers_produce:
+    if not expected(target.version).answers_produce:
         yield f"{refused}; target.version {target.version} never says where it stored anything: set resume: committed"
 
 
@@ -280,7 +280,7 @@ def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
     """Why target topics cannot be grown: sentences."""
     if not mirror.grow:
         return
-    if not dialect(target.version).describes_itself:
+    if not expected(target.version).describes_itself:
         yield f"mirror.target.grow.partitions: brokers of target.version {target.version} say how many they have"
     elif not target.zookeeper:
         yield "mirror.target.grow.partitions adds partitions through target.zookeeper.connect, which is not given"
@@ -324,15 +324,15 @@ def _left_out(mirror: MirrorOptions) -> Iterator[str]:
 
 def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
     """Why source and target do not fit together: sentences."""
-    here, there = dialect(source.version), dialect(target.version)
+    here, there = expected(source.version), expected(target.version)
     if here.has_keys and not there.has_keys:
         yield (
-            f"version {source.version} into target.version {target.version} is refused: keys and null values have no "
+            f"version {here.release} into target.version {there.release} is refused: keys and null values have no "
             "place in Kafka 0.7; a mirror goes from 0.7 to 0.7 or to any later release"
         )
         return
     if source.broker_partitions and not here.partitions_by_broker:
-        yield f"'broker.partitions' numbers partitions of 0.7; those of {source.version} have numbers of their own"
+        yield f"'broker.partitions' numbers partitions of 0.7; those of {here.release} have numbers of their own"
     elif source.broker_partitions and there.partitions_by_broker:
         yield f"'broker.partitions' has no use: partitions of target.version {target.version} have no numbers"
     elif source.broker_partitions and mirror.partitioning == "key":
@@ -361,7 +361,12 @@ def _read_twice(sources: Sequence[SourceOptions]) -> list[str]:
 
 def _without_keys(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
     """Partitioners that never see a key of a source: sentences."""
-    if dialect(source.version).has_keys or mirror.handler or mirror.set_handler or not dialect(target.version).has_keys:
+    if (
+        expected(source.version).has_keys
+        or mirror.handler
+        or mirror.set_handler
+        or not expected(target.version).has_keys
+    ):
         return
     for chosen in Partitioners(target, mirror).used:
         if chosen.name and chosen.of_key is not None:
@@ -440,7 +445,7 @@ def _without_effect(target: TargetOptions, mirror: MirrorOptions, at: str) -> It
 
 
 def _counted_acks(target: TargetOptions, at: str) -> Iterator[str]:
-    if target.acks > 1 and dialect(target.version).answers_produce:
+    if target.acks > 1 and expected(target.version).answers_produce:
         yield (
             f"{at}: request.required.acks={target.acks} is taken as -1, all in-sync replicas (0.9 and later refuse a "
             "number); min.insync.replicas of the target says how few may be in sync"
@@ -450,7 +455,7 @@ def _counted_acks(target: TargetOptions, at: str) -> Iterator[str]:
 def _target(target: TargetOptions, problems: list[str], notes: list[str], where: str) -> TargetOptions:
     """The target as it runs: retried for ever, acknowledged by all in-sync replicas unless the file says otherwise."""
     at = f"{where}: target"
-    if not dialect(target.version).answers_produce:
+    if not expected(target.version).answers_produce:
         notes.append(
             f"{at}: target.version {target.version} acknowledges nothing: what is confirmed was handled by its broker, "
             "and is lost if that dies before it flushes (log.flush.interval)"
@@ -463,7 +468,7 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
         notes.append(
             f"{at}: request.required.acks={target.acks}: a leader that fails takes what only it has; -1 is safe"
         )
-    if not target.zookeeper and dialect(target.version).describes_itself:
+    if not target.zookeeper and expected(target.version).describes_itself:
         notes.append(
             f"{at}: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
             "of topics that are missing there"
@@ -471,11 +476,21 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
     return replace(target, retries=-1, acks=target.acks if target.acks <= 1 else -1)
 
 
-def route_rules(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> RouteRules:
-    """What the options say about routes from a source into the target."""
+def route_rules(
+    source: SourceOptions,
+    target: TargetOptions,
+    mirror: MirrorOptions,
+    *,
+    here: Dialect | None = None,
+    there: Dialect | None = None,
+) -> RouteRules:
+    """What the options say about routes from a source into the target.
+
+    here, there: what the brokers of source and target showed themselves to be; None: as the options say.
+    """
     return RouteRules(
-        source=dialect(source.version),
-        target=dialect(target.version),
+        source=here or expected(source.version),
+        target=there or expected(target.version),
         message_max_bytes=target.message_max_bytes,
         partitioning=mirror.partitioning,
         numbering=source.broker_partitions,

@@ -217,7 +217,7 @@ class Daemon:
     def _flow(self, source: Source) -> Flow:
         mirror, target = self._configuration.mirror, self._target
         loaded = self._reloads.handler
-        rules = route_rules(source.options, target.options, mirror)
+        rules = route_rules(source.options, target.options, mirror, here=source.dialect, there=target.dialect)
         topic = mirror.dead_letter_topic
         quarantine = Quarantine(
             source,

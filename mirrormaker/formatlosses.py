@@ -24,7 +24,7 @@ from kafkawire.cluster.listoffsets import EARLIEST, LATEST
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.cluster.release import BrokerRelease, asked_ranges, release_of
-from kafkawire.dialects import dialect, release_number
+from kafkawire.dialects import expected, release_number
 from kafkawire.errors import LinkLost, error_info
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
@@ -72,7 +72,7 @@ def release_among(brokers: Iterable[Broker]) -> BrokerRelease | None:
 
 def without_timestamps(option: str, configured: str, found: BrokerRelease | None) -> str | None:
     """What is lost by a release that the file names (or does not) where brokers have timestamps; None: nothing."""
-    if found is None or found.number < TIMESTAMPS_FROM or not found.takes_old_apis or dialect(configured).magic >= 1:
+    if found is None or found.number < TIMESTAMPS_FROM or not configured or expected(configured).magic >= 1:
         return None
     return (
         f"its brokers are of Kafka {found.release} or later and {option} is {configured}, whose messages have no "
@@ -88,13 +88,13 @@ def timestamps_lost(
     """A sentence for each cluster whose configured release drops timestamps that its brokers have."""
     sentences, timed = [], False
     for source, brokers in sources:
-        if not dialect(source.version).describes_itself:
+        if not expected(source.version).describes_itself:
             continue
         found = release_among(brokers)
         timed |= found is not None
         if (why := without_timestamps("version", source.version, found)) is not None:
             sentences.append(f"source {source.name}: {why}")
-    if timed and dialect(target.version).describes_itself:
+    if timed and expected(target.version).describes_itself:
         why = without_timestamps("target.version", target.version, release_among(target_brokers))
         sentences += [f"target: {why}"] if why is not None else []
     return sentences
@@ -117,7 +117,7 @@ def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Ma
 
     Raises Unreachable, LinkLost.
     """
-    speaks, total = dialect(source.version), sum(topics.values())
+    speaks, total = expected(source.version), sum(topics.values())
     found = release_among(brokers) if speaks.describes_itself else None
     if found is None or not found.takes(recordbatches.FETCH, recordbatches.VERSION):
         return Sampled((), 0, total)

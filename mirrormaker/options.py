@@ -13,7 +13,7 @@ from groundwork.logs import FORMS, LEVELS
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import CLASS, Options, option, specs
 from kafkawire import optiontypes as optionkinds
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.model import TopicPartition
 from mirrormaker.badmessages import POLICIES, Policies
 from mirrormaker.listen import Address, listen_address
@@ -89,7 +89,11 @@ class SourceOptions(ConsumerConfig):
         choices=("park",),
     )
     version: str = option(
-        "version", "0.8.2", "Kafka release of the brokers", old="kafka.version", kind=optionkinds.release
+        "version",
+        "",
+        "Kafka release of the brokers; default: they are asked",
+        old="kafka.version",
+        kind=optionkinds.release,
     )
     broker_partitions: Numbering = option(  # noqa: RUF009  # a Numbering never changes
         "broker.partitions", Numbering(),
@@ -118,7 +122,11 @@ class TargetOptions(ProducerConfig):
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
     version: str = option(
-        "target.version", "0.8.2", "Kafka release of the brokers", old="kafka.version", kind=optionkinds.release
+        "target.version",
+        "",
+        "Kafka release of the brokers; default: they are asked",
+        old="kafka.version",
+        kind=optionkinds.release,
     )
     message_max_bytes: int = option(
         "target.message.max.bytes",
@@ -172,14 +180,14 @@ class TargetOptions(ProducerConfig):
 
     def problems(self) -> Iterable[str]:
         yield from ProducerConfig.problems(self)
-        spoken = dialect(self.version)
+        spoken = expected(self.version)
         if spoken.describes_itself and not self.brokers:
             yield "option 'metadata.broker.list' is missing: bootstrap brokers, host:port,…"
         if not spoken.describes_itself and not self.zookeeper:
             yield f"'target.zookeeper.connect' is missing: only ZooKeeper knows the partitions of Kafka {self.version}"
         if not spoken.describes_itself and self.brokers:
             yield (
-                f"'metadata.broker.list': brokers of Kafka {self.version} do not describe the cluster; give "
+                f"'metadata.broker.list': brokers of Kafka {spoken.release} do not describe the cluster; give "
                 "'target.zookeeper.connect' alone"
             )
         if self.zookeeper_connect:

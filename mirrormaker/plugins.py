@@ -28,7 +28,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from groundwork.options import Options, given
-from kafkawire.dialects import Dialect, dialect
+from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import LocalError
 from mirrormaker.encoding import PLAIN, Encoder, Encoders
 from mirrormaker.options import MirrorOptions, TargetOptions
@@ -125,7 +125,9 @@ class Partitioners:
         self._loaded = {"": hashed}
         for named in (target.partitioner, *(override.partitioner for override in mirror.overrides)):
             if named and named not in self._loaded:
-                self._loaded[named] = partitioner_named(named, dialect(target.version), target.unkeyed, self._refresh_s)
+                self._loaded[named] = partitioner_named(
+                    named, expected(target.version), target.unkeyed, self._refresh_s
+                )
 
     def of(self, topic: str) -> ChosenPartitioner:
         """That of a source topic."""
@@ -218,7 +220,7 @@ class _Checking:
         self.warnings: list[str] = []
         self._ignore_unknown = ignore_unknown
         self._of = ""  # where a name is given, behind a sentence
-        self._spoken = dialect(target.version)
+        self._spoken = expected(target.version)
         self._partitioning = mirror.partitioning
         # An override may partition a topic otherwise, and then the partitioner counts for that.
         others = {override.partitioning for override in mirror.overrides}

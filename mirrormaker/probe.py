@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from groundwork.tasks import connect
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.release import ASKED_FROM, why_never
+from kafkawire.cluster.release import ASKED_FROM
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import (
     no_brokers_under,
@@ -21,7 +22,7 @@ from kafkawire.cluster.zookeeper import (
     refuse_other_generation,
     refuse_secured,
 )
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.errors import NoListener, OtherGeneration
 from kafkawire.model import Broker
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
@@ -45,12 +46,16 @@ class SourceView(NamedTuple):
     topics: dict[str, int]
 
 
-def probe_source(source: SourceOptions, mirror: MirrorOptions, timeout_s: float) -> SourceView:
+def probe_source(
+    source: SourceOptions, mirror: MirrorOptions, timeout_s: float, versions: ClusterVersions | None = None
+) -> SourceView:
     """The brokers and the matching topics of a source; nothing is joined.
+
+    versions: of its brokers, who are asked for their release where the file names none.
 
     Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError.
     """
-    znodes = dialect(source.version).znodes
+    znodes = expected(source.version).znodes
     with zookeeper_session("zookeeper.connect", source.zookeeper_connect, timeout_s, source.security) as zk:
         brokers = read_brokers(zk, znodes)
         if not brokers:
@@ -60,52 +65,58 @@ def probe_source(source: SourceOptions, mirror: MirrorOptions, timeout_s: float)
         chosen = mirror.topics
         names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
         found = read_partitions(zk, znodes, names)
-    if dialect(source.version).number >= ASKED_FROM:
-        require_release(brokers.values(), "version", source.version)
+    versions = versions or ClusterVersions(source.version)
+    if not versions.pinned or versions.dialect.number >= ASKED_FROM:
+        require_release(brokers.values(), "version", versions)
     return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
 
 
 def require_generation(zk: Any, option: str, version: str) -> None:
     """Brokers must be of the generation that an option names.  Raises WrongVersion."""
     try:
-        refuse_other_generation(zk, dialect(version).znodes)
+        refuse_other_generation(zk, expected(version).znodes)
     except OtherGeneration as other:
-        raise WrongVersion(f"{other} The file says {option}: {version}") from other
+        said = f"The file says {option}: {version}" if version else f"The file says no {option}"
+        raise WrongVersion(f"{other} {said}") from other
 
 
 def require_plain_listener(zk: Any, version: str) -> None:
     """A broker must have a listener without TLS and SASL, where any is registered.  Raises WrongVersion."""
     try:
-        refuse_secured(zk, dialect(version).znodes)
+        refuse_secured(zk, expected(version).znodes)
     except NoListener as secured:
         raise WrongVersion(str(secured)) from secured
 
 
-def require_release(brokers: Iterable[Broker], option: str, version: str) -> None:
-    """Brokers of 0.8 and later must take the requests of the release that the file names.  Raises WrongVersion.
+def require_release(brokers: Iterable[Broker], option: str, versions: ClusterVersions) -> None:
+    """Brokers of 0.8 and later must take our requests, as the release that the file names.  Raises WrongVersion.
 
     They are asked on connections of its own; a broker that is out of reach is no reason.
     """
-    why = why_never(brokers, dialect(version), option, connect)
+    why = versions.refusal(brokers, option, connect)
     if why is not None:
         raise WrongVersion(why)
 
 
-def probe_target(view: Callable[[], ClusterView], target: TargetOptions) -> ClusterView:
+def probe_target(
+    view: Callable[[], ClusterView], target: TargetOptions, versions: ClusterVersions | None = None
+) -> ClusterView:
     """All topics and brokers of the target, as view() gives them; it takes what the file's release sends.
 
+    versions: of its brokers, who are asked for their release where the file names none.
     Raises Unreachable, WrongVersion, ConsumerError.
     """
+    versions = versions or ClusterVersions(target.version)
     try:
         found = view()
     except Unreachable as away:
-        if dialect(target.version).describes_itself:
-            require_release(target_brokers(target, {}).values(), "target.version", target.version)
+        if expected(target.version).describes_itself:
+            require_release(target_brokers(target, {}).values(), "target.version", versions)
         else:
             _registered_otherwise(target)
         raise away
-    if dialect(target.version).describes_itself:
-        require_release(target_brokers(target, found.brokers).values(), "target.version", target.version)
+    if expected(target.version).describes_itself:
+        require_release(target_brokers(target, found.brokers).values(), "target.version", versions)
     return found
 
 
@@ -122,7 +133,7 @@ def probe_target_zookeeper(target: TargetOptions, answered: Mapping[int, Broker]
     Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
     """
     with zookeeper_session("target.zookeeper.connect", target.zookeeper, timeout_s, target.security) as zk:
-        registered = read_brokers(zk, dialect(target.version).znodes)
+        registered = read_brokers(zk, expected(target.version).znodes)
     if registered and (not answered or same_cluster(registered, answered) is not None):
         return
     brokers = _named(target_brokers(target, answered).values())

@@ -24,7 +24,7 @@ from functools import partial
 from groundwork.failpoints import failpoint
 from groundwork.plural import counted
 from groundwork.tasks import Event, TaskGroup, now, sleep
-from kafkawire.dialects import Dialect, dialect
+from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
 from mirrormaker.badmessages import (
@@ -591,4 +591,4 @@ class Quarantine:
 
     @property
     def _speaks(self) -> Dialect:
-        return dialect(self._source.options.version)
+        return self._source.dialect

@@ -220,7 +220,8 @@ class Reloads:
     def _change_flow(self, flow: Flow) -> None:
         source, target, mirror = flow.source.options, self.configuration.target, self.configuration.mirror
         handler = self.handler.of_flow(flow.name, flow.target.dialect) if self.handler is not None else None
-        flow.change(route_rules(source, target, mirror), selection(source, mirror), handler)
+        rules = route_rules(source, target, mirror, here=flow.source.dialect, there=flow.target.dialect)
+        flow.change(rules, selection(source, mirror), handler)
         flow.quarantine.policies = cache(mirror.policies)
 
     def _switch_offsets(self, modes: dict[str, Mode]) -> Iterator[str]:

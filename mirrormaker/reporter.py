@@ -199,7 +199,7 @@ class Reporter:
         blind = bool(source.trouble) or not (begun or rows) or None in lags
         return SourceReport(
             name=source.name,
-            version=source.options.version,
+            version=source.dialect.release,
             state=state,
             reason=reason,
             owned=len(rows or ()),

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from groundwork.tasks import TaskGroup
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.zookeeper import read_owners, read_partitions, read_topics
-from kafkawire.dialects import dialect
+from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, Ticket, TopicPartition
 from mirrormaker.options import SourceOptions
 from mirrormaker.routes import SourceTopic
@@ -59,7 +60,8 @@ class Source:
         self._connector: ConsumerConnector | None = None
         self._joined = False
         self._absent = SourceState("joining")  # until it is joined
-        self._dialect = dialect(options.version)
+        self.versions = ClusterVersions(options.version, f"source {options.name}")
+        self._dialect = self.versions.dialect
         self.in_target = False  # its cluster is the target: known when both have been asked
 
     def join(
@@ -69,7 +71,7 @@ class Source:
         self._connector = ConsumerConnector(
             self.options,
             hub="caller",
-            release=self.options.version,
+            versions=self.versions,
             on_event=self._log,
             on_fence=self._on_fence,
             on_death=self._tasks.died,
@@ -153,6 +155,11 @@ class Source:
         if outage and not any(row.lag is not None for row in owned):
             return SourceState("out of reach", outage)
         return SourceState("running", outage)
+
+    @property
+    def dialect(self) -> Dialect:
+        """That of its brokers, which follows them."""
+        return self._dialect
 
     @property
     def counts_bytes(self) -> bool:

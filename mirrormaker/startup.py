@@ -157,7 +157,7 @@ class Startup:
         return target_brokers(self._options, found)
 
     def _probe_target(self) -> ClusterView:
-        return probe_target(self._target.topics.view, self._options)
+        return probe_target(self._target.topics.view, self._options, self._target.versions)
 
     def _probe_target_zookeeper(self) -> None:
         """With new metadata each time: right after a restart that of the brokers may have old addresses."""
@@ -254,7 +254,7 @@ class Startup:
         left_s = self._deadline - now()
         if left_s > 0:
             timeout_s = round(min(timeout_s, max(1.0, left_s)), 1)
-        view = probe_source(source.options, self._mirror, timeout_s)
+        view = probe_source(source.options, self._mirror, timeout_s, source.versions)
         same = same_cluster(view.brokers, self._brokers)
         source.in_target = same is not None
         chosen = selection(source.options, self._mirror)

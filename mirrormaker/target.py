@@ -19,7 +19,7 @@ from typing import Any
 from groundwork.tasks import Lock, TaskGroup, connect, now
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import MetadataSource
-from kafkawire.dialects import dialect
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.net.links import Links
 from mirrormaker.options import TargetOptions
 from mirrormaker.topics import BrokerTopics, TargetTopics, Topics
@@ -41,7 +41,8 @@ class Target:
 
     def __init__(self, options: TargetOptions, tasks: TaskGroup, created: Callable[[str], bool]) -> None:
         self.options = options
-        self.dialect = dialect(options.version)
+        self.versions = ClusterVersions(options.version, "target")
+        self.dialect = self.versions.dialect
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
         self.topics: Topics
         self._senders: dict[str, Sender] = {}  # by source
@@ -127,8 +128,8 @@ class Target:
 
     def links(self) -> Links:
         """Connections of their own to the brokers."""
-        secured = self.options.kafka_security.connect(connect)
-        return Links(self.options.client_id or "mirrormaker", secured, self.options.request_timeout_ms)
+        asking = self.versions.connect(self.options.kafka_security.connect(connect))
+        return Links(self.options.client_id or "mirrormaker", asking, self.options.request_timeout_ms)
 
     def _links_until_close(self) -> Links:
         self._links.append(self.links())
@@ -150,6 +151,7 @@ class Target:
             events=_log_event,
             created=self._created,
             reports=self._reports,
+            versions=self.versions,
         )
 
     def _by_zookeeper(self) -> Sender:

@@ -289,7 +289,7 @@ class Appender:
         wait_room: Callable[[float | None], object],
     ) -> None:
         self._config = config
-        self._stamped = dialect.magic > 0
+        self._dialect = dialect
         self._keys, self._nulls = dialect.has_keys, dialect.has_nulls
         self._release, self._payload_only = dialect.release, dialect.measures_payload
         self._chooses = config.knows_partitions
@@ -323,7 +323,7 @@ class Appender:
             partition = self._choose(info, key if partition_key is None else partition_key, partition)
         if size > info.max_entry_bytes:
             raise self._too_large(info, size)
-        row = (name, data, self._stamp() if self._stamped else None)
+        row = (name, data, self._stamp() if self._dialect.magic > 0 else None)
         delivery = self._accumulator.put(info, partition, row, size, listener)
         if delivery is not None:
             return delivery
@@ -409,7 +409,7 @@ class Appender:
         return partitions[self._plugins.partition_of(info.topic, key, len(partitions))]
 
     def _stamp(self) -> int | None:
-        return int(time.time() * 1000) if self._stamped else None
+        return int(time.time() * 1000) if self._dialect.magic > 0 else None
 
     def _too_large(self, info: TopicInfo, size: int) -> Undeliverable:
         head = info.overhead if self._payload_only else 0

@@ -11,7 +11,7 @@ from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes as optionkinds
 from kafkawire import securityoptions
 from kafkawire.compression import CODECS
-from kafkawire.dialects import Dialect, dialect
+from kafkawire.dialects import Dialect, expected
 from kafkawire.model import Broker
 from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from producer.batches import MESSAGE_MAX, Limits, largest_entry
@@ -234,7 +234,9 @@ class ProducerConfig(SecurityOptions):
         kind=CLASS,
     )
     key_encoder: str = option("key.serializer.class", "", "encoder of keys (default: serializer.class)", kind=CLASS)
-    version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=optionkinds.release)
+    version: str = option(
+        "kafka.version", "", "Kafka release of the brokers; default: they are asked", kind=optionkinds.release
+    )
 
     metrics_enable: bool = option(
         "metrics.enable", False, "export metrics of this producer through prometheus-client's default registry"
@@ -303,7 +305,7 @@ class ProducerConfig(SecurityOptions):
     @property
     def knows_partitions(self) -> bool:
         """Whether partitions can be chosen.  With a broker list of 0.7 there is no metadata, and keys are ignored."""
-        return dialect(self.version).describes_itself or bool(self.zookeeper_connect)
+        return expected(self.version).describes_itself or bool(self.zookeeper_connect)
 
     def _unanswered_problems(self, spoken: Dialect) -> Iterable[str]:
         """Options that a release without produce responses (0.7) does not support, or that only it supports."""
@@ -328,11 +330,12 @@ class ProducerConfig(SecurityOptions):
 
     def acks_problems(self) -> Iterable[str]:
         """Why so many acknowledgements cannot be asked for; a subclass that takes another number overrides it."""
+        spoken = expected(self.version)
         if self.acks > MAX_ACKS:
             yield f"request.required.acks={self.acks} is more than a request holds: at most {MAX_ACKS}; -1 is all"
-        elif self.acks > 1 and dialect(self.version).answers_produce and not dialect(self.version).counts_replicas:
+        elif self.acks > 1 and spoken.answers_produce and not spoken.counts_replicas:
             yield (
-                f"request.required.acks={self.acks}: Kafka {self.version} refuses a number of replicas (error 21, as "
+                f"request.required.acks={self.acks}: Kafka {spoken.release} refuses a number of replicas (error 21, as "
                 "all from 0.9 on); -1 waits for all that are in sync"
             )
 
@@ -356,6 +359,6 @@ class ProducerConfig(SecurityOptions):
                 "callback.handler and event.handler stand behind the queue: producer.type must be async for them, and "
                 "is sync"
             )
-        yield from self._unanswered_problems(dialect(self.version))
-        if CODECS[self.codec] not in dialect(self.version).codecs:
-            yield f"compression.codec {self.codec} is not known to Kafka {self.version}"
+        yield from self._unanswered_problems(expected(self.version))
+        if CODECS[self.codec] not in expected(self.version).codecs:
+            yield f"compression.codec {self.codec} is not known to Kafka {expected(self.version).release}"

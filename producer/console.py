@@ -55,7 +55,7 @@ SHOWN_EVERY = 64  # lines
 @click.option(
     "--message-max-bytes", help="Largest message in bytes: the brokers' message.max.bytes.  [default: 1000012]"
 )
-@click.option("--kafka-version", help="Kafka release of the brokers, from 0.7.0 on.  [default: 0.8.2]")
+@click.option("--kafka-version", help="Kafka release of the brokers, from 0.7.0 on.  [default: they are asked]")
 @click.option(
     "--property",
     "--producer-property",

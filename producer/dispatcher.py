@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from groundwork.tasks import Event, TaskGroup, connect, now, sleep
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
+from kafkawire.dialects import ENTRY_OVERHEAD
 from kafkawire.errors import BrokerError
 from kafkawire.model import Ticket, TopicPartition
 from kafkawire.net.links import Links
@@ -46,10 +47,11 @@ class Dispatcher:
     """
 
     def __init__(
-        self, config: ProducerConfig, dialect: Dialect, accumulator: Accumulator, call: Callable[[Calls], None]
+        self, config: ProducerConfig, versions: ClusterVersions, accumulator: Accumulator, call: Callable[[Calls], None]
     ) -> None:
         self._config = config
-        self._dialect = dialect
+        self._versions = versions
+        self._dialect = dialect = versions.dialect
         self._accumulator = accumulator
         self._call = call
         self._tickets: set[_Ticket] = set()
@@ -63,12 +65,15 @@ class Dispatcher:
         self._tasks = TaskGroup(on_death=self._died)
         self._round_begun = Event()
         self._room = Event()
-        self._links = Links(config.client_id, config.kafka_security.connect(connect), config.request_timeout_ms)
+        asking = self._versions.connect(config.kafka_security.connect(connect))
+        self._links = Links(config.client_id, asking, config.request_timeout_ms)
         source = source_of(config, self._dialect, self._links)
         self._zookeeper = cast("ZookeeperSource", source) if config.zookeeper_connect else None
         live = None if self._zookeeper is None else self._live
         quick = replace(config, linger_ms=0)  # messages have already lingered in their buckets
-        self._sender = Sender(source, quick, self._tasks, events=log.log, by_name=True, live=live)
+        self._sender = Sender(
+            source, quick, self._tasks, events=log.log, by_name=True, live=live, versions=self._versions
+        )
         if self._zookeeper is not None:
             self._zookeeper.changed = self._sender.leaders.refresh
         self._sender.on_refresh = self._metadata_refreshed

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar, cast
 
 from groundwork.named import NotLoaded, load_named
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.errors import LocalError
 from producer.config import ProducerConfig
 from producer.encoders import as_bytes
@@ -45,7 +45,7 @@ class Plugins:
             if config.key_encoder
             else self._encode
         )
-        spoken = dialect(config.version)
+        spoken = expected(config.version)
         if partitioner is not None and not config.knows_partitions:
             raise LocalError(
                 f"a partitioner needs zookeeper.connect: of a broker list alone Kafka {spoken.release} has no "

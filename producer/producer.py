@@ -30,7 +30,7 @@ from weakref import WeakSet
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from groundwork.tasks import Event, now
-from kafkawire.dialects import dialect
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.errors import LinkLost
 from kafkawire.model import PartitionId
 from producer.accumulator import Accumulator, Appender, Counts, chunks
@@ -80,7 +80,8 @@ class Producer:
             config = load(ProducerConfig, config, "Producer")
         self.config = config
         self._plugins = Plugins(config, encoder, key_encoder, partitioner)
-        self._dialect = dialect(config.version)
+        self._versions = ClusterVersions(config.version)
+        self._dialect = self._versions.dialect
         self._sync = config.sync
         self._hub = pick_hub(hub)
         own = isinstance(self._hub, OwnThread)
@@ -93,7 +94,7 @@ class Producer:
             full=lambda: self._hub.post(self._dispatcher.drain),
             flag=self._flag,
         )
-        self._dispatcher = Dispatcher(config, self._dialect, self._accumulator, self._callbacks.call)
+        self._dispatcher = Dispatcher(config, self._versions, self._accumulator, self._callbacks.call)
         appender = Appender(
             config,
             dialect=self._dialect,

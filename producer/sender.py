@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from groundwork.tasks import Event, TaskGroup, connect, now
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Part, Ticket, TopicPartition
 from kafkawire.net.link import Connect
@@ -39,7 +40,7 @@ class Sender:
     create them); else of all topics.  events: called with a level of `logging` and a sentence when a state changes;
     outages are warnings.  created: see Outcomes.  live: returns the ids of live brokers, when ZooKeeper is the source:
     then each of these, and no other broker, has a connection.  reports: shared by several senders to one cluster, whose
-    outages are then reported once.
+    outages are then reported once.  versions: of the cluster, which its connections ask for; None: they are known.
 
     Tickets are called from the greenlets of `tasks`; they must neither wait nor raise.
     """
@@ -56,6 +57,7 @@ class Sender:
         live: Callable[[], frozenset[int]] | None = None,
         created: Callable[[str], bool] = lambda topic: False,
         reports: Reports | None = None,
+        versions: ClusterVersions | None = None,
     ) -> None:
         dialect = metadata.dialect
         self._config = config
@@ -72,7 +74,10 @@ class Sender:
             outages=outages,
             idle=live is not None,
         )
-        links = Links(config.client_id, config.kafka_security.connect(connect), config.response_timeout_ms)
+        connect = config.kafka_security.connect(connect)
+        if versions is not None:
+            connect = versions.connect(connect)
+        links = Links(config.client_id, connect, config.response_timeout_ms)
         self._s = Shared(
             dialect=dialect,
             config=config,
@@ -226,6 +231,7 @@ class Sender:
         """Called after a refresh of metadata: send to new leaders, and fail parts that have waited too long."""
         if self._closed:
             return
+        self._batches.limits = self._config.limits(self._s.dialect)  # brokers may be another release now
         view = self.leaders.view
         live = self._live() if self._live is not None and self.leaders.failure is None else None
         if live is not None:

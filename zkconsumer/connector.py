@@ -25,7 +25,8 @@ from typing import TypeVar
 
 from groundwork.hub import Hub, HubStopped, OwnThread, Which, pick_hub
 from groundwork.options import OptionError, warnings_of
-from kafkawire.dialects import Dialect, dialect
+from kafkawire.cluster.versions import ClusterVersions
+from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.engine.engine import Engine
@@ -77,6 +78,7 @@ class ConsumerConnector:
         hub: Which = "auto",
         *,
         release: str | None = None,
+        versions: ClusterVersions | None = None,
         on_event: OnEvent = log_event,
         on_fence: Callable[[], object] = lambda: None,
         on_death: Callable[[str, BaseException], object] = lambda name, error: None,
@@ -90,7 +92,8 @@ class ConsumerConnector:
                 log.warning("%s", warning)
         check_store(config, offset_store, "ConsumerConnector")
         self.config = config
-        self.dialect = _dialect(config, release)
+        self._versions = versions or ClusterVersions(config.version if release is None else release)
+        self.dialect = _fitting(config, self._versions.dialect)
         self.consumer_id = _consumer_id(config, self.dialect)
         self._hub = pick_hub(hub)
         self._engine: Engine | None = None
@@ -172,7 +175,7 @@ class ConsumerConnector:
                 partial(
                     Engine,
                     config=self.config,
-                    dialect=self.dialect,
+                    versions=self._versions,
                     hub=self._hub,
                     consumer_id=self.consumer_id,
                     registration=registration,
@@ -417,9 +420,8 @@ class ConsumerConnector:
         return f"<ConsumerConnector {self.consumer_id}>"
 
 
-def _dialect(config: ConsumerConfig, release: str | None) -> Dialect:
-    """The dialect of the release, which has to fit the options.  Raises OptionError."""
-    found = dialect(config.version if release is None else release)
+def _fitting(config: ConsumerConfig, found: Dialect) -> Dialect:
+    """The same: it has to fit the options.  Raises OptionError."""
     problems = list(unfit(config, found))
     if problems:
         raise OptionError([f"ConsumerConnector: {problem}" for problem in problems])

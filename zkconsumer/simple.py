@@ -18,14 +18,16 @@ broker for an error code, LinkLost when the connection broke; the next call then
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, ask_offsets
 from kafkawire.cluster.metadata import read_reply
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.dialects import Store, dialect
+from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, BrokerPartition, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
@@ -44,6 +46,8 @@ NO_ID = -1  # the broker's id is not known from its address
 class SimpleConsumer:
     """One broker by its address, spoken to as `release`; connects on the first call.  One caller at a time.
 
+    release "": the broker is asked what it is.
+
     timeout_ms bounds each silence of the broker, and with `retries` and `backoff_ms` how long a moving coordinator is
     waited for.  debugging=True reads from any replica, not only the leader: fetches go up to the high watermark,
     latest() tells the end of that replica's own log.
@@ -54,7 +58,7 @@ class SimpleConsumer:
         self,
         host: str,
         port: int,
-        release: str = "0.8.2",
+        release: str = "",
         client_id: str = "zkconsumer-simple",
         timeout_ms: int = 30000,
         debugging: bool = False,
@@ -63,12 +67,12 @@ class SimpleConsumer:
         broker_id: int = NO_ID,
     ) -> None:
         self.broker = Broker(broker_id, host, port)
-        self._dialect = dialect(release)
-        self._links = Links(client_id, timeout_ms=timeout_ms)
+        self._versions = ClusterVersions(release, str(self.broker))
+        self._links = Links(client_id, self._versions.connect(socket.create_connection), timeout_ms)
         self._timeout_ms = timeout_ms
         self._replica_id = DEBUGGING if debugging else CONSUMER
         self._coordinator = Coordinator(
-            self.broker, self._links, self._dialect, retries, backoff_ms, timeout_ms, check=self._check
+            self.broker, self._links, self._versions.dialect, retries, backoff_ms, timeout_ms, check=self._check
         )
         self._closed = False
 
@@ -253,6 +257,11 @@ class SimpleConsumer:
         """Close for good, from any thread: a call that waits raises LinkLost; LocalError where it would ask again."""
         self._closed = True
         self._links.end()
+
+    @property
+    def _dialect(self) -> Dialect:
+        self._links.meet([self.broker])  # so that requests fit it
+        return self._versions.dialect
 
     def _call(self, request: Request[R], purpose: str) -> R:
         self._check()

@@ -17,8 +17,10 @@ from groupadmin.files.model import FileUnclear
 from groupadmin.plan.changes import OutOfRangePolicy
 from groupadmin.snapshot.cluster import AdminClient
 from groupadmin.snapshot.model import BOTH
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Store as StoreName
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
+from kafkawire.model import Broker
 from zkconsumer.commands.common import connected, link_pool, print_note, require_metadata
 from zkconsumer.commands.options import execute_option, output_option
 from zkconsumer.options.arguments import NotThere, WrongUsage, parse_duration
@@ -117,7 +119,7 @@ def stores_named(store: str | None) -> tuple[StoreName, ...] | None:
 
 def must_keep(stores: tuple[StoreName, ...] | None, kafka_version: str) -> None:
     """Raise click.UsageError for a store that brokers of this release do not have."""
-    if stores and "kafka" in stores and not dialect(kafka_version).keeps_offsets:
+    if stores and "kafka" in stores and not expected(kafka_version).keeps_offsets:
         raise click.UsageError(
             f"--store: brokers of Kafka {kafka_version} keep no offsets, ZooKeeper has them all; `zkconsumer offsets"
             " translate` takes a group's positions to another cluster"
@@ -153,8 +155,10 @@ def admin_client(
             print_note(text)
 
     if zookeeper is None:
-        with link_pool() as links, usage_errors():
-            yield AdminClient(None, links, dialect(kafka_version), bootstrap=tuple(brokers), tell=once)
+        versions = ClusterVersions(kafka_version)
+        with link_pool(versions) as links, usage_errors():
+            links.meet(Broker(-1 - n, host, port) for n, (host, port) in enumerate(brokers))
+            yield AdminClient(None, links, versions.dialect, bootstrap=tuple(brokers), tell=once)
     else:
         with connected(zookeeper, kafka_version) as reach, usage_errors():
             yield AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=once)

@@ -27,7 +27,7 @@ from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Site
 from groupadmin.migrate.undofolder import UndoFolder, write_whole
 from groupadmin.snapshot.cluster import AdminClient
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from zkconsumer.commands.common import at_interrupt, connected, print_note
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
 from zkconsumer.errors import ConsumerError, NoSuchGroup
@@ -209,7 +209,7 @@ def command_context(
     zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str
 ) -> Iterator[CommandContext]:
     """Session and links; errors in the block end the command with a sentence, and ctrl-C says how to continue."""
-    if not dialect(kafka_version).offsets.count_messages:
+    if not expected(kafka_version).offsets.count_messages:
         fail(
             f"Kafka {kafka_version} keeps no offsets, and its positions are bytes: there is no Kafka storage to migrate"
             " to; `zkconsumer offsets translate` takes a group to a newer cluster",

@@ -38,7 +38,7 @@ from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import BOTH, counts, held_by, in_order, stores_of
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.dialects import Store as StoreName
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import clear_errors, print_note, print_unit
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
@@ -153,7 +153,7 @@ def diff_command(
             left, right = (file_positions(path, topic, groups) for path in files)
     else:
         must_keep(stores_named(store), kafka_version)
-        if not files and not dialect(kafka_version).keeps_offsets:
+        if not files and not expected(kafka_version).keeps_offsets:
             raise click.UsageError(
                 f"brokers of Kafka {kafka_version} keep no offsets: give one or two files to compare"
             )

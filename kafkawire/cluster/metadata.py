@@ -83,10 +83,11 @@ class MetadataSource:
         else:
             self._known = [known for known in self._known if known != answered]
         self._known.insert(0, answered)
+        self._links.meet(view.brokers.values())
 
 
 def read_reply(reply: dict[str, Any]) -> ClusterView:
-    """The view that a decoded Metadata reply (v0, v1) gives."""
+    """The view that a decoded Metadata reply, of any version, gives."""
     brokers = {row["node_id"]: Broker(row["node_id"], row["host"], row["port"]) for row in reply["brokers"]}
     topics: dict[str, dict[PartitionId, PartitionView]] = {}
     errors: dict[str, int] = {}

@@ -6,6 +6,7 @@ purpose     "fetch", "produce", "metadata", "offsets" …: any word; its request
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterable
 
 from kafkawire.model import Broker
 from kafkawire.net.link import Connect, Link
@@ -57,6 +58,12 @@ class Links:
             return link
         self.drop(broker, purpose)
         return self.link(broker, purpose)
+
+    def meet(self, brokers: Iterable[Broker]) -> None:
+        """There are these brokers: a connect that wants to know them before they are connected to is told."""
+        meet: Callable[[Iterable[Broker]], object] | None = getattr(self._connect, "meet", None)
+        if meet is not None:
+            meet(brokers)
 
     def drop(self, broker: Broker, purpose: str) -> None:
         """Close and forget one link, if it is there; calls that wait on it raise LinkLost."""

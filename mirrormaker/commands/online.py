@@ -16,7 +16,7 @@ from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.release import releases
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_owners, read_partitions, read_topics, read_view
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
@@ -54,7 +54,7 @@ def check_online(configuration: Configuration) -> int:
     who = "target"  # is probed
     try:
         view = target_view(target)
-        if target.zookeeper and dialect(target.version).describes_itself:
+        if target.zookeeper and expected(target.version).describes_itself:
             probe_target_zookeeper(target, view.brokers, TIMEOUT_S)
         rows: list[dict[str, Any]] = []
         seen: list[tuple[SourceOptions, SourceView]] = []
@@ -91,7 +91,7 @@ def say_releases(
     ]
     clusters.append(("target", target.version, target_brokers(target, view.brokers)))
     for who, version, brokers in clusters:
-        for line in releases(brokers.values(), dialect(version), connect):
+        for line in releases(brokers.values(), expected(version), connect):
             click.echo(f"{who}: {line}", err=True)
 
 
@@ -166,7 +166,7 @@ class SourceRefused(Exception):
 def target_view(target: TargetOptions) -> ClusterView:
     """All topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
     WrongVersion, ConsumerError."""
-    speaks = dialect(target.version)
+    speaks = expected(target.version)
     if not speaks.describes_itself:
         with zookeeper_session("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.security) as zk:
             if not read_brokers(zk, speaks.znodes):
@@ -225,7 +225,7 @@ def source_topics(source: SourceOptions) -> tuple[dict[str, list[PartitionId]], 
 
     Raises Unreachable, ChrootMissing, ConsumerError.
     """
-    znodes = dialect(source.version).znodes
+    znodes = expected(source.version).znodes
     with zookeeper_session("zookeeper.connect", source.zookeeper_connect, TIMEOUT_S, source.security) as zk:
         found = read_partitions(zk, znodes, read_topics(zk, znodes))
         owners = read_owners(zk, znodes, source.group_id, found)

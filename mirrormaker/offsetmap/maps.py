@@ -48,7 +48,7 @@ class OffsetMaps:
         if self._mirror.resume == "target-end" and not self._wanted:
             raise MapRefused("resume: target-end needs an offset map: give offset.map.folder")
         if self._wanted and not self._target.dialect.answers_produce:
-            version = self._target.options.version
+            version = self._target.dialect.release
             log.warning("no offset map: target.version %s never says where it stored anything", version)
 
     def open(self, source: Source) -> None:

@@ -22,7 +22,7 @@ from kazoo.exceptions import NoNodeError
 
 from groundwork.tasks import now, sleep
 from kafkawire.cluster.zookeeper import read_partitions
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from mirrormaker.options import MirrorOptions, SourceOptions
@@ -75,7 +75,7 @@ def read_source(options: SourceOptions, mirror: MirrorOptions, only: TopicFilter
     """What is mirrored of a source.  only: of these topics.  Raises what probe_source raises."""
     seen = probe_source(options, mirror, CONNECT_S)
     names = [topic for topic in seen.topics if only is None or only.matches(topic, exclude_internal=False)]
-    speaks = dialect(options.version)
+    speaks = expected(options.version)
     with _session(options) as zk:
         found = read_partitions(zk, speaks.znodes, names)
         partitions = {topic: speaks.in_order(found[topic]) for topic in names if topic in found}
@@ -115,7 +115,7 @@ def committed(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[To
 
 
 def _in_zookeeper(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    znodes = dialect(source.options.version).znodes
+    znodes = expected(source.options.version).znodes
     by_broker = znodes.PARTITIONS_BY_BROKER
     found: dict[TopicPartition, int] = {}
     with _session(source.options) as zk:

@@ -16,8 +16,8 @@ from kafkawire.cluster.leaders import ListedLeaders, NoLeader
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.columns import Columns
-from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
@@ -80,9 +80,12 @@ class Logs:
         self._consumers: dict[Broker, SimpleConsumer] = {}
 
     @classmethod
-    def of(cls, name: str, speaks: Dialect, brokers: Collection[Broker], tps: Collection[TopicPartition]) -> Logs:
+    def of(
+        cls, name: str, versions: ClusterVersions, brokers: Collection[Broker], tps: Collection[TopicPartition]
+    ) -> Logs:
         """tps: all partitions that will be asked for.  brokers: some that describe the cluster; of 0.7 all."""
-        links = Links(CLIENT, connect, TIMEOUT_MS)
+        links, speaks = Links(CLIENT, versions.connect(connect), TIMEOUT_MS), versions.dialect
+        links.meet(brokers)
         if speaks.describes_itself:
             addresses = [(broker.host, broker.port) for broker in brokers]
             return cls(name, KafkaClient.of_brokers(addresses, links, speaks, retry=AGAIN))

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 from groundwork.tasks import now
 from kafkawire import kernels
 from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.columns import as_list
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
 from kafkawire.model import PartitionId, TopicPartition
@@ -213,18 +214,18 @@ class _Verifier:
         names = {source.target_topic(topic) for source in of_sources for topic in source.partitions}
         there: dict[str, Sequence[PartitionId]] = {name: self._view.partitions(name) for name in names}
         compacted: frozenset[str] = frozenset()
-        if target.zookeeper and dialect(target.version).describes_itself:
+        if target.zookeeper and expected(target.version).describes_itself:
             with zookeeper_session("target.zookeeper.connect", target.zookeeper, CONNECT_S, target.security) as zk:
                 compacted = compacted_topics(zk, names)
         return scopes(of_sources, there, compacted)
 
     def _open(self, sources: Sequence[SourceCluster], every: Sequence[Scope]) -> None:
         for each in sources:
-            name, speaks = each.options.name, dialect(each.options.version)
-            self._logs[name] = Logs.of(f"source {name}", speaks, list(each.brokers.values()), each.tps)
+            name, versions = each.options.name, ClusterVersions(each.options.version)
+            self._logs[name] = Logs.of(f"source {name}", versions, list(each.brokers.values()), each.tps)
         target, tps = self._configuration.target, [tp for scope in every for tp in scope.targets]
         brokers = target_brokers(target, self._view.brokers)
-        self._target = Logs.of("the target", dialect(target.version), list(brokers.values()), tps)
+        self._target = Logs.of("the target", ClusterVersions(target.version), list(brokers.values()), tps)
 
     def _take_bounds(self, sources: Sequence[SourceCluster], every: Sequence[Scope]) -> None:
         """In the order that mirrormaker.verify.bounds needs."""

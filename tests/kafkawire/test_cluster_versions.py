@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 
 from kafkawire.cluster.release import BrokerRelease, release_of
-from kafkawire.cluster.versions import ClusterVersions, NoCommonVersion, common, negotiated, taken
+from kafkawire.cluster.versions import TOGETHER_S, ClusterVersions, NoCommonVersion, common, negotiated, taken
 from kafkawire.dialects import DIALECTS, NEWEST, UNASKED, dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
+from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.adminapis import CREATE_TOPICS
+from tests.fakes.answering import METADATA, NO_GROUPS, Answer, answering, newer, old
 
 P, F, L, M = (apis.PRODUCE.key, apis.FETCH.key, apis.LIST_OFFSETS.key, apis.METADATA.key)
 
@@ -82,8 +87,8 @@ def test_ranges_in_common() -> None:
 
 def test_every_row_is_taken_by_the_next_release_up_to_the_removals_of_4() -> None:
     rows = [row for row in DIALECTS.values() if row.describes_itself]
-    for older, newer in pairwise(rows):
-        assert all(newer.versions[key] >= version for key, version in older.versions.items()), newer.release
+    for older, later in pairwise(rows):
+        assert all(later.versions[key] >= version for key, version in older.versions.items()), later.release
     for key, version in NEWEST.versions.items():
         assert version <= apis.APIS[key].newest
 
@@ -108,46 +113,92 @@ def test_the_dialect_follows_a_roll_up_and_down_for_who_holds_it() -> None:
     assert seen == ["2.8", "3.9", "0.10.2"]
 
 
-def test_a_broker_is_asked_once_and_again_after_its_connection_broke() -> None:
-    cluster, asked = ClusterVersions(), []
-    one = broker(1, "3.9").broker
+@contextmanager
+def rolled(*said: Answer) -> Iterator[tuple[Broker, list[int]]]:
+    """A broker that answers as the next one of these at each connection that asks for its release; how often it was
+    asked."""
+    asked: list[int] = []
 
-    def ask(request: object) -> object:
-        asked.append(request)
-        if len(asked) % 2:
-            return True  # it knows Metadata v1
-        return {"api_versions": [(key, *both) for key, both in ANSWERS["3.9"].items()]}
+    def answer(api: int, count: int) -> bytes | None:
+        if api == METADATA:
+            asked.append(count)
+        return said[min(len(asked), len(said)) - 1](api, count)
 
-    cluster.meet(one, ask)
-    cluster.meet(one, ask)
-    assert (len(asked), cluster.dialect.release) == (2, "3.9")
-    cluster.lost(one)
-    cluster.meet(one, ask)
-    cluster.meet(one, ask)
-    assert len(asked) == 4
+    with answering(answer) as [(host, port)]:
+        yield Broker(1, host, port), asked
 
 
-def test_what_is_out_of_reach_is_asked_again() -> None:
-    def silent(request: object) -> object:
-        raise LinkLost("away")
+def played(release: str) -> Answer:
+    return newer(*((key, *both) for key, both in ANSWERS[release].items()))
 
+
+def test_each_connection_asks_before_anything_else_and_those_of_a_moment_once() -> None:
+    clock = [0.0]
+    cluster = ClusterVersions(now=lambda: clock[0])
+    links = Links("test", cluster.connect(socket.create_connection), 5000)
+    with rolled(played("2.8"), played("3.9"), played("0.10.2")) as (one, asked):
+        links.link(one, "fetch").open()
+        assert (cluster.dialect.release, len(asked)) == ("2.8", 1)
+        links.link(one, "metadata").open()
+        assert len(asked) == 1
+        for release in ("3.9", "0.10.2"):  # it comes back as another one, newer or older
+            clock[0] += 2 * TOGETHER_S
+            links.drop(one, "fetch")
+            links.link(one, "fetch").open()
+            assert cluster.dialect.release == release
+        links.end()
+
+
+def test_brokers_of_a_cluster_are_asked_when_they_are_first_seen() -> None:
     cluster = ClusterVersions()
-    with pytest.raises(LinkLost):
-        cluster.meet(broker(1, "3.9").broker, silent)
-    assert cluster.unknown(broker(1, "3.9").broker)
+    links = Links("test", cluster.connect(socket.create_connection), 5000)
+    with rolled(played("2.8")) as (one, asked), rolled(lambda api, _: old(api, NO_GROUPS)) as (other, _):
+        links.meet([one])
+        links.meet([one])
+        assert (cluster.dialect.release, len(asked)) == ("2.8", 1)
+        links.meet([one, other._replace(id=2)])
+        assert cluster.dialect.release == "0.9"
+
+
+def test_one_that_is_down_is_no_error_of_the_cluster_and_is_asked_when_it_comes() -> None:
+    cluster = ClusterVersions()
+    with rolled(played("2.8")) as (one, _):
+        pass
+    links = Links("test", cluster.connect(socket.create_connection), 5000)
+    links.meet([one])
+    assert (cluster.dialect.release, cluster.asked) == (UNASKED, False)
+    with pytest.raises(LinkLost, match=r"connecting: .*refused"):
+        links.link(one, "fetch").open()
+
+
+def test_one_that_speaks_no_version_of_ours_is_not_connected_to() -> None:
+    cluster = ClusterVersions()
+    strange = newer((P, 20, 30), (F, 4, 40), (L, 1, 20), (M, 0, 20))
+    links = Links("test", cluster.connect(socket.create_connection), 5000)
+    with rolled(strange) as (one, _):
+        links.meet([one])
+        with pytest.raises(LinkLost, match="no version of Produce that all can speak"):
+            links.link(one, "produce").open()
+        assert "no version of Produce" in str(ClusterVersions().refusal([one], "version", socket.create_connection))
 
 
 def test_a_pinned_release_is_asked_of_nobody_and_stays() -> None:
     cluster = ClusterVersions("0.9")
-    assert not cluster.unknown(broker(1, "3.9").broker)
+    assert cluster.connect(socket.create_connection) is socket.create_connection
     cluster.told(broker(1, "3.9"))
     assert cluster.dialect.release == "0.9"
+    with rolled(played("2.8")) as (one, _):
+        assert cluster.refusal([one], "version", socket.create_connection) is None
+        wrong = ClusterVersions("3.9").refusal([one], "version", socket.create_connection)
+        assert wrong is None or "and version is 3.9" in wrong
 
 
 def test_a_broker_that_moved_and_one_known_by_its_bootstrap_address_count_once() -> None:
     cluster = ClusterVersions()
     cluster.told(BrokerRelease(Broker(-1, "bootstrap", 1), "0.10.0", ANSWERS["0.10.0"]))
     cluster.told(BrokerRelease(Broker(1, "here", 1), "2.8", ANSWERS["2.8"]))
+    assert cluster.dialect.release == "0.10.0"
+    cluster.meet([Broker(1, "here", 1)], socket.create_connection)
     assert cluster.dialect.release == "2.8"
     cluster.told(BrokerRelease(Broker(1, "there", 1), "3.9", ANSWERS["3.9"]))
     assert (cluster.dialect.release, len(cluster.releases)) == ("3.9", 1)

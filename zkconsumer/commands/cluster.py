@@ -18,10 +18,9 @@ from groundwork.tasks import connect
 from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.release import why_never
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view
-from kafkawire.dialects import dialect
 from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer.commands.common import connected, link_pool, print_note, require_metadata
@@ -100,12 +99,13 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
                 listed = ", ".join(endpoints)
                 print_note(f"broker {broker} has TLS or SASL listeners only ({listed}): it lives, and is left out here")
             return view
-    with link_pool() as links:
+    versions = ClusterVersions(kafka_version)
+    with link_pool(versions) as links:
         try:
-            return KafkaClient.of_brokers(brokers, links, dialect(kafka_version)).view()
+            return KafkaClient.of_brokers(brokers, links, versions.dialect).view()
         except Unreachable as away:
             asked = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(brokers)]
-            why = why_never(asked, dialect(kafka_version), "--kafka-version", connect)
+            why = versions.refusal(asked, "--kafka-version", connect)
             fail(why or str(away), EXIT["runtime"])
 
 

@@ -1,7 +1,7 @@
 """What all commands of zkconsumer share: connections to the cluster, and exit codes (options: commands.options).
 
     with connected(zookeeper, kafka_version) as reach: ...    a ZooKeeper session and links to brokers, closed after it
-    with link_pool() as links: ...                            brokers alone, for -b
+    with link_pool(versions) as links: ...                    brokers alone, for -b
     require_metadata(brokers, kafka_version)                  -b is refused for 0.7
     with clear_errors(): ...                                  errors raised on purpose: one sentence and its exit code
     print_note(text)                                          to stderr
@@ -27,7 +27,9 @@ from groundwork.options import OptionError
 from groundwork.output import EXIT, failing
 from groundwork.tasks import TaskGroup, connect
 from groundwork.zksecurity import ZooKeeper
-from kafkawire.dialects import Dialect, dialect
+from kafkawire.cluster.versions import ClusterVersions
+from kafkawire.cluster.zookeeper import read_brokers
+from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import WireError
 from kafkawire.net.links import Links
 from zkconsumer.commands import pipes
@@ -60,7 +62,7 @@ class Connection:
 
 def require_metadata(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
     """Refuse -b where brokers do not know their own cluster (click.UsageError)."""
-    if brokers and not dialect(kafka_version).describes_itself:
+    if brokers and not expected(kafka_version).describes_itself:
         raise click.UsageError(
             f"-b: brokers of Kafka {kafka_version} do not know the topics and leaders of their cluster; ZooKeeper does:"
             " give -z alone"
@@ -68,9 +70,13 @@ def require_metadata(brokers: Sequence[tuple[str, int]], kafka_version: str) -> 
 
 
 @contextmanager
-def connected(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Connection]:
-    """A session with ZooKeeper and links to brokers.  An error, also in the block, ends the command with a sentence."""
-    with link_pool() as links:
+def connected(zookeeper: ZooKeeper, kafka_version: str = "") -> Iterator[Connection]:
+    """A session with ZooKeeper and links to brokers.  An error, also in the block, ends the command with a sentence.
+
+    kafka_version "": the registered brokers are asked for their release; those that do not answer when they are needed.
+    """
+    versions = ClusterVersions(kafka_version)
+    with link_pool(versions) as links:
         tasks = TaskGroup()
         session = ZkSession(
             zookeeper.connect,
@@ -82,7 +88,9 @@ def connected(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Co
         )
         try:
             session.start()
-            yield Connection(session, links, dialect(kafka_version))
+            if not versions.pinned:
+                links.meet(session.ask("read brokers", read_brokers, versions.dialect.znodes).values())
+            yield Connection(session, links, versions.dialect)
         finally:
             tasks.stop(1.0)
             session.close()
@@ -115,10 +123,10 @@ def at_interrupt(
 
 
 @contextmanager
-def link_pool() -> Iterator[Links]:
+def link_pool(versions: ClusterVersions) -> Iterator[Links]:
     """Links to brokers without ZooKeeper.  An error, also in the block, ends the command with a sentence."""
     quiet()
-    links = Links("zkconsumer", connect, TIMEOUT_MS)
+    links = Links("zkconsumer", versions.connect(connect), TIMEOUT_MS)
     with at_interrupt(), clear_errors():
         try:
             yield links

@@ -14,7 +14,7 @@ from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.topics import check_name
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics, refuse_other_generation
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from kafkawire.znodes.group import CONSUMERS
@@ -146,7 +146,7 @@ def _one_partition(
     kafka_version: str,
 ) -> OnePartition:
     """The reader of one partition without a group, once the brokers are known."""
-    spoken = dialect(kafka_version)
+    spoken = expected(kafka_version)
     spoken.znode(partition)  # LocalError where it is no partition of such a release
     found = _brokers(zookeeper, brokers, kafka_version)
     described = zookeeper is None or spoken.describes_itself

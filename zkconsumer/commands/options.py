@@ -156,9 +156,9 @@ def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Cal
 
 
 def kafka_version_option(command: F) -> F:
-    """--kafka-version, as kafka_version: str that kafkawire.dialects.dialect knows."""
+    """--kafka-version, as kafka_version: str that kafkawire.dialects.expected knows; "": not given."""
     option: Callable[[F], F] = click.option(
-        "--kafka-version", default="0.8.2", show_default=True, callback=_release, help="Release of the brokers."
+        "--kafka-version", default="", callback=_release, help="Release of the brokers.  [default: they are asked]"
     )
     return option(command)
 
@@ -185,11 +185,11 @@ def group_name(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 
 
 def _release(ctx: click.Context, param: click.Parameter, text: str) -> str:
-    from kafkawire.dialects import dialect
+    from kafkawire.dialects import expected
     from kafkawire.errors import LocalError
 
     try:
-        dialect(text)
+        expected(text)
     except (LocalError, ValueError) as e:
         raise click.UsageError(str(e), ctx) from None
     return text

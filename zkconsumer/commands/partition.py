@@ -6,6 +6,7 @@ When the leader moves or dies the next one is looked up among all known brokers,
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,8 +18,9 @@ from groundwork.plural import counted
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.dialects import dialect
+from kafkawire.dialects import expected
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
@@ -64,11 +66,12 @@ class OnePartition:
         self._tp = TopicPartition(topic, partition)
         self._start = start
         self._release = release
-        self._waits = dialect(release).waits_for_data
+        self._waits = expected(release).waits_for_data
         self._timeout_ms = timeout_ms
         self._found = False  # the partition was found once: a missing one is expected back
-        self._links = Links("zkconsumer", timeout_ms=timeout_ms)
-        cluster = KafkaClient.of_brokers(brokers, self._links, dialect(release))
+        versions = ClusterVersions(release)
+        self._links = Links("zkconsumer", versions.connect(socket.create_connection), timeout_ms)
+        cluster = KafkaClient.of_brokers(brokers, self._links, versions.dialect)
         self._look_up: Callable[[], ClusterView] = look_up or (lambda: cluster.view(refresh=True))
         self._consumer: SimpleConsumer | None = None
         self._max_bytes = FETCH_BYTES

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from groundwork.hub import Hub
 from groundwork.tasks import TaskGroup
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
@@ -42,7 +43,7 @@ class EngineContext:
     """
 
     config: ConsumerConfig
-    dialect: Dialect
+    versions: ClusterVersions
     hub: Hub
     consumer_id: str
     registration: Registration
@@ -55,6 +56,11 @@ class EngineContext:
     make_fetcher: Callable[[Broker, Fetchers], Fetcher]
     on_event: OnEvent
     before_commit: BeforeCommit = lambda positions: None
+
+    @property
+    def dialect(self) -> Dialect:
+        """That of the brokers, which follows them."""
+        return self.versions.dialect
 
     def fetchers(self, source: CurrentLeaders) -> Fetchers:
         return Fetchers(

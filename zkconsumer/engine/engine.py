@@ -10,7 +10,7 @@ from groundwork.hub import Hub, HubStopped
 from groundwork.tasks import Lock, TaskGroup, connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST
-from kafkawire.dialects import Dialect
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
@@ -54,7 +54,7 @@ class Engine:
         self,
         *,
         config: ConsumerConfig,
-        dialect: Dialect,
+        versions: ClusterVersions,
         hub: Hub,
         consumer_id: str,
         registration: Registration,
@@ -68,7 +68,7 @@ class Engine:
         before_commit: BeforeCommit = lambda positions: None,
     ) -> None:
         self._config = config
-        self._dialect = dialect
+        self._dialect = dialect = versions.dialect
         self._hub = hub
         self._on_event = on_event
         self._on_death = on_death
@@ -98,10 +98,10 @@ class Engine:
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._lease = Lease()
         dial = config.kafka_security.connect(partial(connect, receive_buffer_bytes=config.receive_buffer_bytes))
-        self._links = Links(config.client_name, dial, config.socket_timeout_ms)
+        self._links = Links(config.client_name, versions.connect(dial), config.socket_timeout_ms)
         context = EngineContext(
             config=config,
-            dialect=dialect,
+            versions=versions,
             hub=hub,
             consumer_id=consumer_id,
             registration=registration,

@@ -19,7 +19,6 @@ from groundwork.options import specs
 from groundwork.tasks import connect, deadline
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
-from kafkawire.cluster.release import why_never
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
@@ -62,7 +61,8 @@ class FixedAssignment:
         self._executor = ThreadExecutor(context.hub, SLOW_S, self._slow)
         self._store = store_of_fixed(config, own, self._executor)
         self._connect = config.kafka_security.connect(connect)
-        self._links = Links(config.client_name, self._connect, min(config.socket_timeout_ms, METADATA_MS))
+        asking = context.versions.connect(self._connect)
+        self._links = Links(config.client_name, asking, min(config.socket_timeout_ms, METADATA_MS))
         self.leaders = self._leaders(context)
         self.fetchers = context.fetchers(self.leaders)
         self.commits = context.commits(self._store, self._still_ours)
@@ -89,7 +89,7 @@ class FixedAssignment:
     def _why_never(self) -> str | None:
         config = self._context.config
         brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(config.brokers)]
-        return why_never(brokers, self._context.dialect, specs(type(config))["version"].key, self._connect)
+        return self._context.versions.refusal(brokers, specs(type(config))["version"].key, self._connect)
 
     def take_part(self) -> None:
         self._report_unread()

@@ -10,7 +10,7 @@ from groundwork.hub import OwnThread
 from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.options import specs
 from groundwork.tasks import Event, connect, now, sleep
-from kafkawire.cluster.release import ASKED_FROM, why_never
+from kafkawire.cluster.release import ASKED_FROM
 from kafkawire.cluster.zookeeper import (
     BROKERS,
     no_cluster,
@@ -60,6 +60,7 @@ class GroupAssignment:
         config, dialect = context.config, context.dialect
         self._config = config
         self._dialect = dialect
+        self._versions = context.versions
         self._znodes = dialect.znodes
         self._hub = context.hub
         self._tasks = context.tasks
@@ -85,7 +86,7 @@ class GroupAssignment:
         self._store = store_of_group(
             config=config,
             session=self.session,
-            dialect=dialect,
+            versions=context.versions,
             leaders=self.leaders,
             on_event=context.on_event,
             on_commit=self._mode_changed.set,
@@ -180,11 +181,11 @@ class GroupAssignment:
 
     def _must_take_our_requests(self) -> None:
         """Raises ConsumerError where the brokers are older than kafka.version: they would close the connection on each
-        request, for ever."""
-        if self._dialect.number < ASKED_FROM:
+        request, for ever.  Where it is not given they are asked for their release."""
+        if self._versions.pinned and self._dialect.number < ASKED_FROM:
             return
         brokers = self.session.ask("read brokers", read_brokers, self._znodes)
-        why = why_never(brokers.values(), self._dialect, specs(type(self._config))["version"].key, connect)
+        why = self._versions.refusal(brokers.values(), specs(type(self._config))["version"].key, connect)
         if why is not None:
             raise ConsumerError(f"{why}; nothing was registered")
 

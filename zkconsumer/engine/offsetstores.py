@@ -11,6 +11,7 @@ from groundwork.tasks import Lock, connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import LeaderSource
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST, problems
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
@@ -45,7 +46,7 @@ def store_of_group(
     *,
     config: ConsumerConfig,
     session: ZkSession,
-    dialect: Dialect,
+    versions: ClusterVersions,
     leaders: LeaderSource,
     on_event: OnEvent,
     on_commit: Callable[[], object],
@@ -59,7 +60,9 @@ def store_of_group(
     read_from(tp): the topic whose log an owned partition is read from; may_be_recreated(topic): since then.
     executor: for calls that block.
     """
-    links = Links(config.client_name, config.kafka_security.connect(connect), config.offsets_channel_timeout_ms)
+    dialect = versions.dialect
+    asking = versions.connect(config.kafka_security.connect(connect))
+    links = Links(config.client_name, asking, config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
     lock = Lock()  # reads and commits go over the same links
     backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms

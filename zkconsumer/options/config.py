@@ -14,7 +14,7 @@ from typing import ClassVar, Final, TypeVar
 from groundwork.options import ERROR, given, load, option, warnings_of
 from groundwork.zksecurity import ZkSecurity, security_of, security_problems
 from kafkawire import securityoptions
-from kafkawire.dialects import Dialect, dialect
+from kafkawire.dialects import Dialect, expected
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from zkconsumer.offsets.modes import Mode, mode_of
@@ -101,7 +101,9 @@ class ConsumerConfig(SecurityOptions):
         required=True,
         instead="partitions",
     )
-    version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=optiontypes.release)
+    version: str = option(
+        "kafka.version", "", "Kafka release of the brokers; default: they are asked", kind=optiontypes.release
+    )
     partitions: tuple[TopicPartition, ...] = option(
         "partitions",
         (),
@@ -412,7 +414,7 @@ def _warned(config: C, where: str, *said: str) -> C:
 
 def problems_of(config: ConsumerConfig) -> Iterator[str]:
     """What is wrong between options that are each right: sentences without the file's name."""
-    yield from unfit(config, dialect(config.version))
+    yield from unfit(config, expected(config.version))
     yield from broker_security_problems(config)
     if config.partitions:
         yield from _of_fixed(config)
@@ -481,7 +483,7 @@ def _of_fixed(config: ConsumerConfig) -> Iterator[str]:
             "'partitions' and 'zookeeper.connect' exclude each other: fixed partitions are read without ZooKeeper and"
             " shared with no group; keep one of them"
         )
-    if not config.brokers and dialect(config.version).describes_itself:
+    if not config.brokers and expected(config.version).describes_itself:
         yield "'partitions' needs 'metadata.broker.list': brokers that are asked for the leaders"
     if {"offsets.storage", "dual.commit.enabled"} & given(config):
         yield (
@@ -518,7 +520,7 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
 
 def without_effect(config: ConsumerConfig) -> Iterator[str]:
     """Options that are given and have no effect: sentences without the file's name."""
-    release = dialect(config.version)
+    release = expected(config.version)
     idle = AT_ONCE if not release.waits_for_data else WAITED_FOR
     for key in sorted(idle.keys() & given(config)):
         yield f"option '{key}' has no effect with Kafka {release.release}: {idle[key]}"
