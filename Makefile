@@ -39,6 +39,7 @@ faults: $(STAMP)   ## the longer fault scenarios
 
 bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
 	$(BIN)/python benchmarks/mirror.py
+	$(BIN)/python benchmarks/mirror_modern.py
 	$(BIN)/python benchmarks/mirror07.py
 	$(BIN)/python benchmarks/offsetmap.py
 	$(BIN)/python benchmarks/httplisten.py
