@@ -63,7 +63,7 @@ def console_consumer(
     argv += ["--consumer.config", str(work.with_suffix(".properties"))] if properties else []
     argv += ["--from-beginning"] if from_beginning else []
     argv += _separated_keys("print.key", key_separator)
-    main = _class(CONSOLE_CONSUMER, cluster.version)
+    main = class_of(CONSOLE_CONSUMER, cluster.version)
     return ConsoleConsumer(_child(cluster, work, main, [*argv, *arguments], stdout=subprocess.PIPE))
 
 
@@ -86,7 +86,7 @@ def console_producer(
     argv += ["--message-send-max-retries", "20", *_codec_option(cluster, codec)]
     argv += _separated_keys("parse.key", key_separator)
     work = work_files(cluster.folder, "console-producer")
-    main = _class(CONSOLE_PRODUCER, cluster.version)
+    main = class_of(CONSOLE_PRODUCER, cluster.version)
     feed(_child(cluster, work, main, [*argv, *arguments], stdin=subprocess.PIPE), lines, timeout_s)
 
 
@@ -222,7 +222,8 @@ def _child(
     )
 
 
-def _class(classes: Sequence[tuple[releases.Number, str]], version: str) -> str:
+def class_of(classes: Sequence[tuple[releases.Number, str]], version: str) -> str:
+    """The class that a release has for a program: CONSOLE_CONSUMER, CONSOLE_PRODUCER."""
     number = releases.release(version).number
     return [name for since, name in classes if number >= since][-1]
 

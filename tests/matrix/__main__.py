@@ -38,7 +38,8 @@ def run(sources: Sequence[Kind], targets: Sequence[Kind], folder: Path, pinned: 
         for source in sources:
             for target in targets:
                 tag = f"{source.name}-to-{target.name}"
-                pair = Pair(ours.site(source), theirs.site(target), folder / tag, tag, pinned=pinned)
+                sites = ours.site(source), theirs.site(target)
+                pair = Pair(*sites, folder / tag, tag, pinned=pinned, console=True)
                 outcomes.append(pair.run())
                 said = "; ".join(outcomes[-1].problems).partition("\n")[0]
                 print(f"{tag}: {said or 'ok'}, {outcomes[-1].seconds} s", file=sys.stderr, flush=True)

@@ -1,13 +1,15 @@
-"""librdkafka: a client that shares no line with Kafka's own, nor with ours."""
+"""Clients that share no line with ours: librdkafka, and the console consumer of a release."""
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from localkafka import tools
 from localkafka.errors import LocalKafkaError
 
 READ_S = 60
@@ -67,3 +69,20 @@ def _row(message: Message) -> tuple[object, ...]:
         message.value(),
         headers,
     )
+
+
+def console_timestamps(version: str, brokers: str, topic: str, count: int) -> list[int]:
+    """The timestamps of `count` messages of a topic, in order of time, as the console consumer of a release prints
+    them; -1 for none.  Raises LocalKafkaError when it prints fewer."""
+    words = ["--bootstrap-server", brokers, "--topic", topic, "--from-beginning", "--max-messages", str(count)]
+    words += ["--timeout-ms", str(READ_S * 1000)]
+    printed = [word for name in ("timestamp", "headers") for word in ("--property", f"print.{name}=true")]
+    main = tools.class_of(tools.CONSOLE_CONSUMER, version)
+    argv = tools.java_command(version, main, [*words, *printed, "--property", "print.value=false"])
+    done = subprocess.run(argv, capture_output=True, timeout=2 * READ_S, check=False)
+    heads = [line.partition(b"\t")[0] for line in done.stdout.splitlines()]
+    times = [head for head in heads if head.startswith((b"CreateTime:", b"LogAppendTime:", b"NO_TIMESTAMP"))]
+    if len(times) != count:
+        said = done.stderr.decode(errors="replace")[-500:]
+        raise LocalKafkaError(f"the console consumer of {version} prints {len(times)} of {count} messages: {said}")
+    return sorted(-1 if head == b"NO_TIMESTAMP" else int(head.partition(b":")[2]) for head in times)

@@ -17,7 +17,7 @@ from localkafka.errors import LocalKafkaError
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.matrix import messages
-from tests.matrix.foreign import read_by_librdkafka
+from tests.matrix.foreign import console_timestamps, read_by_librdkafka
 from tests.matrix.messages import Topic
 from tests.matrix.peer import Row
 from tests.matrix.sites import Kind, Site
@@ -57,10 +57,17 @@ class Outcome:
 
 
 class Pair:
-    """A mirror from one site to another.  pinned: with the releases as options, else they are asked for."""
+    """A mirror from one site to another.
 
-    def __init__(self, source: Site, target: Site, folder: Path, tag: str, *, pinned: bool = False) -> None:
-        self.source, self.target, self.folder, self.pinned = source, target, folder, pinned
+    pinned    with the releases as options, else they are asked for
+    console   the target is also read with the console consumer of its release
+    """
+
+    def __init__(
+        self, source: Site, target: Site, folder: Path, tag: str, *, pinned: bool = False, console: bool = False
+    ) -> None:
+        self.source, self.target, self.folder = source, target, folder
+        self.pinned, self.console = pinned, console
         self.group = f"mirror-{tag}"
         self.topics = messages.topics(tag, source.kind, target.kind)
         folder.mkdir(parents=True, exist_ok=True)
@@ -176,12 +183,22 @@ class Pair:
             outcome.read_by.append("librdkafka")
             if also != [_bare(row) for row in stored]:
                 outcome.problems.append(f"librdkafka reads other messages: {len(also)} of {len(stored)}")
+        if self.console and self.target.kind.number >= (0, 11):
+            self._read_by_console(outcome, stored)
         for said in ("parked", "Traceback"):
             if said in self._said():
                 outcome.problems.append(f"the mirror's log says {said!r}; {self._said_last()}")
         ends = self.target.peer.ends(self.names)
         if len(ends) != messages.PARTITIONS * len(self.topics):
             outcome.problems.append(f"the target has {len(ends)} partitions, not the source's: {sorted(ends)}")
+
+    def _read_by_console(self, outcome: Outcome, stored: Sequence[Row]) -> None:
+        """The last topic: number of messages, and their timestamps."""
+        version, topic = self.target.kind.version, self.topics[-1].name
+        times = sorted(-1 if row.timestamp_ms is None else row.timestamp_ms for row in stored if row.topic == topic)
+        if console_timestamps(version, self.target.brokers, topic, len(times)) != times:
+            outcome.problems.append(f"the console consumer of {version} prints other timestamps of {topic}")
+        outcome.read_by.append("console consumer")
 
     def _aborted(self) -> set[tuple[str, bytes | None]]:
         """Values that only aborted transactions have."""
