@@ -145,12 +145,8 @@ class Pair:
         return sum(self.target.peer.ends(self.names).values())
 
     def _configure(self) -> None:
-        source: dict[str, Any] = {"name": "source", "group.id": self.group}
+        source: dict[str, Any] = {"name": "source", "group.id": self.group, **self.source.as_source}
         target: dict[str, Any] = {"metadata.broker.list": self.target.brokers}
-        if self.source.zookeeper is not None:
-            source |= {"zookeeper.connect": self.source.zookeeper, "zookeeper.session.timeout.ms": 3000}
-        else:
-            source |= {"coordination": "kafka", "metadata.broker.list": self.source.brokers, "session.timeout.ms": 3000}
         if self.target.kind.number < (0, 10):
             target["target.zookeeper.connect"] = self.target.zookeeper
         if self.pinned:

@@ -83,9 +83,17 @@ class Peer:
 
     def transaction(self, rows: Iterable[Row], commit: bool = True, **options: object) -> None:
         """Write these messages as one transaction of the producer with these options, and commit or abort it."""
+        self.begin(rows, **options)
+        self._tell("commit" if commit else "abort", *_options(options))
+
+    def begin(self, rows: Iterable[Row], **options: object) -> None:
+        """Begin a transaction with these messages, and leave it open."""
         self._tell("begin", *_options(options))
         self.send(rows, **options)
-        self._tell("commit" if commit else "abort", *_options(options))
+
+    def commit(self, **options: object) -> None:
+        """Commit the open transaction of the producer with these options."""
+        self._tell("commit", *_options(options))
 
     def read(self, topics: Sequence[str]) -> list[Row]:
         """All committed messages of these topics, by topic, partition and order in the log."""

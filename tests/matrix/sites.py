@@ -91,6 +91,13 @@ class Site:
         return self._broker.zookeeper if isinstance(self._broker, Cluster) else None
 
     @property
+    def as_source(self) -> dict[str, object]:
+        """Options of a mirror's source: where the cluster and its groups are, with short sessions."""
+        if self.zookeeper is not None:
+            return {"zookeeper.connect": self.zookeeper, "zookeeper.session.timeout.ms": 3000}
+        return {"coordination": "kafka", "metadata.broker.list": self.brokers, "session.timeout.ms": 3000}
+
+    @property
     def peer(self) -> Peer:
         """Its clients, started when first asked for."""
         if self._peer is None:
