@@ -120,11 +120,21 @@ def _added(there: Mapping[int, Sequence[int]], partitions: int, brokers: Sequenc
 
 
 def _write(zk: Any, path: str, data: bytes) -> None:
-    """The last one wins, as in updatePersistentPath: what is there is left over, or another creator's."""
-    try:
-        zk.create(path, data, makepath=True)
-    except NodeExistsError:
-        zk.set(path, data)
+    """The last one wins, as in updatePersistentPath: what is there is left over, or another creator's.
+
+    A node that is left over may go between two looks: the controller still deletes an earlier topic of that name.
+    """
+    while True:
+        try:
+            zk.create(path, data, makepath=True)
+            return
+        except NodeExistsError:
+            pass
+        try:
+            zk.set(path, data)
+            return
+        except NoNodeError:
+            pass
 
 
 def _check_assignment(topic: str, assignment: Mapping[int, Sequence[int]]) -> None:

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "consumer.md").read_text(encoding="utf-8")
 OPTIONS, *EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 EACH = 10  # messages of each of the two partitions
-# Unbuffered (-u), print writes a line and its end apart, and another thread's line comes between them.
-WHOLE_LINES = "import sys\n\nsys.stdout.reconfigure(line_buffering=True)\n"
+# Unbuffered (-u, PYTHONUNBUFFERED) print writes each word apart, and another thread's line comes between them.
+WHOLE_LINES = "import sys\n\nsys.stdout.reconfigure(line_buffering=True, write_through=False)\n"
 WORDS = {  # what tells an example from all others
     "streams": "message.key, message.value)",
     "expression": "Blacklist",

@@ -159,3 +159,31 @@ def test_a_broker_without_a_plain_address_is_left_out_with_one_warning(caplog: p
     (warning,) = caplog.messages
     assert "broker 2 has no PLAINTEXT address" in warning
     assert "left out" in warning
+
+
+class Fading:
+    """A client before whose write another one deletes the node, once."""
+
+    def __init__(self, zk: KazooClient) -> None:
+        self.zk, self.faded = zk, False
+
+    def create(self, path: str, data: bytes, makepath: bool) -> None:
+        self.zk.create(path, data, makepath=makepath)
+
+    def set(self, path: str, data: bytes) -> None:
+        if not self.faded:
+            self.zk.delete(path)
+            self.faded = True
+        self.zk.set(path, data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.zk, name)
+
+
+@pytest.mark.real
+def test_a_node_that_the_controller_deletes_meanwhile_is_written_again(zk) -> None:
+    zk.create("/config/topics/again", b"of an earlier topic", makepath=True)
+    fading = Fading(zk)
+    assert create(fading, "again", {0: [1]}, {"retention.ms": "1"})
+    assert fading.faded
+    assert json.loads(zk.get("/config/topics/again")[0])["config"] == {"retention.ms": "1"}
