@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.errors import CorruptMessage, LocalError
@@ -124,38 +124,9 @@ class Columns:
     def values(self) -> list[bytes | None]:
         return cut(self.data, self.value_at, self.value_size)
 
-    def between(self, since: int, until: int) -> Columns:
-        """The rows since..until, in the same data."""
-        rows, times, types = slice(since, until), self.timestamps_ms, self.timestamp_types
-        return Columns(
-            offsets=self.offsets[rows],
-            key_at=self.key_at[rows],
-            key_size=self.key_size[rows],
-            value_at=self.value_at[rows],
-            value_size=self.value_size[rows],
-            timestamps_ms=None if times is None else times[rows],
-            timestamp_types=None if types is None else types[rows],
-            data=self.data,
-            resume_at=self.resume_at,
-            damage=self.damage,
-            header_at=None if self.header_at is None else self.header_at[rows],
-            header_size=None if self.header_size is None else self.header_size[rows],
-        )
-
-    def numbered(self) -> Iterable[tuple[int, bytes | None, bytes | None, int | None]]:
-        """Its rows as formats encode them: a number from 0 on, key, value, timestamp."""
-        stamps: Sequence[int | None] = [None] * len(self)
-        if self.timestamps_ms is not None:
-            stamps = as_list(self.timestamps_ms)
-        return zip(range(len(self)), self.keys(), self.values(), stamps, strict=True)
-
     def headers(self) -> list[bytes | None] | None:
         """The blocks of headers, None for a message without; None alone: no message has headers."""
-        if self.header_at is None or self.header_size is None:
-            return None
-        data = memoryview(self.data)
-        places = zip(as_list(self.header_at), as_list(self.header_size), strict=True)
-        return [bytes(data[at : at + size]) if size else None for at, size in places]
+        return Part(self, 0, len(self)).headers()
 
 
 def cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:
@@ -213,6 +184,41 @@ class Part(NamedTuple):
         if field is Field.KEY:
             return columns.key_at, columns.key_size
         return columns.value_at, columns.value_size
+
+    def keys(self) -> list[bytes | None]:
+        return _items(self, Field.KEY)
+
+    def values(self) -> list[bytes | None]:
+        return _items(self, Field.VALUE)
+
+    def timestamps_ms(self) -> Sequence[int | None]:
+        """None for each message where the format has none, -1 for a message without."""
+        stamps = self.columns.timestamps_ms
+        return [None] * (self.until - self.since) if stamps is None else as_list(stamps[self.since : self.until])
+
+    def headers(self) -> list[bytes | None] | None:
+        """The blocks of headers, None for a message without; None alone: no message has headers."""
+        starts, sizes = self.columns.header_at, self.columns.header_size
+        if starts is None or sizes is None:
+            return None
+        data, rows = memoryview(self.columns.data), slice(self.since, self.until)
+        places = zip(as_list(starts[rows]), as_list(sizes[rows]), strict=True)
+        return [bytes(data[at : at + size]) if size > 0 else None for at, size in places]
+
+
+def numbered(parts: Sequence[Part]) -> list[tuple[int, bytes | None, bytes | None, int | None]]:
+    """Rows as formats encode them: a number from 0 on, key, value, timestamp."""
+    columns = (chain.from_iterable(map(of, parts)) for of in (Part.keys, Part.values, Part.timestamps_ms))
+    return list(zip(count(), *columns, strict=False))
+
+
+def headers_of(parts: Sequence[Part]) -> list[bytes | None] | None:
+    """The blocks of headers of all rows; None: no message has headers."""
+    blocks = [part.headers() for part in parts]
+    if all(one is None for one in blocks):
+        return None
+    rows = (part.until - part.since for part in parts)
+    return [block for one, n in zip(blocks, rows, strict=True) for block in (one or [None] * n)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

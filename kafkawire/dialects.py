@@ -20,8 +20,9 @@ from kafkawire.errors import LocalError
 from kafkawire.formats import mixed as messages_mixed
 from kafkawire.formats.v01 import messages as messages_v08
 from kafkawire.formats.v07 import messages as messages_v07
+from kafkawire.formats.v2.write import RECORD_OVERHEAD
 from kafkawire.interfaces import MessageFormats, RequestBuilders, Znodes
-from kafkawire.model import BrokerPartition, PartitionId
+from kafkawire.model import RECORD_BATCH, BrokerPartition, PartitionId
 from kafkawire.offsets import BYTE_OFFSETS, MESSAGE_OFFSETS, Offsets
 from kafkawire.protocol import adminapis, apis, saslapis, transactionapis
 from kafkawire.protocol import requests07 as requests_v07
@@ -31,7 +32,11 @@ from kafkawire.znodes import v07 as znodes_v07
 from kafkawire.znodes import v08 as znodes_v08
 
 # bytes of an entry besides key and value, by message format
-ENTRY_OVERHEAD: Mapping[int, int] = {**messages_v07.ENTRY_OVERHEAD, **messages_v08.ENTRY_OVERHEAD}
+ENTRY_OVERHEAD: Mapping[int, int] = {
+    **messages_v07.ENTRY_OVERHEAD,
+    **messages_v08.ENTRY_OVERHEAD,
+    RECORD_BATCH: RECORD_OVERHEAD,  # at most
+}
 UNASKED = "0.8.2"  # until brokers have said what they are: every one from 0.8 to 3.9 takes its requests
 # What the rows would speak and the code around them does not yet: the newest version by api key, and the newest format.
 # Whoever makes it read and write record batches takes these away.

@@ -173,11 +173,14 @@ def error_info(code: int) -> BrokerErrorInfo:
 
 
 class BrokerError(WireError):
-    """The broker refused.  where names topic, partition, broker: `orders/3 on broker 1 (10.0.0.1:9092)`."""
+    """The broker refused.  where names topic, partition, broker: `orders/3 on broker 1 (10.0.0.1:9092)`.
 
-    def __init__(self, code: int, where: str) -> None:
+    said: what the broker adds in words; "": nothing.
+    """
+
+    def __init__(self, code: int, where: str, said: str = "") -> None:
         self.info = error_info(code)
-        super().__init__(f"{where}: {self.info.name} ({code})")
+        super().__init__(f"{where}: {self.info.name} ({code}){': ' * bool(said)}{said}")
         self.code = code
         self.where = where
 

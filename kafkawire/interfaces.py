@@ -31,6 +31,7 @@ from kafkawire.znodes.group import Registration
 
 if TYPE_CHECKING:
     from kafkawire.columns import Columns
+    from kafkawire.columns import Part as Stretch
     from kafkawire.formats.compiled import Kernels
 
 Fields = dict[str, Any]  # a response as the tables of its api decode it (kafkawire.protocol.apis)
@@ -92,8 +93,16 @@ class MessageFormats(Protocol):
         """Plain entries in format `magic`, one wrapper, or one record batch.  headers: a block a message, where any has
         some (kafkawire.headers).  LocalError for what the format does not have."""
 
-    def encode_columns(self, columns: Columns, since: int, until: int, codec: int = 0, magic: int = ..., /) -> bytes:
-        """The same of the rows since..until of some columns, numbered from 0 on."""
+    def encode_columns(self, parts: Sequence[Stretch], codec: int = 0, magic: int = ..., /) -> bytes:
+        """The same of rows of columns, at least one, numbered from 0 on."""
+
+    def may_pass(self, entries: Bytes, begin: int, start: int, /) -> bool:
+        """Whether a broker takes the records of the record batch at byte `begin` from a producer as they are, and all
+        are wanted from offset start on."""
+
+    def renewed(self, entries: Bytes, /) -> bytes:
+        """A fetched record batch as a producer sends it, its records as they are.  CorruptMessage where it is
+        damaged."""
 
     def check(self, entries: Bytes) -> CorruptMessage | None:
         """The first damage in complete entries: a wrong checksum, or bytes that are no entry; None: they are whole."""

@@ -144,6 +144,11 @@ class Run:
         """It travels as a whole, and alone: a wrapper, or a record batch.  Else it may be cut at any entry."""
         return self.codec != 0 or self.magic >= RECORD_BATCH
 
+    @property
+    def record_batch(self) -> bool:
+        """It is a record batch."""
+        return self.magic >= RECORD_BATCH
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:
@@ -260,6 +265,11 @@ class Part:
     def atomic(self) -> bool:
         """It is exactly one wrapper or record batch; else plain entries, which may be cut and joined."""
         return self.codec != 0 or self.magic >= RECORD_BATCH
+
+    @property
+    def record_batch(self) -> bool:
+        """It is a record batch: no set of a produce request has anything beside it."""
+        return self.magic >= RECORD_BATCH
 
 
 class Ticket(Protocol):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.headers import packed
 from kafkawire.model import Message, MessageSet, Run
 from mirrormaker.badmessages import BadMessage, Kind
 from producer.conversion import one_run
@@ -46,7 +47,7 @@ def isolated(fetched: MessageSet, begin: int, until: int, dialect: Dialect) -> I
         alone = one_run(fetched, run, start)
         if run.resume_at <= begin or start >= until:
             yield Isolated(alone, start, run.resume_at)
-        elif run.codec:
+        elif run.atomic:
             yield from _opened(alone, dialect)
         else:
             yield from _entries(alone, begin, until, dialect)
@@ -76,7 +77,7 @@ def _entries(alone: MessageSet, begin: int, until: int, dialect: Dialect) -> Ite
 
 
 def _opened(alone: MessageSet, dialect: Dialect) -> Iterator[Isolated]:
-    """The messages of a wrapper, each as a wrapper of its own."""
+    """The messages of a wrapper or a record batch, each as one of its own."""
     (run,) = alone.runs
     at, index, wanted = alone.start, 0, alone
     while True:
@@ -108,9 +109,10 @@ def _only(alone: MessageSet, at: int, damage: CorruptMessage) -> int | None:
 
 
 def _alone(alone: MessageSet, run: Run, message: Message, index: int, dialect: Dialect) -> Isolated:
-    """A message of a wrapper as a wrapper of its own."""
+    """A message of a wrapper or a record batch as one of its own."""
     row = (message.offset, message.key, message.value, message.timestamp_ms)
-    data = memoryview(dialect.messages.encode([row], codec=run.codec, magic=run.magic))
+    headers = [packed(message.headers)] if message.headers else None
+    data = memoryview(dialect.messages.encode([row], codec=run.codec, magic=run.magic, headers=headers))
     one, _ = dialect.messages.message_set(alone.topic, alone.partition, message.offset, data, alone.high_watermark)
     shares = message.resume_at <= message.offset or index > 0
     return Isolated(

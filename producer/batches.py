@@ -4,10 +4,11 @@ A partition has one queue of pieces, and at most one batch in flight (a later on
 is retried).  A failed batch returns to the head of the queue.  Before each send the tickets' may_send() is checked: a
 part that may not be sent any more is dropped, and its ticket is not called.
 
-Plain parts of one format share a batch up to batch_bytes.  A wrapper is sent alone when the target takes one per set.
-When the target merges them, several wrappers of one codec share a batch while their sum stays below 80 % of
-max_message_bytes, because merging compresses again.  Plain parts and wrappers never share a set: the target would
-wrap the plain ones too.
+Plain parts of one format share a batch up to batch_bytes.  A record batch is sent alone: a set has exactly one, and a
+request has either record batches or sets of older formats (Produce v3 and later, or before).  A wrapper is sent alone
+when the target takes one per set.  When the target merges them, several wrappers of one codec share a batch while their
+sum stays below 80 % of max_message_bytes, because merging compresses again.  Plain parts and wrappers never share a
+set: the target would wrap the plain ones too.
 
 Part     entries that were submitted, with a ticket (kafkawire.model)
 Piece    a part in the queue or in flight, or one of several after a split
@@ -135,6 +136,16 @@ class Batch:
         """Whether the broker refused any of its pieces at the last attempt."""
         return any(piece.refusals for piece in self.pieces)
 
+    @property
+    def magic(self) -> int:
+        """The newest message format in it."""
+        return max(piece.part.magic for piece in self.pieces)
+
+    @property
+    def record_batches(self) -> bool:
+        """Whether it is one record batch, and no set of an older format."""
+        return self.pieces[0].part.record_batch
+
     def buffers(self) -> list[bytes | memoryview]:
         return [piece.part.entries for piece in self.pieces]
 
@@ -152,7 +163,7 @@ def before(piece: Piece, damage: CorruptMessage, fails_with: Exception, messages
     messages: the codec of its format (Dialect.messages).
     """
     part = piece.part
-    if damage.position <= 0 or part.codec:
+    if damage.position <= 0 or part.atomic:
         return None
     entries = memoryview(part.entries)[: damage.position]
     part = replace(part, entries=entries, count=messages.count(entries), resume_at=position(piece, damage))
@@ -165,7 +176,7 @@ def position(piece: Piece, damage: CorruptMessage) -> int | None:
     """The source offset just before the damage, when the entries have source offsets."""
     if piece.whole.part.resume_at is None:
         return None
-    return piece.whole.reached if piece.part.codec or damage.offset is None else damage.offset
+    return piece.whole.reached if piece.part.atomic or damage.offset is None else damage.offset
 
 
 @dataclass(eq=False, slots=True)
@@ -235,6 +246,8 @@ class Batches:
             self._drop_unwanted(tp, queue)
             if not queue.pieces or not self._is_due(queue, now):
                 continue
+            if batches and queue.pieces[0].part.record_batch != batches[0].record_batches:
+                continue  # the next request takes it
             refused = alone is not None and queue.pieces[0].refusals > 0
             if refused and (batches or _waits(queue, alone)):
                 continue
@@ -392,9 +405,13 @@ class Batches:
         return self.limits.wrapped_bytes if head.part.codec else self.limits.plain_bytes
 
     def _goes_with(self, piece: Piece, head: Piece) -> bool:
-        if piece.alone or head.alone or piece.fails_with or (head.part.codec and self.limits.one_wrapper_per_set):
+        if piece.alone or head.alone or piece.fails_with or self._alone(head.part):
             return False
         return piece.part.codec == head.part.codec and piece.part.magic == head.part.magic
+
+    def _alone(self, part: Part) -> bool:
+        """Whether a set takes no other part beside this one."""
+        return part.record_batch or (part.atomic and self.limits.one_wrapper_per_set)
 
     def _take(self, queue: _Queue, room: int) -> list[Piece]:
         """Remove the pieces of the next batch: at least the first, unless the request has no room for it."""

@@ -180,7 +180,8 @@ class BrokerConnection:
     def _send(self, link: Link | BarrierLink, due: list[Batch]) -> None:
         config, dialect = self._s.config, self._s.dialect
         sets = {batch.tp: batch.buffers() for batch in due}
-        request = dialect.requests.produce(dialect, config.acks, config.request_timeout_ms, sets)
+        magic = max(batch.magic for batch in due)
+        request = dialect.requests.produce(dialect, config.acks, config.request_timeout_ms, sets, magic)
         sent = InFlight(link, request, due)
         self._in_flight.append(sent)
         failpoint("before send")
@@ -242,7 +243,9 @@ class BrokerConnection:
                 self._s.outcomes.stored(batch, now())
                 continue
             answer = answers.get(batch.tp, UNANSWERED)
-            refresh |= self._s.outcomes.answered(batch, answer.error, answer.base_offset, sent.link.broker, now())
+            said = answer.sentence
+            at = answer.base_offset
+            refresh |= self._s.outcomes.answered(batch, answer.error, at, sent.link.broker, now(), said=said)
         if refresh:
             self._s.leaders.refresh()
 

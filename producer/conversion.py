@@ -13,7 +13,9 @@ Rules for bytes that are forwarded unchanged:
     a wrapper that begins before the wanted offset is opened, and only its wanted messages are sent (byte offsets
     are always entry borders: there no wrapper is ever opened)
     magic 1 is sent to a magic 1 target only, and only without the LogAppendTime bit, which brokers refuse
-
+    a record batch gets a producer's head, its records stay as they are (_passes); one whose head says more than its
+    records (compaction, LogAppendTime), that begins before the wanted offset, or that is small beside others is
+    written again: a request takes one record batch a partition
 """
 
 from __future__ import annotations
@@ -26,34 +28,27 @@ from itertools import accumulate, count
 from typing import NamedTuple
 
 from kafkawire.columns import Columns, as_list
+from kafkawire.compression import GZIP, ZSTD
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
+from producer.columnbatches import batches_of, rows_before_damage
+from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES, STEP_BYTES, part_limit
+from producer.steps import Step as Step
 
-STEP_BYTES = 1 << 20  # of entries, after which a step ends
-PART_MAX_BYTES = 8 << 20  # a request of several parts stays far below socket.request.max.bytes (100 MiB)
-_ENTRY_BYTES = 34  # at most, besides key and value, in any format we write
-BATCH_OVERHEAD = 61  # header of the format v2 batch that 1.1 and later make of a set, and then measure
-
+_ENTRY_BYTES = 34  # at most, besides key, value and headers, in any format we write
+# Record batches below it are joined with neighbours: a request takes one a partition.  Where compressing is slow, less.
+JOINED_BYTES = 64 << 10
+SLOW_JOINED_BYTES = 8 << 10
+SLOW_CODECS = frozenset({GZIP, ZSTD})
 
 Row = tuple[int, bytes | None, bytes | None, int | None]  # number, key, value, timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The parts that one ticket covers.  Without parts there is nothing to send before resume_at (a handler dropped
-    all)."""
+class MessageRefused(LocalError):
+    """A message cannot be sent.  The sentence names topic, partition, offset and option.
 
-    resume_at: int
-    parts: tuple[Part, ...]
-
-
-class MessageHandlerFailed(LocalError):
-    """A program's own code (a handler, an encoder, a partitioner) raised at a message, or returned what cannot be used.
-
-    The sentence names topic, partition, offset and option.
-
-    offset: of the message; None: it was called with several messages, and it is not known which one it was.
+    offset: of the message; None: it was met among several messages, and it is not known which one it was.
     """
 
     def __init__(self, sentence: str, offset: int | None = None) -> None:
@@ -61,40 +56,97 @@ class MessageHandlerFailed(LocalError):
         self.offset = offset
 
 
+class MessageHandlerFailed(MessageRefused):
+    """A program's own code (a handler, an encoder, a partitioner) raised at a message, or returned what cannot be
+    used."""
+
+
+class FieldLost(MessageRefused):
+    """A message has what the target's message format has no room for, and nothing says that it may be left out."""
+
+
 # ---- pass-through ----------------------------------------------------------------------------------------------
 
 
 def pass_through(
-    fetched: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int, aligned: bool = False
+    fetched: MessageSet,
+    target: TopicPartition,
+    dialect: Dialect,
+    message_max_bytes: int,
+    aligned: bool = False,
+    *,
+    fit: Fit | None = None,
 ) -> Iterator[Step]:
     """The runs of a set, for one target partition.  dialect is the target's.
 
     aligned: the set starts where an earlier set of this partition ended, so no wrapper can begin before it; otherwise
-    the first wrapper is opened to check.  Raises CorruptMessage when a wrapper has to be opened and is damaged.
+    the first wrapper is opened to check.  fit: as transcode() has it, for what has to be written again.
+    Raises CorruptMessage when a wrapper or a record batch has to be opened and is damaged, and what fit() raises.
     """
     limit = PART_MAX_BYTES
     if dialect.measures_whole_set:
         limit = min(limit, message_max_bytes - BATCH_OVERHEAD)
     start = fetched.start
     within = not (dialect.offsets.entries_only or aligned)
-    for number, run in enumerate(fetched.runs):
-        may_begin_before = number == 0 and run.codec and within
-        if must_rewrite(fetched, run, dialect) or (may_begin_before and _begins_before(one_run(fetched, run, start))):
-            yield from _rewritten(one_run(fetched, run, start), target, dialect, message_max_bytes)
-        elif run.codec or run.end - run.begin <= limit:
+    for number, runs in enumerate(_travelling(fetched)):
+        run = runs[-1]
+        wrapped = run.atomic and not run.record_batch
+        may_begin_before = number == 0 and wrapped and within
+        if run.record_batch and len(runs) == 1 and _passes(fetched, run, start, dialect):
+            entries = dialect.messages.renewed(fetched.buffer[run.begin : run.end])
+            yield Step(run.resume_at, (Part(target, entries, run.magic, run.codec, run.entries, run.resume_at),))
+        elif (
+            run.record_batch
+            or must_rewrite(fetched, run, dialect)
+            or (may_begin_before and _begins_before(one_run(fetched, run, start)))
+        ):
+            yield from transcode(some_runs(fetched, runs, start), target, dialect, message_max_bytes, fit=fit)
+        elif wrapped or run.end - run.begin <= limit:
             view = fetched.buffer[run.begin : run.end]
-            part = Part(target, view, run.magic, run.codec, run.entries, run.resume_at, counted=not run.codec)
+            part = Part(target, view, run.magic, run.codec, run.entries, run.resume_at, counted=not wrapped)
             yield Step(run.resume_at, (part,))
         else:
             yield from _cut(fetched, run, target, dialect, limit)
         start = run.resume_at
 
 
+def _travelling(fetched: MessageSet) -> Iterator[tuple[Run, ...]]:
+    """The runs of a set, and together those neighbouring record batches that are better written again as one.
+
+    A request takes one record batch a partition: small ones on their own would be a request each.
+    """
+    joined: list[Run] = []
+    for run in fetched.runs:
+        below = SLOW_JOINED_BYTES if run.codec in SLOW_CODECS else JOINED_BYTES
+        small = run.record_batch and run.end - run.begin < below
+        if joined and (not small or run.codec != joined[0].codec):
+            yield tuple(joined)
+            joined = []
+        if small:
+            joined.append(run)
+        else:
+            yield (run,)
+    if joined:
+        yield tuple(joined)
+
+
+def _passes(fetched: MessageSet, run: Run, start: int, dialect: Dialect) -> bool:
+    """Whether a record batch is taken by the target under a new head, with its records as they are."""
+    known = run.magic in dialect.formats and run.codec in dialect.codecs
+    return known and dialect.messages.may_pass(fetched.buffer, run.begin, start)
+
+
 def one_run(fetched: MessageSet, run: Run, start: int) -> MessageSet:
     """A run as a set of its own that is wanted from start on."""
-    view = fetched.buffer[run.begin : run.end]
-    alone = replace(run, begin=0, end=len(view))
-    return replace(fetched, start=start, resume_at=run.resume_at, buffer=view, runs=(alone,))
+    return some_runs(fetched, (run,), start)
+
+
+def some_runs(fetched: MessageSet, runs: Sequence[Run], start: int) -> MessageSet:
+    """Neighbouring runs as a set of their own that is wanted from start on."""
+    begin, last = runs[0].begin, runs[-1]
+    view = fetched.buffer[begin : last.end]
+    moved = tuple(replace(run, begin=run.begin - begin, end=run.end - begin) for run in runs)
+    return replace(fetched, start=start, resume_at=last.resume_at, buffer=view, runs=moved)
 
 
 def must_rewrite(fetched: MessageSet, run: Run, dialect: Dialect) -> bool:
@@ -115,15 +167,6 @@ def _cut(fetched: MessageSet, run: Run, target: TopicPartition, dialect: Dialect
         yield Step(piece.resume_at, (part,))
 
 
-def _rewritten(alone: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int) -> Iterator[Step]:
-    """The wanted messages of one run in the target's format, for the same partition."""
-
-    def keep(message: Message) -> Sequence[Output]:
-        return (Output(target, message.key, message.value, message.timestamp_ms),)
-
-    return reencode(alone, keep, dialect, message_max_bytes)
-
-
 # ---- re-encoding ----------------------------------------------------------------------------------------------
 
 
@@ -134,6 +177,7 @@ class Output(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None
+    headers: bytes | None = None  # their block: see kafkawire.headers
 
 
 def reencode(
@@ -150,7 +194,7 @@ def reencode(
     A corrupt message or a failing handler raises only after everything before it was yielded.
     """
     builder = _Outputs(dialect, message_max_bytes)
-    for alone, wanted in coded_runs(fetched, dialect, codec):
+    for alone, wanted in coded_sets(fetched, dialect, codec):
         if wanted != builder.codec:
             yield from builder.build()
             builder.codec = wanted
@@ -173,24 +217,23 @@ def reencode(
     yield from builder.build()
 
 
-def coded_runs(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iterator[tuple[MessageSet, int]]:
-    """Each run of a set as a set of its own, with the codec for its messages at the target."""
-    start = fetched.start
+def coded_sets(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iterator[tuple[MessageSet, int]]:
+    """Neighbouring runs that share a codec at the target as sets of their own, with that codec."""
+    start, runs, wanted = fetched.start, list[Run](), 0
     for run in fetched.runs:
-        yield one_run(fetched, run, start), _known_codec(run.codec if codec is None else codec, dialect)
-        start = run.resume_at
+        found = _known_codec(run.codec if codec is None else codec, dialect)
+        if runs and found != wanted:
+            yield some_runs(fetched, runs, start), wanted
+            start, runs = runs[-1].resume_at, []
+        runs.append(run)
+        wanted = found
+    if runs:
+        yield some_runs(fetched, runs, start), wanted
 
 
 def _known_codec(codec: int, dialect: Dialect) -> int:
     """The codec, or the nearest one that the target supports: lz4 came with 0.8.2."""
     return codec if codec in dialect.codecs else max(dialect.codecs)
-
-
-def _part_limit(dialect: Dialect, codec: int, message_max_bytes: int) -> int:
-    """Bytes of entries in one part, before compression: a wrapper may grow a little at the target."""
-    if codec or dialect.measures_whole_set:
-        return message_max_bytes - message_max_bytes // 16 - BATCH_OVERHEAD
-    return PART_MAX_BYTES
 
 
 @dataclass(slots=True)
@@ -206,7 +249,7 @@ class StepBuilder(ABC):
 
     @property
     def limit(self) -> int:
-        return _part_limit(self.dialect, self.codec, self.message_max_bytes)
+        return part_limit(self.dialect, self.codec, self.message_max_bytes)
 
     @property
     def full(self) -> bool:
@@ -224,10 +267,10 @@ class StepBuilder(ABC):
     def parts(self) -> Iterator[Part]:
         """The collected messages as parts; then starts over."""
 
-    def part(self, tp: TopicPartition, rows: Iterable[Row], count: int) -> Part:
+    def part(self, tp: TopicPartition, rows: Iterable[Row], count: int, headers: Sequence[bytes | None] | None) -> Part:
         """A part with rows that are numbered from 0."""
         magic = self.dialect.magic
-        entries = self.dialect.messages.encode(rows, codec=self.codec, magic=magic)
+        entries = self.dialect.messages.encode(rows, codec=self.codec, magic=magic, headers=headers)
         # The entries have new numbers and not source offsets: after a split, their source offsets are not known.
         return Part(tp, entries, magic, self.codec, count, resume_at=None)
 
@@ -262,33 +305,39 @@ class _Outputs(StepBuilder):
                 size += _size(outputs[end])
                 end += 1
             rows = ((number, o.key, o.value, o.timestamp_ms) for number, o in enumerate(outputs[at:end]))
-            yield self.part(tp, rows, end - at)
+            headers = [output.headers for output in outputs[at:end]]
+            yield self.part(tp, rows, end - at, headers if any(headers) else None)
             at = end
 
 
 def _size(output: Output) -> int:
-    return _ENTRY_BYTES + len(output.key or b"") + len(output.value or b"")
+    return _ENTRY_BYTES + len(output.key or b"") + len(output.value or b"") + len(output.headers or b"")
 
 
 class Rows(NamedTuple):
-    """Messages of a set as columns of equal length.  resume_at: where the source resumes once all of them are done."""
+    """Messages of a set as columns of equal length.  resume_at: where the source resumes once all of them are done.
+
+    headers: a block for each message that has headers (kafkawire.headers); None: no message has any.
+    """
 
     offsets: Sequence[int]
     keys: list[bytes | None]
     values: list[bytes | None]
     timestamps_ms: list[int | None]
     resume_at: int
+    headers: list[bytes | None] | None = None
 
     def before(self, offset: int) -> Rows:
         """Those with a smaller offset, which is one of theirs."""
-        end = bisect_left(self.offsets, offset)
-        return Rows(self.offsets[:end], self.keys[:end], self.values[:end], self.timestamps_ms[:end], offset)
+        return self._part(slice(bisect_left(self.offsets, offset)), offset)
 
     def since(self, offset: int) -> Rows:
         """Those from an offset on."""
-        begin = bisect_left(self.offsets, offset)
-        lists = self.offsets[begin:], self.keys[begin:], self.values[begin:], self.timestamps_ms[begin:]
-        return Rows(*lists, self.resume_at)
+        return self._part(slice(bisect_left(self.offsets, offset), None), self.resume_at)
+
+    def _part(self, rows: slice, resume_at: int) -> Rows:
+        lists = self.offsets[rows], self.keys[rows], self.values[rows], self.timestamps_ms[rows]
+        return Rows(*lists, resume_at, None if self.headers is None else self.headers[rows])
 
     def middle(self) -> int | None:
         """An offset near the middle, at which they can be cut in two; None: they share one."""
@@ -300,11 +349,15 @@ class Rows(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Keys, values and timestamps of messages for one target partition, in order."""
+    """Keys, values, timestamps and header blocks of messages for one target partition, in order.
+
+    headers: None: no message has any.
+    """
 
     keys: list[bytes | None]
     values: list[bytes | None]
     timestamps_ms: list[int | None]
+    headers: list[bytes | None] | None = None
 
 
 class Placed(NamedTuple):
@@ -315,20 +368,31 @@ class Placed(NamedTuple):
 
 
 Place = Callable[[Rows], Iterable[Placed]]
+Fit = Callable[[Rows], Rows]  # messages without what a target has no room for; raises FieldLost
 
 
 def transcode(
-    fetched: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int, codec: int | None = None
+    fetched: MessageSet,
+    target: TopicPartition,
+    dialect: Dialect,
+    message_max_bytes: int,
+    codec: int | None = None,
+    *,
+    fit: Fit | None = None,
 ) -> Iterator[Step]:
     """The messages of a set from its start on, in the target's format and in order, for one partition.
 
+    fit: what may be left out of messages for the target's format; None: the format has room for all of it.
     As by_columns().
     """
+    if fit is None and dialect.record_batches:
+        return batches_of(coded_sets(fetched, dialect, codec), target, dialect, message_max_bytes)
 
-    def place(rows: Rows) -> Iterable[Placed]:
-        return (Placed({target: Lists(rows.keys, rows.values, rows.timestamps_ms)}, rows.resume_at),)
+    def place(rows: Rows) -> Placed:
+        rows = rows if fit is None else fit(rows)
+        return Placed({target: Lists(rows.keys, rows.values, rows.timestamps_ms, rows.headers)}, rows.resume_at)
 
-    return by_columns(fetched, place, dialect, message_max_bytes, codec)
+    return by_columns(fetched, narrowed(place), dialect, message_max_bytes, codec)
 
 
 def by_columns(
@@ -374,7 +438,7 @@ def _pieces(
     """Pieces of a set, each with the codec for its messages at the target, and what is damaged behind it."""
     held: list[Rows] = []
     size = held_codec = 0
-    for alone, wanted in coded_runs(fetched, dialect, codec):
+    for alone, wanted in coded_sets(fetched, dialect, codec):
         if held and wanted != held_codec:
             yield _joined(held), held_codec, None
             held, size = [], 0
@@ -400,7 +464,10 @@ def _joined(pieces: Sequence[Rows]) -> Rows:
         found.keys.extend(rows.keys)
         found.values.extend(rows.values)
         found.timestamps_ms.extend(rows.timestamps_ms)
-    return found
+    if all(rows.headers is None for rows in pieces):
+        return found
+    blocks = [block for rows in pieces for block in rows.headers or [None] * len(rows.keys)]
+    return found._replace(headers=blocks)
 
 
 def narrowed(place: Callable[[Rows], Placed]) -> Place:
@@ -412,7 +479,7 @@ def narrowed(place: Callable[[Rows], Placed]) -> Place:
     def placed(rows: Rows) -> Iterator[Placed]:
         try:
             found = place(rows)
-        except MessageHandlerFailed as failed:
+        except MessageRefused as failed:
             middle = rows.middle() if failed.offset is None else None
             if middle is not None:
                 yield from placed(rows.before(middle))
@@ -428,14 +495,21 @@ def narrowed(place: Callable[[Rows], Placed]) -> Place:
 
 def rows_of(columns: Columns) -> Rows:
     """The messages of a piece; of an entry that is damaged inside none."""
-    offsets, end = columns.offsets, len(columns)
+    offsets, end = columns.offsets, rows_before_damage(columns)
     if columns.damage is not None:
         offsets = as_list(offsets)
-        end = bisect_left(offsets, columns.resume_at)
     stamps: list[int | None] = [None] * end
     if columns.timestamps_ms is not None:
         stamps = as_list(columns.timestamps_ms[:end])  # type: ignore[assignment]  # no number of it is changed
-    return Rows(offsets[:end], columns.keys()[:end], columns.values()[:end], stamps, columns.resume_at)
+    headers = columns.headers()
+    return Rows(
+        offsets[:end],
+        columns.keys()[:end],
+        columns.values()[:end],
+        stamps,
+        columns.resume_at,
+        None if headers is None else headers[:end],
+    )
 
 
 @dataclass(slots=True)
@@ -445,12 +519,20 @@ class _Collected:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     stamps: list[int | None] = field(default_factory=list)
+    headers: list[bytes | None] | None = None
     sizes: list[int] = field(default_factory=list)  # of the entries they will be
 
     def add(self, lists: Lists, overhead: int) -> int:
         """Bytes of the entries they will be."""
-        keys, values, stamps = lists
+        keys, values, stamps, headers = lists
         sizes = [overhead + (len(k) if k else 0) + (len(v) if v else 0) for k, v in zip(keys, values, strict=True)]
+        if headers is not None and any(headers):
+            sizes = [size + (len(block) if block else 0) for size, block in zip(sizes, headers, strict=True)]
+            if self.headers is None:
+                self.headers = [None] * len(self.keys)
+            self.headers += headers
+        elif self.headers is not None:
+            self.headers += [None] * len(keys)
         self.keys += keys
         self.values += values
         self.stamps += stamps
@@ -484,5 +566,5 @@ class _Rows(StepBuilder):
             before = ends[at - 1] if at else 0
             end = max(at + 1, bisect_left(ends, before + self.limit + 1, at))
             numbered = zip(count(), rows.keys[at:end], rows.values[at:end], rows.stamps[at:end], strict=False)
-            yield self.part(tp, numbered, end - at)
+            yield self.part(tp, numbered, end - at, None if rows.headers is None else rows.headers[at:end])
             at = end

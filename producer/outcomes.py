@@ -85,15 +85,20 @@ class Outcomes:
         self._missing: dict[TopicPartition, float] = {}  # partitions that the cluster does not know, and since when
         self._rng = random.Random()
 
-    def answered(self, batch: Batch, code: int, base_offset: int, broker: Broker, now: float) -> bool:
-        """Handle the response to a batch.  True: leaders should be refreshed."""
+    def answered(
+        self, batch: Batch, code: int, base_offset: int, broker: Broker, now: float, *, said: str = ""
+    ) -> bool:
+        """Handle the response to a batch.  True: leaders should be refreshed.
+
+        said: what the broker adds to an error in words.
+        """
         where = f"{batch.tp} on {broker}"
         verdict = judge(code, base_offset)
         if verdict is Verdict.STORED:
             self.stored(batch, now, base_offset)
             return False
         self.counters.errors[code] += 1
-        reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where)
+        reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where, said)
         if code in UNKNOWN_OUTCOME and _once(batch):
             self._fail_unknown(batch, reason, now)
         elif verdict is Verdict.SPLIT:

@@ -16,7 +16,7 @@ import logging
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 import numpy as np
@@ -78,6 +78,9 @@ def ascends(numbers: Any, since: Any, until: Any) -> Any:
     return down == 0
 
 
+if TYPE_CHECKING:
+    from kafkawire.columns import Part
+
 log = logging.getLogger(__name__)
 
 # Rows since..until of slices: (data, starts, sizes, since, until).  Row n begins at starts[n]; a size of -1 is null.
@@ -114,7 +117,7 @@ class Loops(NamedTuple):
     sums: Callable[[Any, Any, Any, int, int, Any, int, Any, Any], int]
     entries07: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int]]
     hop07: Callable[[Any, int, int, int], tuple[int, int]]
-    records: Callable[[Any, Any, Any, Any, Any, Any, Any, Any, int, int, Any], tuple[int, int, int]]
+    records: Callable[..., tuple[int, int]]
     records2: Callable[[Any, Any, Any], tuple[int, int, int, int]]
 
 
@@ -223,22 +226,30 @@ class Kernels:
             row += until - since
         return Checksums(out.data, bits.data if nulls else None, nulls)
 
-    def records(self, data: Bytes, places: Sequence[Sequence[int] | None], since: int, until: int) -> Records:
-        """The records of a batch of the rows since..until of columns.
+    def records(self, parts: Sequence[Part]) -> Records:
+        """The records of a batch of rows of columns."""
+        laid, size, total = [], 0, self._loops.total
+        for columns, since, until in parts:
+            places = (columns.key_at, columns.key_size, columns.value_at, columns.value_size, columns.timestamps_ms)
+            found = [_NOTHING if one is None else _numbers(one) for one in (*places, columns.header_at)]
+            sizes = _NOTHING if columns.header_size is None else _numbers(columns.header_size)
+            laid.append((_octets(columns.data), *found, sizes, since, until))
+            size += (until - since) * RECORD_BYTES + total(found[1], since, until) + total(found[3], since, until)
+            size += total(sizes, since, until) if len(sizes) else 0
+        return self._written(laid, size)
 
-        places: starts and sizes of keys, of values, timestamps, starts and sizes of header blocks; the last three may
-        be None.
-        """
-        key_at, key_size, value_at, value_size, stamps, header_at, header_size = (
-            _NOTHING if column is None else _numbers(column) for column in places
-        )
-        size = (until - since) * RECORD_BYTES
-        for sizes in (key_size, value_size, header_size):
-            size += self._loops.total(sizes, since, until) if len(sizes) else 0
+    def _written(self, laid: Sequence[Any], size: int) -> Records:
+        """Rows that lie in arrays as records of at most so many bytes."""
         out = np.empty(size, np.uint8)
-        columns = key_at, key_size, value_at, value_size, stamps, header_at, header_size
-        end, first, newest = self._loops.records(_octets(data), *columns, since, until, out)
-        return Records(out[:end].data, first, newest)
+        stamps, since = laid[0][5], laid[0][8]
+        first = max(int(stamps[since]), -1) if len(stamps) else -1
+        at = number = 0
+        newest = -1
+        for rows in laid:
+            at, largest = self._loops.records(*rows, number, first, out, at)
+            newest = max(newest, largest)
+            number += rows[9] - rows[8]
+        return Records(out[:at].data, number, first, newest)
 
     def records_of_lists(
         self,
@@ -253,7 +264,7 @@ class Kernels:
         at = 0
         for items in (keys, values, headers):
             if items is None:
-                places += (None, None)
+                places += (_NOTHING, _NOTHING)
                 continue
             sizes = np.array([-1 if item is None else len(item) for item in items], np.int64)
             there = np.maximum(sizes, 0)
@@ -261,8 +272,9 @@ class Kernels:
             places += (ends - there, sizes)
             laid += filter(None, items)
             at = int(ends[-1])
-        places.insert(4, stamps)
-        return self.records(b"".join(laid), places, 0, len(keys))
+        places.insert(4, _NOTHING if stamps is None else _numbers(stamps))
+        rows = (_octets(b"".join(laid)), *places, 0, len(keys))
+        return self._written([rows], at + len(keys) * RECORD_BYTES)
 
     def ascending(self, offsets: Sequence[int], since: int, until: int) -> bool:
         """Whether none of these is smaller than the one before it."""
@@ -286,9 +298,10 @@ class Checksums(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records of a batch, its first timestamp and its largest; -1: none."""
+    """Records of a batch, how many, its first timestamp and its largest; -1: none."""
 
     data: memoryview
+    rows: int
     first_timestamp_ms: int
     max_timestamp_ms: int
 
@@ -354,7 +367,7 @@ def _build(cache: bool) -> Kernels:
         sums=i64(*of_rows, column, i64, bits, table),
         entries07=three(octets, numbers, numbers, types.boolean, table),
         hop07=two(octets, i64, i64, i64),
-        records=three(octets, *[column] * 7, i64, i64, bits),
+        records=two(octets, *[column] * 7, i64, i64, i64, i64, bits, i64),
         records2=four(octets, numbers, numbers),
     )
     loops = Loops(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kafkawire.columns import Columns
+from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v2 import write as v2
@@ -22,11 +22,21 @@ def encode(
     return v01.encode(messages, codec, magic, headers)
 
 
-def encode_columns(columns: Columns, since: int, until: int, codec: int = 0, magic: int = 0) -> bytes:
-    """The same of the rows since..until of some columns, without an object a message where the format is v2."""
+def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> bytes:
+    """The same of rows of columns, without an object a message where the format is v2."""
     if magic == RECORD_BATCH:
-        return v2.encode_columns(columns, since, until, codec)
-    return v01.encode_columns(columns, since, until, codec, magic)
+        return v2.encode_columns(parts, codec)
+    return v01.encode_columns(parts, codec, magic)
+
+
+def may_pass(entries: Bytes, begin: int, start: int) -> bool:
+    """Whether a broker takes the records of a fetched batch from a producer as they are: see v2.write."""
+    return v2.may_pass(entries, begin, start)
+
+
+def renewed(entries: Bytes) -> bytes:
+    """A fetched batch as a producer sends it, its records as they are.  Raises CorruptMessage."""
+    return v2.renewed(entries)
 
 
 def check(entries: Bytes) -> CorruptMessage | None:

@@ -105,7 +105,7 @@ def _cut(fetched: MessageSet, until: int) -> tuple[MessageSet, Run | None]:
             kept.append(run)
             reached = run.resume_at
             continue
-        if run.codec:
+        if run.atomic:
             over = run
         elif (piece := fetched.before(run, until)) is not None:
             kept.append(piece)

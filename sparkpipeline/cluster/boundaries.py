@@ -156,7 +156,7 @@ def _first_at(found: MessageSet, position: int, at: int) -> int:
         if position >= at:
             return position
         if run.resume_at >= at:
-            part = None if run.codec else found.before(run, at)
+            part = None if run.atomic else found.before(run, at)
             return run.resume_at if part is None else part.resume_at
         position = run.resume_at
     return position

@@ -7,11 +7,13 @@ import struct
 from dataclasses import replace
 from typing import Any
 
+import crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.columns import Columns
+from kafkawire.columns import Part as Stretch
 from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats import outgoing
@@ -70,7 +72,7 @@ def expected(rows: list[Any]) -> list[Record]:
 
 def test_a_batch_is_that_of_the_originals_producer_byte_for_byte() -> None:
     theirs = bytes.fromhex(vector("produce_request_v3")["hex"])[-69:]
-    assert write.encode([(7, None, b"x", 1500000000000)]) == theirs
+    assert write.encode([(0, None, b"x", 1500000000000)]) == theirs
 
 
 def test_headers_null_values_and_times_that_go_back_are_those_of_the_vector() -> None:
@@ -83,6 +85,10 @@ def test_headers_null_values_and_times_that_go_back_are_those_of_the_vector() ->
     made = write.encode(rows, 0, [None, None, packed([("h1", b"\1\2"), ("h2", None)])])
     # Base offset and leader epoch are written by brokers, outside of the checksum.
     assert struct.pack(">q", 3000) + made[8:12] + struct.pack(">i", 4) + made[16:] == theirs
+
+
+def test_rows_at_an_offset_are_a_batch_at_that_offset() -> None:
+    assert [row.offset for row in read(write.encode([(70, None, b"a", None), (71, None, b"b", None)]))] == [70, 71]
 
 
 # ---- both forms ----------------------------------------------------------------------------------------------------
@@ -139,9 +145,22 @@ def test_columns_become_the_same_batch(
     kept = [(key, value, stamp if timed else None, found if headed else []) for key, value, stamp, found in rows]
     columns = laid(kept, timed, headed)
     wanted = write.encode_lists_by(None, *lists(kept[since:until]))
-    assert write.encode_columns_by(compiled, columns, since, until) == wanted
-    assert write.encode_columns_by(None, columns, since, until) == wanted
-    assert outgoing.encode_columns(columns, since, until, 0, 2) == wanted
+    middle = data.draw(st.integers(since, until))
+    parts = [Stretch(columns, since, middle)] if middle > since else []
+    parts += [Stretch(columns, middle, until)] if middle < until else []
+    assert write.encode_columns_by(compiled, parts) == wanted
+    assert write.encode_columns_by(None, parts) == wanted
+    assert outgoing.encode_columns(parts, 0, 2) == wanted
+
+
+def test_rows_of_columns_with_times_and_headers_and_without_share_a_batch(compiled: Kernels) -> None:
+    rows = [(None, b"a", 50, [("h", b"1")]), (b"k", b"b", None, []), (None, None, 70, [])]
+    bare, full = laid([rows[1]], False, False), laid([rows[0], rows[2]], True, True)
+    parts = [Stretch(full, 0, 1), Stretch(bare, 0, 1), Stretch(full, 1, 2)]
+    wanted = write.encode_lists_by(None, *lists(rows))
+    assert write.encode_columns_by(compiled, parts) == wanted
+    assert write.encode_columns_by(None, parts) == wanted
+    assert read(wanted) == expected(rows)
 
 
 def test_many_and_large_messages_are_written_alike(compiled: Kernels) -> None:
@@ -149,7 +168,7 @@ def test_many_and_large_messages_are_written_alike(compiled: Kernels) -> None:
     rows[77] = (b"K" * 70_000, b"V" * 3_000_000, None, [("h", b"H" * 40_000)])
     pure = write.encode_lists_by(None, *lists(rows))
     assert write.encode_lists_by(compiled, *lists(rows)) == pure
-    assert write.encode_columns_by(compiled, laid(rows, True, True), 0, len(rows)) == pure
+    assert write.encode_columns_by(compiled, [Stretch(laid(rows, True, True), 0, len(rows))]) == pure
     assert read(pure) == expected(rows)
 
 
@@ -157,10 +176,10 @@ def test_columns_of_older_formats_are_written_as_rows_are() -> None:
     rows = [(None, b"a", None, []), (b"k", b"b", None, [])]
     columns = laid(rows, False, False)
     for magic in (0, 1):
-        made = outgoing.encode_columns(columns, 1, 2, 0, magic)
+        made = outgoing.encode_columns([Stretch(columns, 1, 2)], 0, magic)
         assert made == outgoing.encode([(0, b"k", b"b", None)], 0, magic)
     with pytest.raises(LocalError, match="v0 has no headers"):
-        outgoing.encode_columns(laid([(None, b"a", None, [("h", b"")])], False, True), 0, 1, 0, 0)
+        outgoing.encode_columns([Stretch(laid([(None, b"a", None, [("h", b"")])], False, True), 0, 1)], 0, 0)
 
 
 def test_no_messages_are_no_batch_and_an_unknown_codec_is_named() -> None:
@@ -181,8 +200,6 @@ SOME = [(0, None, b"one", 1500000000000), (1, b"k", None, 1500000000009), (2, b"
 
 
 def written(data: bytes, attributes: int, base: int, producer: tuple[int, int, int]) -> bytes:
-    import crc32c
-
     body = bytearray(data)
     struct.pack_into(">qhi", body, 43, *producer)
     struct.pack_into(">h", body, 21, struct.unpack_from(">h", body, 21)[0] | attributes)

@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Iterable, Sequence
 
 from kafkawire import compression
-from kafkawire.columns import Columns
+from kafkawire.columns import Part as Stretch
+from kafkawire.columns import headers_of, numbered
 from kafkawire.errors import LocalError
 from kafkawire.headers import refuse
 from kafkawire.primitives import Bytes
@@ -38,10 +39,19 @@ def encode(
     return wrap(rows, codec, magic, range(len(rows)))
 
 
-def encode_columns(columns: Columns, since: int, until: int, codec: int = 0, magic: int = 0) -> bytes:
-    """The same of the rows since..until of some columns."""
-    rows = columns.between(since, until)
-    return encode(rows.numbered(), codec, magic, rows.headers())
+def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> bytes:
+    """The same of rows of columns, numbered from 0 on."""
+    return encode(numbered(parts), codec, magic, headers_of(parts))
+
+
+def may_pass(entries: Bytes, begin: int, start: int) -> bool:
+    """False: formats v0 and v1 have no record batches."""
+    return False
+
+
+def renewed(entries: Bytes) -> bytes:
+    """LocalError: formats v0 and v1 have no record batches."""
+    raise LocalError("formats v0 and v1 have no record batches")
 
 
 def wrap(rows: list[Row], codec: int, magic: int, relative: Iterable[int]) -> bytes:

@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Iterable, Sequence
 
 from kafkawire import compression
-from kafkawire.columns import Columns
+from kafkawire.columns import Part as Stretch
+from kafkawire.columns import headers_of, numbered
 from kafkawire.compression import CODEC_NAMES, GZIP, SNAPPY
 from kafkawire.errors import LocalError
 from kafkawire.formats.v07.layout import LEAST, MAGIC_0, MAGIC_1
@@ -32,10 +33,19 @@ def encode(
     return wrap(messages, codec, magic) if codec else _entries(messages, magic)
 
 
-def encode_columns(columns: Columns, since: int, until: int, codec: int = 0, magic: int = MAGIC_1) -> bytes:
-    """The same of the rows since..until of some columns."""
-    rows = columns.between(since, until)
-    return encode(rows.numbered(), codec, magic, rows.headers())
+def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = MAGIC_1) -> bytes:
+    """The same of rows of columns, numbered from 0 on."""
+    return encode(numbered(parts), codec, magic, headers_of(parts))
+
+
+def may_pass(entries: Bytes, begin: int, start: int) -> bool:
+    """False: Kafka 0.7 has no record batches."""
+    return False
+
+
+def renewed(entries: Bytes) -> bytes:
+    """LocalError: Kafka 0.7 has no record batches."""
+    raise LocalError("Kafka 0.7 has no record batches")
 
 
 def wrap(messages: Iterable[Row], codec: int, magic: int = MAGIC_1) -> bytes:

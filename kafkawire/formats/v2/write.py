@@ -5,7 +5,7 @@
     encode_columns(columns)  the same from columns, without an object a message
     renewed(batch)           a fetched batch under the head of a producer; its records as they are
 
-Offsets of records count from 0 by one, and the base offset is 0: a broker refuses anything else from a producer.  A
+Offsets of records count by one, and the base offset is 0: a broker refuses anything else from a producer.  A
 timestamp that is None or below 0 is -1, no timestamp.  Without a producer id (KIP-98) producer id, epoch and sequence
 are -1; partition leader epoch always is.
 
@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 import crc32c
 
 from kafkawire import compression
-from kafkawire.columns import Columns, as_list
+from kafkawire.columns import Part as Stretch
+from kafkawire.columns import headers_of, numbered
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.v2.layout import LOG_OVERHEAD, OVERHEAD, TRANSACTIONAL, Batch, batch_at
 from kafkawire.formats.v2.read import _blob as blob
@@ -51,6 +52,7 @@ RECORD_OVERHEAD = 21
 
 MANY = 64  # messages in lists: for fewer the compiled loops cost more than they save
 
+_OFFSET = struct.Struct(">q")
 _START = struct.Struct(">qiibI")  # base offset, size, leader epoch, magic, checksum
 _CHECKED = struct.Struct(">hiqqqhii")  # from the attributes to the count
 _LARGEST = (1 << 31) - 1
@@ -60,7 +62,7 @@ _LARGEST = (1 << 31) - 1
 
 
 def encode(rows: Iterable[Row], codec: int = 0, headers: Blobs | None = None) -> bytes:
-    """One batch of all rows in their order; b"" for no rows.  Offsets of rows are not looked at.
+    """One batch of all rows in their order; b"" for no rows.  The first offset is the batch's, the others follow it.
 
     headers: a block for each row, None for none; None: no row has any.  LocalError for a codec there is not, or a
     batch over 2 GiB.
@@ -68,8 +70,9 @@ def encode(rows: Iterable[Row], codec: int = 0, headers: Blobs | None = None) ->
     rows = list(rows)
     if not rows:
         return b""
-    _, keys, values, stamps = zip(*rows, strict=True)
-    return encode_lists(keys, values, stamps, headers, codec)
+    offsets, keys, values, stamps = zip(*rows, strict=True)
+    made = encode_lists(keys, values, stamps, headers, codec)
+    return made if offsets[0] == 0 else _OFFSET.pack(offsets[0]) + made[_OFFSET.size :]  # no checksum covers it
 
 
 def encode_lists(
@@ -102,20 +105,18 @@ def encode_lists_by(
     return _batch(kernels.records_of_lists(keys, values, stamps, headers).data, len(keys), first, newest, codec)
 
 
-def encode_columns(columns: Columns, since: int, until: int, codec: int = 0) -> bytes:
-    """One batch of the rows since..until of some columns, at least one row."""
-    return encode_columns_by(ready(), columns, since, until, codec)
+def encode_columns(parts: Sequence[Stretch], codec: int = 0) -> bytes:
+    """One batch of rows of columns, at least one."""
+    return encode_columns_by(ready(), parts, codec)
 
 
-def encode_columns_by(kernels: Kernels | None, columns: Columns, since: int, until: int, codec: int = 0) -> bytes:
+def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: int = 0) -> bytes:
     """The same by a form of one's choice; None: in pure Python."""
     if kernels is not None:
-        places = (columns.key_at, columns.key_size, columns.value_at, columns.value_size, columns.timestamps_ms)
-        found = kernels.records(columns.data, (*places, columns.header_at, columns.header_size), since, until)
-        return _batch(found.data, until - since, found.first_timestamp_ms, found.max_timestamp_ms, codec)
-    rows = columns.between(since, until)
-    stamps = [None] * len(rows) if rows.timestamps_ms is None else as_list(rows.timestamps_ms)
-    return encode_lists_by(None, rows.keys(), rows.values(), stamps, rows.headers(), codec)
+        found = kernels.records(parts)
+        return _batch(found.data, found.rows, found.first_timestamp_ms, found.max_timestamp_ms, codec)
+    _, keys, values, stamps = zip(*numbered(parts), strict=True)
+    return encode_lists_by(None, keys, values, stamps, headers_of(parts), codec)
 
 
 def _stamps(timestamps_ms: Sequence[int | None]) -> list[int] | None:

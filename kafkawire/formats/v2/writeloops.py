@@ -70,26 +70,30 @@ def records(
     header_size: Any,
     since: Any,
     until: Any,
+    number: Any,
+    first: Any,
     out: Any,
-) -> tuple[Any, Any, Any]:
-    """(bytes of the records of rows since..until, the first timestamp, the largest)."""
-    at = np.int64(0)
+    at: Any,
+) -> tuple[Any, Any]:
+    """Write the rows since..until from byte `at` on; (where they end, the largest timestamp).
+
+    number: offset delta of the first of them.  first: timestamp of the batch's first record.
+    """
     timed, headed = stamps.shape[0] > 0, header_at.shape[0] > 0
-    first = newest = np.int64(-1)
-    if timed and since < until:
-        first = newest = max(stamps[since], np.int64(-1))
+    newest = np.int64(-1)
     for n in range(since, until):
-        delta = np.int64(0)
+        stamp = np.int64(-1)
         if timed:
             stamp = max(stamps[n], np.int64(-1))
             newest = max(newest, stamp)
-            delta = stamp - first
+        delta = stamp - first
         key, value = key_size[n], value_size[n]
         block = header_size[n] if headed else np.int64(0)
-        body = 1 + length_of(delta) + length_of(n - since) + length_of(key) + length_of(value)
+        body = 1 + length_of(delta) + length_of(number) + length_of(key) + length_of(value)
         at = put_number(out, at, body + max(key, 0) + max(value, 0) + max(block, 1))
         out[at] = 0
-        at = put_number(out, put_number(out, at + 1, delta), n - since)
+        at = put_number(out, put_number(out, at + 1, delta), number)
+        number += 1
         at = put_number(out, at, key)
         if key > 0:
             copy(out, at, data, key_at[n], key)
@@ -104,4 +108,4 @@ def records(
         else:
             out[at] = 0
             at += 1
-    return at, first, newest
+    return at, newest
