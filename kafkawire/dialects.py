@@ -40,7 +40,7 @@ ENTRY_OVERHEAD: Mapping[int, int] = {
 UNASKED = "0.8.2"  # until brokers have said what they are: every one from 0.8 to 3.9 takes its requests
 # What the rows would speak and the code around them does not yet: the newest version by api key, and the newest format.
 # Whoever makes it read and write record batches takes these away.
-_HELD_BACK = {apis.PRODUCE.key: 2, apis.FETCH.key: 2}
+_HELD_BACK = {apis.PRODUCE.key: 2}
 _HELD_BACK_MAGIC = 1
 _GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
 _TRANSACTIONS = (
@@ -104,6 +104,11 @@ class Dialect:
     def number(self) -> tuple[int, ...]:
         """The release, to be compared with that of another."""
         return release_number(self.release)
+
+    @property
+    def gives_whole_entries(self) -> bool:
+        """A fetch brings the first entry of the first partition that has one whole, however large it is (KIP-74)."""
+        return self.describes_itself and self.versions.get(apis.FETCH.key, 0) >= 3
 
     @property
     def keeps_offsets(self) -> bool:

@@ -159,8 +159,8 @@ class Scan:
     runs: tuple[Run, ...]  # those to deliver, in order
     needed: int  # bytes a fetch must have for the first wanted entry, where not even that is complete (else 0)
     damage: CorruptMessage | None  # what stands at end, where that is no cut entry but nonsense
-    # The broker converts down and left out what stands at start, which the format asked for has no room for (the end of
-    # a transaction): nothing is to be delivered, and resume_at is one past start.  So it has read a whole batch there.
+    # Nothing is to be delivered, and resume_at is past start: what stands there is no message (the end of a
+    # transaction, one that was aborted, what a cleaner emptied), or the broker left it out as it converted its log.
     left_out: bool = False
 
 

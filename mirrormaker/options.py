@@ -82,6 +82,10 @@ class SourceOptions(ConsumerConfig):
         "partitions", (), "refused, with the two options that go with it: only programs may read fixed partitions",
         kind=no_partitions,
     )  # fmt: skip
+    isolation_level: str = option(
+        "isolation.level", "read_committed", "read_committed alone: what was aborted is not mirrored",
+        choices=("read_committed",),
+    )  # fmt: skip
     corrupt_policy: str = option(
         "corrupt.message.policy",
         "park",

@@ -40,6 +40,7 @@ FETCH_BYTES = 1024 * 1024
 LEAST_BYTES = 4  # of a fetch: the size of a message; 0.7 answers less with nothing, for ever
 INSIDE = "a position inside a message looks like this too: earliest() and latest() are no such"
 R = TypeVar("R")  # the type of a response
+ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 NO_ID = -1  # the broker's id is not known from its address
 
 
@@ -51,6 +52,8 @@ class SimpleConsumer:
     timeout_ms bounds each silence of the broker, and with `retries` and `backoff_ms` how long a moving coordinator is
     waited for.  debugging=True reads from any replica, not only the leader: fetches go up to the high watermark,
     latest() tells the end of that replica's own log.
+    isolation_level, of brokers from 0.11 on: read_committed, no message of a transaction that is open or was aborted;
+    or read_uncommitted, all of them.
     broker_id is needed for nothing but to be named in errors, and in the partitions of 0.7.
     """
 
@@ -65,8 +68,12 @@ class SimpleConsumer:
         retries: int = 10,
         backoff_ms: int = 1000,
         broker_id: int = NO_ID,
+        isolation_level: str = "read_committed",
     ) -> None:
+        if isolation_level not in ISOLATION_LEVELS:
+            raise LocalError(f"isolation_level {isolation_level!r}: known are {', '.join(ISOLATION_LEVELS)}")
         self.broker = Broker(broker_id, host, port)
+        self._committed = isolation_level == ISOLATION_LEVELS[0]
         self._versions = ClusterVersions(release, str(self.broker))
         self._links = Links(client_id, self._versions.connect(socket.create_connection), timeout_ms)
         self._timeout_ms = timeout_ms
@@ -89,9 +96,9 @@ class SimpleConsumer:
     ) -> MessageSet:
         """The messages from `position` on, as many as fit; an empty set when none came within max_wait_ms.
 
-        Go on at the set's resume_at, of an empty one too: behind what a broker of 0.11 or later leaves out (the end of
-        a transaction).  Of a batch larger than max_bytes Kafka 3.x sends nothing: where empty sets have a
-        high_watermark behind resume_at, ask for more bytes.
+        Go on at the set's resume_at, of an empty one too: behind what is no message (the end of a transaction, one that
+        was aborted).  high_watermark of the set is where its reader gets to: before it no transaction is open.
+        From 0.10.1 on the first entry comes whole, however large it is.
 
         Raises OffsetOutOfRange, NotLeader, UnknownPartition or another Refused; MessageTooLarge; Damaged; LinkLost.
         """
@@ -110,6 +117,9 @@ class SimpleConsumer:
     ) -> dict[TopicPartition, MessageSet | WireError]:
         """One request for several partitions, max_bytes each: a set, or what fetch() would raise, for each of them.
 
+        From 0.10.1 on a first entry that is larger than max_bytes comes whole to the first partition that has messages;
+        to another one nothing comes then: ask for it alone where its high_watermark is behind resume_at.
+
         Raises LinkLost and LocalError, which concern them all.
         """
         if max_wait_ms >= self._timeout_ms:
@@ -122,7 +132,9 @@ class SimpleConsumer:
         if not positions:
             return {}
         wanted = [(self._own(tp), at, max_bytes) for tp, at in positions.items()]
-        request = self._dialect.requests.fetch(self._dialect, max_wait_ms, min_bytes, wanted, self._replica_id)
+        request = self._dialect.requests.fetch(
+            self._dialect, max_wait_ms, min_bytes, wanted, self._replica_id, self._committed
+        )
         rows = {row.tp: row for row in self._call(request, "fetch")}
         return {tp: self._fetched(tp, at, rows.get(self._own(tp)), max_bytes) for tp, at in positions.items()}
 
@@ -146,7 +158,7 @@ class SimpleConsumer:
         if row.error:
             return refusal(row.error, self.broker, tp, position)
         message_set, scan = self._dialect.messages.message_set(
-            tp.topic, tp.partition, position, row.buffer, row.high_watermark
+            tp.topic, tp.partition, position, row.buffer, row.readable_end(self._committed), row.aborted
         )
         if scan.runs or scan.left_out or len(row.buffer) == scan.end:
             return message_set
@@ -168,7 +180,7 @@ class SimpleConsumer:
         own = self._own(tp)
         found = ask_offsets(
             self._links, self._dialect, {self.broker: [own]}, {own: time_ms},
-            purpose="offsets by time", max_offsets=max_offsets, replica_id=self._replica_id,
+            purpose="offsets by time", max_offsets=max_offsets, replica_id=self._replica_id, committed=self._committed,
         )[own]  # fmt: skip
         if found.code is not None:
             raise refusal(found.code, self.broker, tp)
@@ -190,7 +202,7 @@ class SimpleConsumer:
         return self._end(tp, EARLIEST)
 
     def latest(self, tp: TopicPartition) -> int:
-        """The offset of the next message to come (as far as it is replicated)."""
+        """The offset of the next message to come (as far as it is replicated), or of the first open transaction."""
         return self._end(tp, LATEST)
 
     def _end(self, tp: TopicPartition, time: int) -> int:

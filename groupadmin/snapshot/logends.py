@@ -109,7 +109,7 @@ def _look(
     if fetched.error:
         return f"{tp}: the broker cannot read at {at} (error {fetched.error})", 0
     messages = admin.dialect.messages
-    message_set, scan = messages.message_set(tp.topic, tp.partition, at, fetched.buffer, None)
+    message_set, scan = messages.message_set(tp.topic, tp.partition, at, fetched.buffer, None, fetched.aborted)
     damage = scan.damage or messages.cut_short(fetched.buffer, scan, at, asked)
     if scan.runs:
         damage = damage_in(message_set)

@@ -160,17 +160,19 @@ class KafkaClient:
         retry: RetryPolicy | None = None,
         replica_id: int = CONSUMER,
         dialect: Dialect | None = None,
+        committed: bool = False,
     ) -> dict[TopicPartition, LogOffset]:
         """The offset of each log for its time (EARLIEST, LATEST, ms since 1970), or why it is not known.
 
         All leaders are asked before the first response is waited for; what another try may help is asked again after a
-        refresh.  refresh: before the first try, too.  dialect: the release in whose version it is asked.  Raises only
-        what the source raises besides Unreachable.
+        refresh.  refresh: before the first try, too.  dialect: the release in whose version it is asked.  committed:
+        LATEST is the last stable offset, where brokers have transactions.  Raises only what the source raises besides
+        Unreachable.
         """
         policy, found, left = retry or self._retry, dict[TopicPartition, LogOffset](), dict(times)
         for attempt in policy.attempts(self._sleep, self._now) if left else ():
             leaders = self._leaders_of(left, refresh or attempt.number > 1, attempt.last)
-            asked = self._ask(left, leaders, dialect or self.dialect, replica_id)
+            asked = self._ask(left, leaders, dialect or self.dialect, replica_id, committed)
             found |= {tp: replace(said, tries=attempt.number) for tp, said in asked.items()}
             left = {tp: at for tp, at in left.items() if found[tp].retriable}
             if not left:
@@ -198,6 +200,7 @@ class KafkaClient:
         leaders: Mapping[TopicPartition, Broker | NoLeader | Unreachable],
         dialect: Dialect,
         replica_id: int,
+        committed: bool,
     ) -> dict[TopicPartition, LogOffset]:
         led: dict[Broker, list[TopicPartition]] = {}
         found: dict[TopicPartition, LogOffset] = {}
@@ -207,7 +210,15 @@ class KafkaClient:
             else:
                 found[tp] = LogOffset(None, error=leader)
         with self._lock:
-            found |= ask_offsets(self.links, dialect, led, times, purpose=self._purpose, replica_id=replica_id)
+            found |= ask_offsets(
+                self.links,
+                dialect,
+                led,
+                times,
+                purpose=self._purpose,
+                replica_id=replica_id,
+                committed=committed,
+            )
         return {tp: found[tp] for tp in times}
 
 

@@ -89,6 +89,7 @@ def ask_offsets(
     purpose: str,
     max_offsets: int = 1,
     replica_id: int = CONSUMER,
+    committed: bool = False,
 ) -> dict[TopicPartition, LogOffset]:
     """What the brokers say of the partitions that they lead; each broker is asked over its link for the purpose.
 
@@ -99,7 +100,8 @@ def ask_offsets(
     def ask(pieces: Iterable[tuple[Broker, Sequence[TopicPartition]]]) -> dict[TopicPartition, LogOffset]:
         requests: dict[Broker, list[tuple[tuple[Broker, Sequence[TopicPartition]], Request[Fields]]]] = {}
         for broker, tps in pieces:
-            request = dialect.requests.list_offsets(dialect, {tp: times[tp] for tp in tps}, max_offsets, replica_id)
+            some = {tp: times[tp] for tp in tps}
+            request = dialect.requests.list_offsets(dialect, some, max_offsets, replica_id, committed)
             requests.setdefault(broker, []).append(((broker, tuple(tps)), request))
         found: dict[TopicPartition, LogOffset] = {}
         for (broker, tps), response in exchange(links, requests, purpose).items():

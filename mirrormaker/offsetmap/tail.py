@@ -126,7 +126,7 @@ class TailReader:
             if row.error:
                 raise BrokerError(row.error, f"{tp} at {position} on {broker}")
             found, scan = self._dialect.messages.message_set(
-                tp.topic, tp.partition, position, row.buffer, row.high_watermark
+                tp.topic, tp.partition, position, row.buffer, row.high_watermark, row.aborted
             )
             if scan.left_out:
                 raise TailRefused(f"a transaction ends at {position} in its log: another program writes to it")

@@ -98,7 +98,7 @@ class Logs:
         return self._known(tps, EARLIEST)
 
     def ends(self, tps: Collection[TopicPartition], *, replicated: bool = True) -> dict[TopicPartition, int]:
-        """Where each log ends, as far as it is replicated, or as its leader has it."""
+        """Where each log ends, as far as it is replicated and no transaction is open, or as its leader has it."""
         return self._known(tps, LATEST, CONSUMER if replicated or not self.dialect.describes_itself else DEBUGGING)
 
     def at_time(self, tps: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
@@ -122,7 +122,8 @@ class Logs:
     ) -> dict[TopicPartition, int]:
         asked = {tp: time for tp in tps if tp not in self.unknown}
         known: dict[TopicPartition, int] = {}
-        for tp, found in self._client.list_offsets(asked, replica_id=replica_id).items():
+        committed = replica_id == CONSUMER
+        for tp, found in self._client.list_offsets(asked, replica_id=replica_id, committed=committed).items():
             try:
                 known[tp] = found.known()
             except WireError as why:

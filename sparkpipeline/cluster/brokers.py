@@ -241,7 +241,7 @@ class Brokers:
         while at < until:
             row = self.fetch(tp, at, size)
             message_set, scan = self.dialect.messages.message_set(
-                tp.topic, tp.partition, at, row.buffer, row.high_watermark
+                tp.topic, tp.partition, at, row.buffer, row.high_watermark, row.aborted
             )
             if message_set.resume_at > at:
                 yield message_set

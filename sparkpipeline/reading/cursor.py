@@ -88,7 +88,7 @@ class Cursor:
         """
         tp = self.range.tp
         found, scan = self._messages.message_set(
-            tp.topic, tp.partition, self.position, answer.buffer, answer.high_watermark
+            tp.topic, tp.partition, self.position, answer.buffer, answer.high_watermark, answer.aborted
         )
         if scan.runs:
             self._sizes.seen(found)
@@ -105,7 +105,7 @@ class Cursor:
         if len(answer.buffer):
             self._grow(asked_bytes, scan.needed, broker)
         else:
-            end = answer.high_watermark
+            end = answer.readable_end(committed=True)
             # not told: it ends where nothing comes
             self._nothing(self.position if end is None else end, asked_bytes, broker, now)
         return None

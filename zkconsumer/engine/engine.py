@@ -174,6 +174,7 @@ class Engine:
             spawn=self._tasks.spawn,
             empty_backoff_s=config.fetcher_backoff_ms / 1000,
             warnings=self._format_warnings if self._dialect.offsets.count_messages else None,
+            committed=config.reads_committed,
         )
 
     # start and end ------------------------------------------------------------------------------------------------
@@ -299,7 +300,8 @@ class Engine:
         """Where the log of tp begins (smallest) or ends, asked of its leader.  Raises ConsumerError."""
         time = LATEST if end == "largest" else EARLIEST
         try:
-            return self._client.list_offsets({tp: time}, refresh=True)[tp].known()
+            committed = self._config.reads_committed
+            return self._client.list_offsets({tp: time}, refresh=True, committed=committed)[tp].known()
         except WireError as e:
             raise ConsumerError(f"{tp}: the {end} position is not known: {e}; try again") from e
 

@@ -12,10 +12,12 @@ Responses of a broker, and what follows:
     1                   out of range: see resets.py, with the gap counted to the message
     -1 and others       a backoff and a retry: right after a change of leader 0.8 answers -1 for a good position
     a damaged entry     what came before it is delivered; it is fetched again, then see damage.py
-    no whole message    a larger fetch, up to a cap; then the partition is parked
+    no whole message    a larger fetch, up to a cap; then the partition is parked.  From 0.10.1 on a large one comes
+                        whole to the first partition of a fetch: so it is the first one next time
     what does not pass  76, 35, 29 .. (kafkawire.errors, lasting): the partition is parked
-    nothing, and the    the broker left out what is there when it converted its log down: skipped where its padding
-    log continues       says so, else as its own format shows (formatprobe.py)
+    nothing, and the    what is there is no message (the end of a transaction, an aborted one): skipped.  A broker that
+    log continues       is spoken to as an older one leaves it out when it converts its log down: skipped where its
+                        padding says so, else as its own format shows (formatprobe.py)
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from zkconsumer.refusals import refusal
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait, too
 IDLE_S = 1.0
 HEAD_BYTES = 65536  # of an entry that is larger than a fetch, kept with the error
+BLANKS = 3  # fetches in a row that bring nothing, of which the others asked for the partition first
 BLANK_S = 1.0  # backoff of a position where nothing came twice, unless the probe knows sooner why
 ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not sent for a while
 OUT_OF_RANGE = 1
@@ -79,6 +82,7 @@ class Fetcher:
     listener            asked where to go on for a position outside the log, in a greenlet of its own by `spawn`, so
                      that a slow listener does not delay the other partitions
     warnings         about what topics hold that is not read; None: not probed
+    committed        messages of transactions are read once they are committed (isolation.level read_committed)
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class Fetcher:
         spawn: Callable[..., object] = _at_once,
         empty_backoff_s: float = IDLE_S,
         warnings: FormatWarnings | None = None,
+        committed: bool = True,
     ) -> None:
         self.broker = broker
         self.cursors: dict[TopicPartition, Cursor] = {}
@@ -113,6 +118,7 @@ class Fetcher:
         self._backoff_s = backoff_s
         self._finder = finder
         self._on_event = on_event
+        self._committed = committed
         self._damage = Damage(corrupt, broker, dialect, on_event)
         self._positions = Positions(
             broker=broker,
@@ -126,6 +132,7 @@ class Fetcher:
             listener=listener,
             spawn=spawn,
             wake=self.wake,
+            committed=committed,
         )
         self._empty_backoff_s = empty_backoff_s
         self._probe = (
@@ -133,7 +140,8 @@ class Fetcher:
             if warnings is not None
             else None
         )
-        self._blanks: dict[TopicPartition, int] = {}  # where nothing came at the last fetch, though the log continues
+        # Where nothing came at the last fetches, though the log continues: the position, and how many they were.
+        self._blanks: dict[TopicPartition, tuple[int, int]] = {}
         self._asks_ends = False  # fetches do not have the ends of logs, so they are asked for
         self._unanswered: set[TopicPartition] = set()  # no response yet, since they were added or the broker was lost
         self._wake = Event()
@@ -205,7 +213,9 @@ class Fetcher:
         if not asked:
             return False
         epochs = {tp: (self.cursors[tp], self.cursors[tp].epoch) for tp, _, _ in asked}
-        request = self._dialect.requests.fetch(self._dialect, self._max_wait_ms, self._min_bytes, asked)
+        request = self._dialect.requests.fetch(
+            self._dialect, self._max_wait_ms, self._min_bytes, asked, committed=self._committed
+        )
         try:
             reply = self._links.link(self.broker, "fetch").call(request)
         finally:
@@ -251,9 +261,9 @@ class Fetcher:
 
     def _take(self, cursor: Cursor, position: int, size: int, fetched: FetchedPartition, at: float) -> None:
         """Pass on the complete entries of one partition's response."""
-        tp = cursor.tp
-        if fetched.high_watermark is not None:
-            cursor.set_log_end(fetched.high_watermark, at)
+        tp, log_end = cursor.tp, fetched.readable_end(self._committed)
+        if log_end is not None:
+            cursor.set_log_end(log_end, at)
         self._reported = {key for key in self._reported if key[0] != tp}
         if not len(fetched.buffer):
             cursor.pass_skips()
@@ -261,7 +271,7 @@ class Fetcher:
             self._empty(cursor, position, size)
             return
         message_set, scan = self._dialect.messages.message_set(
-            tp.topic, tp.partition, position, fetched.buffer, fetched.high_watermark
+            tp.topic, tp.partition, position, fetched.buffer, log_end, fetched.aborted
         )
         whole = FetchedBytes(position, fetched.buffer, message_set, len(fetched.buffer) < size)
         damage = self._dialect.messages.cut_short(fetched.buffer, scan, position, size)
@@ -276,15 +286,15 @@ class Fetcher:
         elif scan.runs:
             self._plan.whole(tp)
             cursor.enqueue(message_set, len(fetched.buffer))
-            if self._probe is not None:
-                self._probe.fetched(tp, position)
+            if (probe := self._probe_of_converted()) is not None:
+                probe.fetched(tp, position)
         elif scan.damage is not None:
             self.damaged(cursor, position, scan.damage)
         elif scan.left_out:
             self._plan.whole(tp)
             cursor.skip_to(message_set.resume_at)
-            if self._probe is not None:
-                self._probe.transactions(tp.topic)
+            if (probe := self._probe_of_converted()) is not None:
+                probe.transactions(tp.topic)
         elif not scan.needed and not self._in_bytes:
             self._empty(cursor, position, size)
         elif not self._plan.too_small(tp, size, scan.needed):
@@ -294,20 +304,28 @@ class Fetcher:
             most = self._plan.max_bytes
             cursor.park(EntryTooLarge(tp, position, scan.needed, most, size, helps, resume_at=resume_at, raw=raw))
 
+    def _probe_of_converted(self) -> FormatProbe | None:
+        """The probe, where the broker may convert its log down for us."""
+        return None if self._dialect.record_batches else self._probe
+
     def _empty(self, cursor: Cursor, position: int, size: int) -> None:
-        """Handle a fetch that brought nothing.  Where the log continues all the same, twice, the probe asks why.
+        """Handle a fetch that brought nothing.  Where the log continues all the same, the partition is asked for first
+        next time; where that did not help either, or does nothing, the probe asks why.
 
         Not at once: 0.8 sends the log's end as it is after it has read.
         """
         tp, end = cursor.tp, cursor.high_watermark
-        before = self._blanks.pop(tp, None)
+        at, times = self._blanks.pop(tp, (position, 0))
         if end is None or end <= position or cursor.position != position or self._damage.searching(tp):
             return
-        self._blanks[tp] = position
-        if before == position:
+        times = times + 1 if at == position else 1
+        self._blanks[tp] = position, times
+        if times < BLANKS and self._dialect.gives_whole_entries:
+            self._plan.hurry(tp)
+        elif times > 1:
             self._plan.back_off(tp, now() + BLANK_S)
-            if self._probe is not None:
-                self._probe.blank(Blank(cursor, cursor.epoch, position, size))
+            if (probe := self._probe_of_converted()) is not None:
+                probe.blank(Blank(cursor, cursor.epoch, position, size))
 
     def _explained(self, blank: Blank, held: LogBatches) -> None:
         """What is there where a fetch brought nothing: no messages, or a batch that is larger than what was asked

@@ -2,13 +2,15 @@
 
 A fetch of 0.8 knows a limit per partition only, so the sum of the limits is the bound.  The rules:
 
-    turns     the partition that was asked for least recently comes first
+    turns     the partition that was asked for least recently comes first; before it one that got nothing though it
+              has messages: from 0.10.1 on only the first of a request gets an entry that is larger than its size
     left out  a partition that is paused, parked or backing off, or holds its cap of undone bytes (one set may pass it)
     size      fetch_bytes each, less where a cursor is throttled; when that does not fit, an even part of what is free,
               but at least min_bytes; when not even that fits for all, fewer partitions are asked and the others come
               first next time
-    growth    a message larger than what was asked for is asked for by its own size, or by twice the size where that
-              is not known, up to max_bytes, and this size is never cut; once it came the partition is back to normal
+    growth    up to 0.10.0 a message larger than what was asked for is asked for by its own size, or by twice the size
+              where that is not known, up to max_bytes, and this size is never cut; once it came the partition is back
+              to normal
     saving    where a grown size does not fit, no partition after it is asked for, so that what is released goes to it;
               for SAVE_S, then it backs off for REST_S: a slow neighbour that holds the budget must not stop the rest
 """
@@ -133,6 +135,11 @@ class FetchPlan:
         """Leave it out until then (monotonic seconds): its broker refused, or it has nothing new."""
         if tp in self._cursors:
             self._until[tp] = until
+
+    def hurry(self, tp: TopicPartition) -> None:
+        """Ask for it first next time."""
+        if tp in self._cursors:
+            self._cursors = {tp: self._cursors[tp], **self._cursors}
 
     def too_small(self, tp: TopicPartition, asked: int, needed: int) -> bool:
         """A fetch of `asked` bytes held no complete message; `needed` is the size of the first one, 0 where unknown.

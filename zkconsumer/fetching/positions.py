@@ -42,6 +42,7 @@ class Positions:
     located    called with cursors that start at an end of their log
     listener   asked where to read on for a position outside the log, in a greenlet of its own by `spawn`
     wake       wakes the fetcher
+    committed  logs end where transactions are open (isolation.level)
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Positions:
         listener: ListenerCalls,
         spawn: Callable[..., object],
         wake: Callable[[], None],
+        committed: bool = True,
     ) -> None:
         self._broker = broker
         self._links = links
@@ -70,6 +72,7 @@ class Positions:
         self._listener = listener
         self._spawn = spawn
         self._wake = wake
+        self._committed = committed
         self._asking: set[Cursor] = set()  # the listener is being asked where to read on
         self._ends_due = 0.0
 
@@ -203,7 +206,10 @@ class Positions:
         self, times: Mapping[TopicPartition, int], *, purpose: str = FETCH, max_offsets: int = 1
     ) -> dict[TopicPartition, LogOffset]:
         led = {self._broker: list(times)}
-        return ask_offsets(self._links, self._dialect, led, times, purpose=purpose, max_offsets=max_offsets)
+        return ask_offsets(
+            self._links, self._dialect, led, times,
+            purpose=purpose, max_offsets=max_offsets, committed=self._committed,
+        )  # fmt: skip
 
 
 def _has_no_position(cursor: Cursor) -> bool:

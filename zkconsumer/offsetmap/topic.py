@@ -97,7 +97,9 @@ def _messages(
         [row] = links.link(leader, PURPOSE).call(request)
         if row.error:
             raise BrokerError(row.error, f"{tp} at {position} on {leader}")
-        found, scan = dialect.messages.message_set(tp.topic, tp.partition, position, row.buffer, row.high_watermark)
+        found, scan = dialect.messages.message_set(
+            tp.topic, tp.partition, position, row.buffer, row.high_watermark, row.aborted
+        )
         if not found.runs and scan.damage is not None:
             raise ConsumerError(f"offset map in topic {tp.topic}: its log is damaged at {position}: {scan.damage}")
         yield from found.messages()

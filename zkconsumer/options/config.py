@@ -42,7 +42,6 @@ NEWER: Final = {
     "key.deserializer": "nothing: keys are bytes",
     "value.deserializer": "nothing: values are bytes",
     **securityoptions.NEWER,
-    "isolation.level": "nothing: transactions came with 0.11",
 }
 
 KAFKA_ONLY: Final = (  # options of offsets in Kafka
@@ -232,7 +231,8 @@ class ConsumerConfig(SecurityOptions):
     fetch_growth_max_bytes: int = option(
         "fetch.growth.max.bytes",
         33554432,
-        "largest fetch for one large message; a partition with a larger one is parked",
+        "largest fetch for one large message; a partition with a larger one is parked (up to 0.10.0: later brokers "
+        "send a large one whole)",
         "bytes",
         least=1024,
     )
@@ -269,6 +269,13 @@ class ConsumerConfig(SecurityOptions):
     )
 
     check_crcs: bool = option("check.crcs", True, "compute the checksum of each message that is delivered")
+    isolation_level: str = option(
+        "isolation.level",
+        "read_committed",
+        "messages of transactions (brokers of 0.11 and later): read_committed, those of committed ones, up to where "
+        "one is open; read_uncommitted, all, of aborted ones too",
+        choices=("read_committed", "read_uncommitted"),
+    )
     corrupt_policy: str = option(
         "corrupt.message.policy",
         "park",
@@ -365,6 +372,11 @@ class ConsumerConfig(SecurityOptions):
     def security(self) -> ZkSecurity:
         """ZooKeeper credentials, TLS and ACL of a session."""
         return security_of(self, self.zookeeper_set_acl)
+
+    @property
+    def reads_committed(self) -> bool:
+        """Whether messages of transactions are read only once they are committed."""
+        return self.isolation_level == "read_committed"
 
     @property
     def client_name(self) -> str:
