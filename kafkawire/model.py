@@ -71,6 +71,13 @@ class Broker(NamedTuple):
         return f"broker {self.id} ({address})" if self.id >= 0 else address
 
 
+class ProducerId(NamedTuple):
+    """Who sends record batches (KIP-98): an id that a broker gave out, and its epoch; older epochs are fenced."""
+
+    id: int
+    epoch: int
+
+
 class Handed(Protocol):
     """What an acknowledged message notifies."""
 

@@ -20,11 +20,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.interfaces import MessageFormats
 from kafkawire.model import Part, Run, Ticket, TopicPartition
+
+if TYPE_CHECKING:
+    from producer.sequences import Seal
 
 WRAPPERS_SHARE = 0.8
 MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
@@ -80,6 +84,7 @@ class Piece:
     refusals: int = 0  # consecutive refusals that would most likely be repeated
     missing_since: float | None = None  # since when it is refused as "unknown topic or partition"
     fails_with: Exception | None = None  # fail its ticket once this piece is stored: why the rest can never be stored
+    seal: Seal | None = None  # of a record batch: how it was sent, and is sent again
 
     # of the part as submitted
     reached: int | None = None  # source offset after its stored pieces
@@ -146,8 +151,14 @@ class Batch:
         """Whether it is one record batch, and no set of an older format."""
         return self.pieces[0].part.record_batch
 
+    @property
+    def sealed(self) -> bool:
+        """The broker stores it once, however often it is sent (producer.sequences)."""
+        return self.pieces[0].seal is not None
+
     def buffers(self) -> list[bytes | memoryview]:
-        return [piece.part.entries for piece in self.pieces]
+        seal = self.pieces[0].seal
+        return seal.buffers if seal is not None else [piece.part.entries for piece in self.pieces]
 
 
 def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:

@@ -109,7 +109,6 @@ class ProducerConfig(SecurityOptions):
         "key.serializer": "key.serializer.class, and none for bytes",
         "value.serializer": "serializer.class, and none for bytes",
         "reconnect.backoff.max.ms": "reconnect.backoff.ms, which does not grow",
-        "enable.idempotence": "nothing: brokers know it from 0.11 on",
         "transactional.id": "nothing: brokers know it from 0.11 on",
         **securityoptions.NEWER,
     }
@@ -197,6 +196,11 @@ class ProducerConfig(SecurityOptions):
         "behind it on the same connection was answered, and is retried otherwise; none: once it is sent",
         choices=(NO_CONFIRM, BY_OFFSETS),
     )  # fmt: skip
+    idempotence: bool | None = option(
+        "enable.idempotence", None,
+        "number record batches, so that brokers (0.11 and later) store each once however often it is sent; default: "
+        "where brokers and request.required.acks (-1) allow it; true: only then anything is sent",
+    )  # fmt: skip
     max_in_flight: int = option(
         "max.in.flight", 5, "requests in flight to one broker, on different partitions", least=1
     )
@@ -263,6 +267,10 @@ class ProducerConfig(SecurityOptions):
         7."""
         return self.request_timeout_ms + RESPONSE_GRACE_MS
 
+    def numbers_batches(self, spoken: Dialect) -> bool:
+        """Whether record batches get numbers, by which brokers of this dialect store each once (KIP-98)."""
+        return spoken.record_batches and self.acks == -1 and self.idempotence is not False
+
     @property
     def patience(self) -> Patience:
         """Bounds of the retries."""
@@ -306,6 +314,17 @@ class ProducerConfig(SecurityOptions):
     def knows_partitions(self) -> bool:
         """Whether partitions can be chosen.  With a broker list of 0.7 there is no metadata, and keys are ignored."""
         return expected(self.version).describes_itself or bool(self.zookeeper_connect)
+
+    def _idempotence_problems(self, spoken: Dialect) -> Iterable[str]:
+        if not self.idempotence:
+            return
+        if not spoken.record_batches:
+            yield f"enable.idempotence: Kafka {spoken.release} cannot; brokers can from 0.11 on: leave it out"
+        elif self.acks != -1:
+            yield (
+                f"enable.idempotence needs request.required.acks -1, and it is {self.acks}: a batch that only the "
+                "leader has may be lost with it"
+            )
 
     def _unanswered_problems(self, spoken: Dialect) -> Iterable[str]:
         """Options that a release without produce responses (0.7) does not support, or that only it supports."""
@@ -360,5 +379,6 @@ class ProducerConfig(SecurityOptions):
                 "is sync"
             )
         yield from self._unanswered_problems(expected(self.version))
+        yield from self._idempotence_problems(expected(self.version))
         if CODECS[self.codec] not in expected(self.version).codecs:
             yield f"compression.codec {self.codec} is not known to Kafka {expected(self.version).release}"

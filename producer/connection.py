@@ -30,6 +30,7 @@ from producer.config import NO_CONFIRM, ProducerConfig
 from producer.leaders import Leaders
 from producer.outages import Outages
 from producer.outcomes import Outcomes
+from producer.sequences import Sequences
 from producer.verdicts import UNANSWERED
 
 PURPOSE = "produce"
@@ -50,6 +51,8 @@ class Shared:
     links: Links
     outages: Outages
     completed: Callable[[], object]
+    sequences: Sequences | None = None  # of an idempotent producer
+    transactional_id: str | None = None  # of a transactional one
 
 
 @dataclass(eq=False, slots=True)
@@ -141,7 +144,10 @@ class BrokerConnection:
 
     def _mine(self, tp: TopicPartition) -> bool:
         partition = self._s.leaders.view.topics.get(tp.topic, {}).get(tp.partition)
-        return partition is not None and partition.leader == self.broker_id
+        if partition is None or partition.leader != self.broker_id:
+            return False
+        sequences = self._s.sequences
+        return sequences is None or sequences.ready(tp, self._s.batches.head(tp))
 
     def _full(self) -> bool:
         if len(self._in_flight) >= self._s.config.max_in_flight:
@@ -161,13 +167,24 @@ class BrokerConnection:
         if link is None or self._closed:  # closed while it was opened: no greenlet would receive the response
             return False
         due = batches.due(now(), self._mine, self._alone())
-        fitting = self._fitting(due, link.broker) if self._silent else due
+        fitting = self._fitting(due, link.broker) if self._silent else self._sealed(due)
         if len(fitting) < len(due):
             self.wake.set()
         if fitting:
             self._send(link, fitting)
         self._s.completed()  # due() dropped what may not be sent any more
         return bool(fitting)
+
+    def _sealed(self, due: list[Batch]) -> list[Batch]:
+        """Number the batches of an idempotent producer; those that may not be sent yet return to their queues."""
+        sequences = self._s.sequences
+        if sequences is None:
+            return due
+        sealed = [batch for batch in due if sequences.seal(batch)]
+        for batch in due:
+            if batch not in sealed:
+                self._s.batches.put_back(batch, batch.pieces, now())
+        return sealed
 
     def _fitting(self, due: list[Batch], broker: Broker) -> list[Batch]:
         """Split batches that a broker which never answers would silently drop for their size."""

@@ -27,10 +27,12 @@ from kafkawire.model import Broker, TopicPartition
 from producer.batches import Batch, Batches, Piece, before, position, split_into
 from producer.errors import TooLarge, Undeliverable, UnknownOutcome
 from producer.outages import Events, Reports, Stalls, away, waiting
+from producer.sequences import DUPLICATE, OUT_OF_ORDER, Sequences
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 TOO_LARGE = 10  # MessageSizeTooLarge
 UNKNOWN_OUTCOME = frozenset({-1, 7, 20})  # unknown, timeout, too few replicas after the append: it may be stored
+MAY_BE_STORED = UNKNOWN_OUTCOME | {0, 13, 56}  # refusals that do not say that the batch is not stored
 NEVER = frozenset({17, 29})  # metadata errors of a topic that a retry does not cure
 
 
@@ -62,7 +64,7 @@ class Outcomes:
     """Applies verdicts to `batches`.  events is called with a sentence each time the state of a partition changes.
 
     created(topic): called when the cluster does not have a topic.  True: the caller creates it, and reports on that, so
-    its messages do not fail meanwhile.
+    its messages do not fail meanwhile.  sequences: numbers of the batches, of an idempotent producer.
     """
 
     def __init__(
@@ -74,8 +76,10 @@ class Outcomes:
         *,
         created: Callable[[str], bool] = lambda topic: False,
         reports: Reports | None = None,
+        sequences: Sequences | None = None,
     ) -> None:
         self.counters = Counters()
+        self._sequences = sequences
         self._batches = batches
         self._patience = patience
         self._messages = messages
@@ -94,11 +98,13 @@ class Outcomes:
         """
         where = f"{batch.tp} on {broker}"
         verdict = judge(code, base_offset)
-        if verdict is Verdict.STORED:
+        if verdict is Verdict.STORED or (code == DUPLICATE and batch.sealed):
             self.stored(batch, now, base_offset)
             return False
         self.counters.errors[code] += 1
         reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where, said)
+        if self._sequences is not None and self._forgotten(self._sequences, batch, code, reason, now):
+            return refreshes(code)
         if code in UNKNOWN_OUTCOME and _once(batch):
             self._fail_unknown(batch, reason, now)
         elif verdict is Verdict.SPLIT:
@@ -116,6 +122,18 @@ class Outcomes:
             self._fail_unknown(batch, reason, now)
         else:
             self._again(batch, reason, now, Verdict.AGAIN)
+
+    def _forgotten(self, sequences: Sequences, batch: Batch, code: int, reason: Exception, now: float) -> bool:
+        """Whether the broker does not know what came before a numbered batch: then it goes again, with new numbers."""
+        if not sequences.forgotten(batch, code, str(reason)):
+            if code not in MAY_BE_STORED:
+                sequences.refused(batch)
+            return False
+        if code == OUT_OF_ORDER:
+            lost = "its log does not have the messages that it acknowledged before these"
+            self._events(logging.WARNING, f"{reason}: {lost} (an unclean election?); what follows is sent")
+        self._again(batch, reason, now, Verdict.AGAIN)
+        return True
 
     def maybe_refused(self, batch: Batch, reason: LinkLost, now: float) -> None:
         """Handle the close of a connection while this batch was the oldest in flight: 0.7 refuses a request in this
@@ -139,6 +157,8 @@ class Outcomes:
     def stored(self, batch: Batch, now: float, base_offset: int = -1, sure: bool = True) -> None:
         """Complete a stored batch.  base_offset: of its first message; -1: unknown.  Not sure: sent, not
         acknowledged."""
+        if self._sequences is not None:
+            self._sequences.stored(batch)
         self._batches.complete(batch)
         self.counters.messages += batch.count
         self.counters.bytes += batch.size
@@ -318,7 +338,10 @@ class Outcomes:
 
 
 def _once(batch: Batch) -> bool:
-    return any(isinstance(piece.ticket, AtMostOnce) and piece.ticket.once for piece in batch.pieces)
+    """It may not be sent again when it may be stored; a numbered one may be: a broker stores it once."""
+    return not batch.sealed and any(
+        isinstance(piece.ticket, AtMostOnce) and piece.ticket.once for piece in batch.pieces
+    )
 
 
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:

@@ -25,6 +25,8 @@ from producer.connection import BrokerConnection, Shared
 from producer.leaders import Leaders, Metadata
 from producer.outages import CLUSTER, Events, Outages, Reports
 from producer.outcomes import Counters, Outcomes
+from producer.producerids import ProducerIds
+from producer.sequences import Sequences
 
 CONFIRM_S = 1.0  # how long close() waits for barriers of 0.7 brokers
 
@@ -41,6 +43,8 @@ class Sender:
     outages are warnings.  created: see Outcomes.  live: returns the ids of live brokers, when ZooKeeper is the source:
     then each of these, and no other broker, has a connection.  reports: shared by several senders to one cluster, whose
     outages are then reported once.  versions: of the cluster, which its connections ask for; None: they are known.
+    sequences: numbers that belong to a transaction, whose owner renews them; else the sender numbers its batches itself
+    where the configuration and the brokers allow it (enable.idempotence).
 
     Tickets are called from the greenlets of `tasks`; they must neither wait nor raise.
     """
@@ -58,12 +62,25 @@ class Sender:
         created: Callable[[str], bool] = lambda topic: False,
         reports: Reports | None = None,
         versions: ClusterVersions | None = None,
+        sequences: Sequences | None = None,
+        transactional_id: str | None = None,
     ) -> None:
         dialect = metadata.dialect
+        own = sequences is None and config.numbers_batches(dialect)
+        if own:
+            sequences = Sequences(lambda: self._ids.want() if self._ids is not None else None)
         self._config = config
         self._tasks = tasks
         self._batches = Batches(config.limits(dialect))
-        outcomes = Outcomes(self._batches, config.patience, dialect.messages, events, created=created, reports=reports)
+        outcomes = Outcomes(
+            self._batches,
+            config.patience,
+            dialect.messages,
+            events,
+            created=created,
+            reports=reports,
+            sequences=sequences,
+        )
         outages = Outages(events, reports)
         self.leaders = Leaders(
             metadata,
@@ -78,6 +95,17 @@ class Sender:
         if versions is not None:
             connect = versions.connect(connect)
         links = Links(config.client_id, connect, config.response_timeout_ms)
+        self._ids: ProducerIds | None = None
+        if own and sequences is not None:
+            self._ids = ProducerIds(
+                sequences,
+                links,
+                dialect,
+                view=lambda: self.leaders.view,
+                required=bool(config.idempotence),
+                events=events,
+                renewed=self.wake,
+            )
         self._s = Shared(
             dialect=dialect,
             config=config,
@@ -87,6 +115,8 @@ class Sender:
             links=links,
             outages=outages,
             completed=self._completed,
+            sequences=sequences,
+            transactional_id=transactional_id,
         )
         self._connections: dict[int, BrokerConnection] = {}
         self._live = live
@@ -124,6 +154,8 @@ class Sender:
         if not self._started and not self._closed:
             self._started = True
             self._tasks.spawn("leaders", self.leaders.run)
+            if self._ids is not None:
+                self._tasks.spawn("producer-ids", self._ids.run)
             if self._live is not None:
                 self.leaders.refresh()
 
@@ -183,6 +215,10 @@ class Sender:
         self._wake_all()
         return moved
 
+    def wake(self) -> None:
+        """Look again at what may be sent: there are other numbers, or more partitions in the transaction."""
+        self._wake_all()
+
     def close_links(self) -> None:
         """Close every connection at once: requests in flight have an unknown outcome, and are sent again if allowed."""
         self._s.links.close()
@@ -193,6 +229,8 @@ class Sender:
         self.wait_confirmed(CONFIRM_S)
         self._closed = True
         self.leaders.close()
+        if self._ids is not None:
+            self._ids.close()
         for connection in self._connections.values():
             connection.close()
         self.close_links()

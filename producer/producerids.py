@@ -1,0 +1,114 @@
+"""Producer ids for an idempotent sender: asked of the brokers whenever its sequences want another one.
+
+Any broker gives one out (InitProducerId without a transactional id).  While none does, numbered batches wait; that is
+said once.  A cluster that does not let this client write idempotently (31; brokers before 2.8 need the ACL
+IdempotentWrite on the cluster) gets batches without numbers, unless the option asks for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from groundwork.tasks import Event, sleep
+from kafkawire.cluster.retry import Backoff
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect
+from kafkawire.errors import BrokerError, LinkLost, LocalError
+from kafkawire.model import Broker
+from kafkawire.net.links import Links
+from kafkawire.protocol.transactionrequests import Initialized, init_producer_id
+from producer.outages import Events
+from producer.sequences import Sequences
+
+PURPOSE = "producer id"
+NOT_ALLOWED = 31  # ClusterAuthorizationFailed
+UNUSED_TIMEOUT_MS = 60000  # of a transaction: without a transactional id there is none
+BACKOFF = Backoff(0.1, 2.0)
+
+
+class ProducerIds:
+    """Gets producer ids for `sequences`; run() is a task of its own.
+
+    view: the newest view of the cluster.  required: without an id nothing may be sent.  renewed(): called after each.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        links: Links,
+        dialect: Dialect,
+        *,
+        view: Callable[[], ClusterView],
+        required: bool,
+        events: Events,
+        renewed: Callable[[], object],
+    ) -> None:
+        self._sequences = sequences
+        self._links = links
+        self._dialect = dialect
+        self._view = view
+        self._required = required
+        self._events = events
+        self._renewed = renewed
+        self._wanted = Event()
+        self._closed = False
+        self._said = ""
+
+    def want(self) -> None:
+        """A partition cannot go on without another id."""
+        self._wanted.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wanted.set()
+
+    def run(self) -> None:
+        """Until it is closed."""
+        tries = 0
+        while True:
+            self._wanted.wait()
+            if self._closed:
+                return
+            self._wanted.clear()
+            reason = self._ask(tries)
+            tries = tries + 1 if reason else 0
+            if reason:
+                if reason != self._said:
+                    self._events(logging.WARNING, f"no producer id for idempotent batches: {reason}; asked again")
+                    self._said = reason
+                self._wanted.set()
+                sleep(BACKOFF.wait_s(tries - 1))
+
+    def _ask(self, tries: int) -> str:
+        """Ask one broker after the other; why there is no id, or "" where there is one or none is needed."""
+        reasons = []
+        for broker in self._brokers():
+            try:
+                reply: Initialized = self._links.fresh(broker, PURPOSE).call(
+                    init_producer_id(self._dialect, None, UNUSED_TIMEOUT_MS)
+                )
+            except LinkLost as lost:
+                reasons.append(str(lost))
+                continue
+            except LocalError as unspoken:
+                return str(unspoken)
+            if not reply.error:
+                self._said = ""
+                self._sequences.renew(reply.producer)
+                self._renewed()
+                return ""
+            reasons.append(str(BrokerError(reply.error, f"InitProducerId on {broker}")))
+            if reply.error == NOT_ALLOWED and not self._required:
+                self._sequences.give_up()
+                self._events(
+                    logging.WARNING,
+                    f"{reasons[-1]}: this client may not write idempotently, so batches go without numbers and may be "
+                    "stored twice; give it the ACL IdempotentWrite, or set enable.idempotence: false",
+                )
+                self._renewed()
+                return ""
+        return "; ".join(reasons) or "no broker is known yet"
+
+    def _brokers(self) -> list[Broker]:
+        return list(self._view().brokers.values())

@@ -1,0 +1,192 @@
+"""Sequence numbers of an idempotent producer, by partition (KIP-98).  Pure: no clock, no socket.
+
+A record batch is *sealed* right before it is sent for the first time: it gets producer id, epoch and sequence, and goes
+again with the very same bytes until the broker says whether it has stored it.  The broker stores it once.  Only one
+batch of a partition is in flight, so each partition has at most one seal that is open:
+
+    stored (0, or 46: it was stored before)    the next sequence follows it
+    refused for sure, and given up or split    its numbers are free for the next batch
+    it may be stored, and is never sent again  (its part was dropped: the lease is over, or too many tries)  Numbers
+                                               behind it would leave a gap, its own would be taken for a copy:
+                                               the partition goes on under another producer id, from 0
+    45, 47, 59                                 the broker does not know what came before (its log was cut, or it has
+                                               forgotten the producer): nothing of the batch is stored, and it goes
+                                               again under another producer id, from 0
+
+Each partition keeps its own producer id, so that one that gets another leaves the others alone, and nothing has to be
+drained first.  In a transaction no partition may go on under another id: the transaction is over instead (`broken`).
+
+Sets of the formats before v2 have no place for numbers: they are not sealed, and may be stored twice as ever.
+Source: org.apache.kafka.clients.producer.internals.TransactionManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkawire.batchseal import after, sealed
+from kafkawire.model import RECORD_BATCH, ProducerId, TopicPartition
+from producer.batches import Batch, Piece
+
+OUT_OF_ORDER = 45
+DUPLICATE = 46
+FORGOTTEN = frozenset({45, 47, 59})  # out of order, an epoch that is over, unknown producer id
+FENCED = frozenset({47, 90})
+OVER = FORGOTTEN | {48, 49, 52, 90, 120}  # a transaction cannot go on
+
+
+@dataclass(eq=False, slots=True)
+class Seal:
+    """What a batch was sealed with, and its bytes as they are sent."""
+
+    producer: ProducerId
+    sequence: int
+    count: int  # sequence numbers
+    buffers: list[bytes | memoryview]
+    sent: int = 0
+    refused: int = 0  # responses that say that it is not stored
+
+    @property
+    def unknown(self) -> bool:
+        """It may be stored."""
+        return self.sent > self.refused
+
+
+@dataclass(slots=True)
+class _Partition:
+    producer: ProducerId
+    next: int = 0
+    open: Seal | None = None
+
+
+class Sequences:
+    """Numbers of one producer.  want(): called when another producer id is needed, which renew() brings.
+
+    transactional: batches belong to the transaction that is open; only partitions that were added to it may be sent to.
+    """
+
+    def __init__(self, want: Callable[[], object], *, transactional: bool = False) -> None:
+        self.producer: ProducerId | None = None  # for partitions that begin now
+        self.broken = ""  # why the transaction is over
+        self.fenced = False  # because another producer has its transactional id
+        self.renewals = 0  # partitions that went on under another id
+        self.off = False  # batches go without numbers
+        self._want = want
+        self._transactional = transactional
+        self._added: set[TopicPartition] = set()  # to the transaction
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._left: dict[TopicPartition, ProducerId] = {}  # the id that a partition may not go on under
+
+    # ---- the producer's side ------------------------------------------------------------------------------------
+
+    def renew(self, producer: ProducerId) -> None:
+        """A producer id that no partition has used; in a transactional producer all partitions begin again with it."""
+        self.producer = producer
+        if self._transactional:
+            self._partitions.clear()
+            self._added.clear()
+            self._left.clear()
+            self.broken, self.fenced = "", False
+
+    def give_up(self) -> None:
+        """Send batches without numbers from now on: the cluster gives this producer none."""
+        self.off = True
+
+    def added(self, tps: set[TopicPartition]) -> None:
+        """These partitions belong to the open transaction now."""
+        self._added |= tps
+
+    def ended(self) -> None:
+        """The transaction is committed or aborted: partitions have to be added to the next one."""
+        self._added.clear()
+
+    # ---- the sender's side --------------------------------------------------------------------------------------
+
+    def ready(self, tp: TopicPartition, head: Piece | None) -> bool:
+        """Whether the next batch of tp may be sealed, as far as is known; if not, what is missing is asked for."""
+        if head is None or head.part.magic < RECORD_BATCH or self.off:
+            return True
+        if self._transactional and (self.broken or tp not in self._added):
+            return False
+        if self._known(tp, head) is None:
+            self._want()
+            return False
+        return True
+
+    def seal(self, batch: Batch) -> bool:
+        """Seal a batch that is about to be sent, or find it sealed.  False: it may not be sent yet."""
+        piece = batch.pieces[0]
+        if piece.part.magic < RECORD_BATCH or self.off:
+            return True
+        if not self.ready(batch.tp, piece):
+            return False
+        partition = self._known(batch.tp, piece)
+        assert partition is not None
+        if piece.seal is None:
+            buffers, count = sealed(piece.part.entries, partition.producer, partition.next, self._transactional)
+            piece.seal = partition.open = Seal(partition.producer, partition.next, count, buffers)
+        piece.seal.sent += 1
+        return True
+
+    def _known(self, tp: TopicPartition, head: Piece) -> _Partition | None:
+        """The numbers for the next batch of tp; None: another producer id is needed first."""
+        partition = self._partitions.get(tp)
+        if partition is not None and partition.open is not None and partition.open is not head.seal:
+            if partition.open.unknown:
+                self._leave(tp)  # a hole: it may be stored, and is not sent again
+                partition = None
+            else:
+                partition.open = None
+        if partition is None and not self.broken:
+            if self.producer is None or self._left.get(tp) == self.producer:
+                return None
+            partition = self._partitions[tp] = _Partition(self.producer)
+        return partition
+
+    def _leave(self, tp: TopicPartition) -> None:
+        """tp goes on under another producer id; a transaction is over."""
+        if self._transactional:
+            self._break(f"{tp}: a batch that may be stored is not sent again")
+            return
+        gone = self._partitions.pop(tp)
+        self._left[tp] = gone.producer
+        self.renewals += 1
+
+    def stored(self, batch: Batch) -> None:
+        """The batch is stored."""
+        partition = self._of(batch)
+        if partition is not None and partition.open is not None:
+            partition.next = after(partition.open.sequence, partition.open.count)
+            partition.open = None
+
+    def refused(self, batch: Batch) -> None:
+        """The broker has not stored the batch this time."""
+        seal = batch.pieces[0].seal
+        if seal is not None:
+            seal.refused += 1
+
+    def forgotten(self, batch: Batch, code: int, why: str) -> bool:
+        """Whether this refusal says that what came before is not known to the broker.  Then the batch is opened again,
+        to go under another producer id; a transaction is over."""
+        piece = batch.pieces[0]
+        if piece.seal is None or code not in (OVER if self._transactional else FORGOTTEN):
+            return False
+        if self._transactional:
+            self.fenced = self.fenced or code in FENCED
+            self._break(why)
+        else:
+            self._leave(batch.tp)
+        piece.seal = None
+        return True
+
+    def _break(self, why: str) -> None:
+        if not self.broken:
+            self.broken = why
+            self._want()
+
+    def _of(self, batch: Batch) -> _Partition | None:
+        """The partition whose open seal is that of the batch."""
+        seal = batch.pieces[0].seal
+        partition = self._partitions.get(batch.tp)
+        return partition if seal is not None and partition is not None and partition.open is seal else None
