@@ -22,7 +22,7 @@ from tests.matrix.messages import Topic
 from tests.matrix.peer import Row
 from tests.matrix.sites import Kind, Site
 
-ARRIVE_S = 90
+ARRIVE_S = 60
 TIMING = {"offset.commit.interval.ms": 500, "status.interval.ms": 1000, "start.timeout.ms": 20000}
 
 

@@ -95,7 +95,7 @@ class Site:
         """Options of a mirror's source: where the cluster and its groups are, with short sessions."""
         if self.zookeeper is not None:
             return {"zookeeper.connect": self.zookeeper, "zookeeper.session.timeout.ms": 3000}
-        return {"coordination": "kafka", "metadata.broker.list": self.brokers, "session.timeout.ms": 3000}
+        return {"coordination": "kafka", "bootstrap.servers": self.brokers, "session.timeout.ms": 3000}
 
     @property
     def peer(self) -> Peer:
