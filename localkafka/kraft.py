@@ -14,6 +14,7 @@ from kafkawire.errors import WireError
 from kafkawire.net.links import Links
 from localkafka import java, ports, releases
 from localkafka.errors import LocalKafkaError
+from localkafka.listeners import SecureListeners
 from localkafka.serverprocess import ServerProcess
 
 MAIN = "kafka.Kafka"
@@ -26,6 +27,7 @@ class KraftBroker(ServerProcess):
     """Broker 0 of a one-broker cluster, started by `with` or start().
 
     version    3.9.1 or later          settings   additional broker settings
+    secure     listeners with TLS and SASL beside the plain one
     listener   security protocol: PLAINTEXT, SSL or SASL_PLAINTEXT; `settings` has what the protocol needs
     """
 
@@ -37,12 +39,14 @@ class KraftBroker(ServerProcess):
         settings: Mapping[str, str] | None = None,
         listener: str = "PLAINTEXT",
         flags: Sequence[str] = java.SMALL,
+        secure: SecureListeners | None = None,
     ) -> None:
         super().__init__(folder)
         self.release = releases.release(version)
         self.settings = dict(settings or {})
         self.listener = listener
         self.flags = flags
+        self.secure = secure
         self._controller = ports.reserve()
 
     @property
@@ -70,6 +74,8 @@ class KraftBroker(ServerProcess):
     def close(self) -> None:
         super().close()
         self._controller.release()
+        if self.secure is not None:
+            self.secure.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -107,7 +113,7 @@ class KraftBroker(ServerProcess):
 
     def _properties(self) -> dict[str, str]:
         controller = f"{ports.HOST}:{self._controller.number}"
-        return {
+        found = {
             "process.roles": "broker,controller",
             "node.id": "0",
             "controller.quorum.voters": f"0@{controller}",
@@ -120,6 +126,7 @@ class KraftBroker(ServerProcess):
             **releases.applying(releases.SETTINGS, self.release),
             **self.settings,
         }
+        return found if self.secure is None else self.secure.extended(found, self.release)
 
     def _command(self, config: Path) -> list[str]:
         return java.command(self.release, MAIN, [str(config)], flags=self.flags, level="INFO")

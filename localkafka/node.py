@@ -7,6 +7,7 @@ from pathlib import Path
 
 from localkafka import backend, java, ports, releases, segments
 from localkafka.errors import LocalKafkaError
+from localkafka.listeners import SecureListeners
 from localkafka.proxy import Proxy
 from localkafka.registry import Registered, Registry
 from localkafka.releases import Release
@@ -53,6 +54,7 @@ class Node(ServerProcess):
         self.settings = dict(settings)
         self.flags = flags
         self.advertise = advertise
+        self.secure: SecureListeners | None = None  # listeners beside the plain one, set before the start
         self._registry = registry
         self._nodes = nodes
         self._proxy = Proxy((ports.HOST, self.port)) if proxied else None
@@ -139,6 +141,8 @@ class Node(ServerProcess):
         super().close()
         if self._proxy is not None:
             self._proxy.close()
+        if self.secure is not None:
+            self.secure.close()
 
     def _forget_the_dead(self) -> None:
         """After kill -9: delete the znodes of every broker of this cluster that has ended, and wait until the living
@@ -159,7 +163,7 @@ class Node(ServerProcess):
             )
 
     def _properties(self) -> dict[str, str]:
-        return {
+        found = {
             "broker.id": str(self.id),
             "log.dirs": str(self.data),
             "zookeeper.connect": self.zookeeper,
@@ -168,6 +172,8 @@ class Node(ServerProcess):
             **releases.applying(releases.ZOOKEEPER_SETTINGS, self.release),
             **self.settings,
         }
+        return found if self.secure is None else self.secure.extended(found, self.release)
 
     def _command(self, config: Path) -> list[str]:
-        return backend.command(self.release, MAIN, [str(config)], self.flags, level="INFO")
+        flags = [*self.flags, *(self.secure.flags(self.release) if self.secure is not None else ())]
+        return backend.command(self.release, MAIN, [str(config)], flags, level="INFO")

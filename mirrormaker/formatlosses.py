@@ -29,6 +29,7 @@ from kafkawire.errors import LinkLost, error_info
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.net.security import OPEN, Security
 from kafkawire.protocol.request import FetchedPartition, Request
 from mirrormaker.options import SourceOptions, TargetOptions
 from zkconsumer.fetching.formatprobe import WHAT, features_of
@@ -50,10 +51,11 @@ UNREAD = "record batches are not read yet"
 # ---- releases -------------------------------------------------------------------------------------------------------
 
 
-def release_among(brokers: Iterable[Broker]) -> BrokerRelease | None:
+def release_among(brokers: Iterable[Broker], security: Security = OPEN) -> BrokerRelease | None:
     """The release of the first broker that answers; None: none does, or it is older than 0.10."""
+    secured = security.connect(connect)
     for broker in sorted(brokers)[:MAX_ASKED]:
-        links = Links("mirrormaker", connect, TIMEOUT_MS)
+        links = Links("mirrormaker", secured, TIMEOUT_MS)
 
         def ask(request: Request[Fields], broker: Broker = broker, links: Links = links) -> Fields:
             try:
@@ -90,12 +92,13 @@ def timestamps_lost(
     for source, brokers in sources:
         if not expected(source.version).describes_itself:
             continue
-        found = release_among(brokers)
+        found = release_among(brokers, source.kafka_security)
         timed |= found is not None
         if (why := without_timestamps("version", source.version, found)) is not None:
             sentences.append(f"source {source.name}: {why}")
     if timed and expected(target.version).describes_itself:
-        why = without_timestamps("target.version", target.version, release_among(target_brokers))
+        there = release_among(target_brokers, target.kafka_security)
+        why = without_timestamps("target.version", target.version, there)
         sentences += [f"target: {why}"] if why is not None else []
     return sentences
 
@@ -118,10 +121,10 @@ def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Ma
     Raises Unreachable, LinkLost.
     """
     speaks, total = expected(source.version), sum(topics.values())
-    found = release_among(brokers) if speaks.describes_itself else None
+    found = release_among(brokers, source.kafka_security) if speaks.describes_itself else None
     if found is None or not found.takes(recordbatches.FETCH, recordbatches.VERSION):
         return Sampled((), 0, total)
-    links = Links("mirrormaker-check", connect, TIMEOUT_MS)
+    links = Links("mirrormaker-check", source.kafka_security.connect(connect), TIMEOUT_MS)
     try:
         client = KafkaClient.of_brokers([(broker.host, broker.port) for broker in brokers], links, speaks)
         chosen = [TopicPartition(name, n) for name, count in topics.items() for n in range(min(count, PARTITIONS))]

@@ -25,6 +25,7 @@ from kafkawire.cluster.zookeeper import (
 from kafkawire.dialects import expected
 from kafkawire.errors import NoListener, OtherGeneration
 from kafkawire.model import Broker
+from kafkawire.net.security import OPEN, Security
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from zkconsumer.errors import ConsumerError
@@ -55,19 +56,19 @@ def probe_source(
 
     Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError.
     """
-    znodes = expected(source.version).znodes
+    znodes = expected(source.version).through(source.security_protocol).znodes
     with zookeeper_session("zookeeper.connect", source.zookeeper_connect, timeout_s, source.security) as zk:
         brokers = read_brokers(zk, znodes)
         if not brokers:
             require_generation(zk, "version", source.version)
-            require_plain_listener(zk, source.version)
+            require_listener(zk, source.version, source.security_protocol)
             raise NoBrokers(no_brokers_under(source.zookeeper_connect, "zookeeper.connect"))
         chosen = mirror.topics
         names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
         found = read_partitions(zk, znodes, names)
     versions = versions or ClusterVersions(source.version)
-    if not versions.pinned or versions.dialect.number >= ASKED_FROM:
-        require_release(brokers.values(), "version", versions)
+    if not versions.pinned or versions.dialect.number >= ASKED_FROM or source.kafka_security != OPEN:
+        require_release(brokers.values(), "version", versions, source.kafka_security)
     return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
 
 
@@ -80,20 +81,22 @@ def require_generation(zk: Any, option: str, version: str) -> None:
         raise WrongVersion(f"{other} {said}") from other
 
 
-def require_plain_listener(zk: Any, version: str) -> None:
-    """A broker must have a listener without TLS and SASL, where any is registered.  Raises WrongVersion."""
+def require_listener(zk: Any, version: str, protocol: str) -> None:
+    """A broker must have a listener of this security protocol, where any is registered.  Raises WrongVersion."""
     try:
-        refuse_secured(zk, expected(version).znodes)
+        refuse_secured(zk, expected(version).through(protocol).znodes)
     except NoListener as secured:
         raise WrongVersion(str(secured)) from secured
 
 
-def require_release(brokers: Iterable[Broker], option: str, versions: ClusterVersions) -> None:
+def require_release(
+    brokers: Iterable[Broker], option: str, versions: ClusterVersions, security: Security = OPEN
+) -> None:
     """Brokers of 0.8 and later must take our requests, as the release that the file names.  Raises WrongVersion.
 
     They are asked on connections of its own; a broker that is out of reach is no reason.
     """
-    why = versions.refusal(brokers, option, connect)
+    why = versions.refusal(brokers, option, security.connect(connect))
     if why is not None:
         raise WrongVersion(why)
 
@@ -106,17 +109,17 @@ def probe_target(
     versions: of its brokers, who are asked for their release where the file names none.
     Raises Unreachable, WrongVersion, ConsumerError.
     """
-    versions = versions or ClusterVersions(target.version)
+    versions, security = versions or ClusterVersions(target.version), target.kafka_security
     try:
         found = view()
     except Unreachable as away:
         if expected(target.version).describes_itself:
-            require_release(target_brokers(target, {}).values(), "target.version", versions)
+            require_release(target_brokers(target, {}).values(), "target.version", versions, security)
         else:
             _registered_otherwise(target)
         raise away
     if expected(target.version).describes_itself:
-        require_release(target_brokers(target, found.brokers).values(), "target.version", versions)
+        require_release(target_brokers(target, found.brokers).values(), "target.version", versions, security)
     return found
 
 
@@ -133,7 +136,7 @@ def probe_target_zookeeper(target: TargetOptions, answered: Mapping[int, Broker]
     Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
     """
     with zookeeper_session("target.zookeeper.connect", target.zookeeper, timeout_s, target.security) as zk:
-        registered = read_brokers(zk, expected(target.version).znodes)
+        registered = read_brokers(zk, expected(target.version).through(target.security_protocol).znodes)
     if registered and (not answered or same_cluster(registered, answered) is not None):
         return
     brokers = _named(target_brokers(target, answered).values())

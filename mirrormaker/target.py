@@ -42,7 +42,7 @@ class Target:
     def __init__(self, options: TargetOptions, tasks: TaskGroup, created: Callable[[str], bool]) -> None:
         self.options = options
         self.versions = ClusterVersions(options.version, "target")
-        self.dialect = self.versions.dialect
+        self.dialect = self.versions.dialect.through(options.security_protocol)
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
         self.topics: Topics
         self._senders: dict[str, Sender] = {}  # by source

@@ -13,6 +13,7 @@ from kafkawire import securityoptions
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, expected
 from kafkawire.model import Broker
+from kafkawire.net.security import PLAINTEXT
 from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from producer.batches import MESSAGE_MAX, Limits, largest_entry
 from producer.outcomes import Patience
@@ -361,6 +362,8 @@ class ProducerConfig(SecurityOptions):
     def problems(self) -> Iterable[str]:
         yield from security_problems(self, self.zookeeper_given)
         yield from broker_security_problems(self)
+        if self.security_protocol != PLAINTEXT and expected(self.version).partitions_by_broker:
+            yield f"'security.protocol' {self.security_protocol}: Kafka {self.version} knows neither TLS nor SASL"
         yield from self.acks_problems()
         if self.brokers and self.zookeeper_connect:
             yield (

@@ -81,7 +81,7 @@ class Producer:
         self.config = config
         self._plugins = Plugins(config, encoder, key_encoder, partitioner)
         self._versions = ClusterVersions(config.version)
-        self._dialect = self._versions.dialect
+        self._dialect = self._versions.dialect.through(config.security_protocol)
         self._sync = config.sync
         self._hub = pick_hub(hub)
         own = isinstance(self._hub, OwnThread)

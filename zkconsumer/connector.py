@@ -421,7 +421,8 @@ class ConsumerConnector:
 
 
 def _fitting(config: ConsumerConfig, found: Dialect) -> Dialect:
-    """The same: it has to fit the options.  Raises OptionError."""
+    """The same, with the addresses of the right listeners: it has to fit the options.  Raises OptionError."""
+    found = found.through(config.security_protocol)
     problems = list(unfit(config, found))
     if problems:
         raise OptionError([f"ConsumerConnector: {problem}" for problem in problems])

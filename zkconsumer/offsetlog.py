@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import CorruptMessage, LinkLost, RemoteError, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.net.security import OPEN, Security
 from kafkawire.protocol.offsetrecords import (
     OFFSETS_TOPIC,
     OffsetRecord,
@@ -87,6 +88,7 @@ def read_offset_log(
     timeout_s: float = 60.0,
     progress: Callable[[int], object] = lambda records: None,
     now: Callable[[], float] = time.monotonic,
+    security: Security = OPEN,
 ) -> OffsetLog:
     """Read all of it, or only the offsets of one group, which are in one partition.
 
@@ -95,7 +97,7 @@ def read_offset_log(
     """
     until = now() + timeout_s
     log = OffsetLog()
-    view = _cluster(addresses, release)
+    view = _cluster(addresses, release, security)
     numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
     if OFFSETS_TOPIC in view.errors:
         log.missing.append(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
@@ -103,7 +105,7 @@ def read_offset_log(
         numbers = [group_partition(group, len(numbers))]
     with ExitStack() as stack:
         for leader, tps in _led(view, numbers, log.missing).items():
-            consumer = stack.enter_context(SimpleConsumer(leader.host, leader.port, release))
+            consumer = stack.enter_context(SimpleConsumer(leader.host, leader.port, release, security=security))
             try:
                 _read(consumer, tps, log, until, progress, now)
             except LinkLost as lost:
@@ -121,6 +123,7 @@ def last_commit_times(
     wanted: Collection[TopicPartition],
     timeout_s: float = 3.0,
     now: Callable[[], float] = time.monotonic,
+    security: Security = OPEN,
 ) -> dict[TopicPartition, int]:
     """When the group's offsets of these partitions were last committed, in ms since 1970.
 
@@ -130,7 +133,7 @@ def last_commit_times(
     where the log cannot be read.
     """
     until = now() + timeout_s
-    view = _cluster(addresses, release)
+    view = _cluster(addresses, release, security)
     numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
     if not numbers:
         return {}
@@ -139,7 +142,8 @@ def last_commit_times(
     if leader is None:
         raise RemoteError(f"{tp}: it has no leader")
     found: dict[TopicPartition, int] = {}
-    with SimpleConsumer(leader.host, leader.port, release, timeout_ms=int(timeout_s * 1000) + 1) as consumer:
+    timeout_ms = int(timeout_s * 1000) + 1
+    with SimpleConsumer(leader.host, leader.port, release, timeout_ms=timeout_ms, security=security) as consumer:
         first, end, count = consumer.earliest(tp), consumer.latest(tp), TAIL_RECORDS
         while first < end and wanted - found.keys() and now() < until:
             start = max(first, end - count)
@@ -181,12 +185,12 @@ def _commit_times(
     return {each: stored.commit_ms for each, stored in held.items() if stored.commit_ms is not None}
 
 
-def _cluster(addresses: Sequence[tuple[str, int]], release: str) -> ClusterView:
+def _cluster(addresses: Sequence[tuple[str, int]], release: str, security: Security) -> ClusterView:
     """The cluster by the first broker that answers: all topics are asked for, so that none is created."""
     lost: LinkLost | None = None
     for host, port in addresses:
         try:
-            with SimpleConsumer(host, port, release) as consumer:
+            with SimpleConsumer(host, port, release, security=security) as consumer:
                 return consumer.topic_metadata(None)
         except LinkLost as error:
             lost = error

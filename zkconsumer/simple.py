@@ -18,7 +18,6 @@ broker for an error code, LinkLost when the connection broke; the next call then
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
@@ -31,6 +30,7 @@ from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, BrokerPartition, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.net.security import OPEN, Security
 from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
@@ -54,6 +54,7 @@ class SimpleConsumer:
     latest() tells the end of that replica's own log.
     isolation_level, of brokers from 0.11 on: read_committed, no message of a transaction that is open or was aborted;
     or read_uncommitted, all of them.
+    security: TLS and login of the connection (kafkawire.net.security).
     broker_id is needed for nothing but to be named in errors, and in the partitions of 0.7.
     """
 
@@ -69,13 +70,14 @@ class SimpleConsumer:
         backoff_ms: int = 1000,
         broker_id: int = NO_ID,
         isolation_level: str = "read_committed",
+        security: Security = OPEN,
     ) -> None:
         if isolation_level not in ISOLATION_LEVELS:
             raise LocalError(f"isolation_level {isolation_level!r}: known are {', '.join(ISOLATION_LEVELS)}")
         self.broker = Broker(broker_id, host, port)
         self._committed = isolation_level == ISOLATION_LEVELS[0]
         self._versions = ClusterVersions(release, str(self.broker))
-        self._links = Links(client_id, self._versions.connect(socket.create_connection), timeout_ms)
+        self._links = Links(client_id, self._versions.connect(security.connect()), timeout_ms)
         self._timeout_ms = timeout_ms
         self._replica_id = DEBUGGING if debugging else CONSUMER
         self._coordinator = Coordinator(

@@ -168,7 +168,6 @@ ALLOWED = "--list, --describe, --delete, --reset-offsets"
 @undo_dir_option
 @click.option("--offsets", is_flag=True, hidden=True)
 @click.option("--timeout", hidden=True)
-@click.option("--command-config", hidden=True)
 @kafka_version_option
 def consumer_groups(
     zookeeper: ZooKeeper | None,
@@ -190,7 +189,6 @@ def consumer_groups(
     undo_dir: Path,
     offsets: bool,
     timeout: str | None,
-    command_config: str | None,
     kafka_version: str,
 ) -> None:
     """kafka-consumer-groups for groups in ZooKeeper and in Kafka, with old or new members."""
@@ -198,8 +196,6 @@ def consumer_groups(
         raise click.UsageError(f"exactly one of {ALLOWED} is expected")
     if not list_them and not groups and not (all_groups and describe):
         raise click.UsageError("--group is missing")
-    if command_config is not None:
-        print_note("--command-config has no effect: the brokers of these releases are asked without TLS and SASL")
     edit = Edit(
         execute=execute,
         dry_run=dry_run,

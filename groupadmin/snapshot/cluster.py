@@ -25,6 +25,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.net.security import Security, security_of
 from kafkawire.protocol import apis
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import NoBrokers, OtherCluster
@@ -58,6 +59,11 @@ class AdminClient:
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     now: Callable[[], float] = now
     sleep: Callable[[float], object] = sleep
+
+    @property
+    def security(self) -> Security:
+        """TLS and login of the connections to brokers."""
+        return security_of(self.links.connect)
 
     @property
     def keeps_kafka(self) -> bool:

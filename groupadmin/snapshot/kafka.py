@@ -258,7 +258,7 @@ def _log(admin: AdminClient, cluster: Cluster, group: str | None, timeout_s: flo
         return None
     addresses = list(admin.bootstrap) or [(broker.host, broker.port) for broker in cluster.brokers.values()]
     try:
-        log = read_offset_log(addresses, admin.dialect.release, group, timeout_s)
+        log = read_offset_log(addresses, admin.dialect.release, group, timeout_s, security=admin.security)
     except (WireError, LocalError) as why:
         admin.tell(f"__consumer_offsets cannot be read, so commit times in Kafka are missing: {why}")
         return None

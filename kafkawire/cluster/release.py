@@ -5,7 +5,8 @@ closes the connection, 0.9 never answers.  So Metadata v1 is asked first: 0.10 a
 one in the layout of v0, and of those only 0.9 lists groups.
 
     release    requests of the configured release are not taken, or the broker is of 0.7
-    TLS        it answers a TLS handshake, and closes on everything plain
+    security   what kafkawire.net.tls and kafkawire.net.security say about certificates and logins
+    TLS        it answers a TLS handshake, and closes on everything plain; or the other way round
     SASL       it answers ApiVersions, which needs no login, and closes on everything else
 
 What is asked has a connection of its own, which is closed again.  Nothing is created.
@@ -21,10 +22,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.dialects import DIALECTS, Dialect, dialect, release_number
-from kafkawire.errors import LinkLost, RemoteError, WireError
+from kafkawire.errors import LinkLost, RemoteError, SecurityRefused, WireError
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
-from kafkawire.net.link import Connect, Link
+from kafkawire.net.link import Connect, Link, SecurityFailure
+from kafkawire.net.security import OPEN, PLAINTEXT, plain_of, security_of
 from kafkawire.protocol import apis
 from kafkawire.protocol.requests08 import Request
 
@@ -214,7 +216,6 @@ USED = (apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA)  # of every 
 ASKED_FROM = release_number("0.9")  # brokers of any source take the requests of what is older
 TIMEOUT_MS = 3000
 ENOUGH_S = 5.0
-PLAINTEXT_HELPS = "this version speaks neither TLS nor SASL: name a PLAINTEXT listener"
 _HANDSHAKE, _ALERT, _TLS_MAJOR = 22, 21, 3  # the first bytes of an answer in TLS
 
 
@@ -237,9 +238,14 @@ def why_never(
 def _why_never(broker: Broker, speaks: Dialect, option: str, connect: Connect) -> str | None:
     try:
         found = ask_release(broker, connect, TIMEOUT_MS)
+    except SecurityRefused as refused:
+        return str(refused)
     except LinkLost as lost:
-        closed = isinstance(lost.__cause__, ConnectionError) and not isinstance(lost.__cause__, ConnectionRefusedError)
-        return _why_closed(broker, speaks, option, connect) if closed else None
+        why = lost.__cause__
+        closed = isinstance(why, ConnectionError) and not isinstance(why, ConnectionRefusedError)
+        if closed or isinstance(why, (SecurityFailure, RemoteError)):
+            return _why_closed(broker, speaks, option, connect)
+        return None
     if not found.takes_old_apis:
         return (
             f"{broker} is Kafka 4.0 or later, which takes neither messages nor fetches from this version: "
@@ -263,16 +269,46 @@ def _named(found: BrokerRelease) -> str:
 
 
 def _why_closed(broker: Broker, speaks: Dialect, option: str, connect: Connect) -> str | None:
-    """Why a listener closes on Metadata."""
-    if _speaks_tls(broker, connect):
-        return f"{broker} has a TLS listener at this address, and {PLAINTEXT_HELPS}"
-    try:
-        if ask_ranges(broker, connect, TIMEOUT_MS):
-            return f"{broker} has a listener at this address that asks for a login (SASL), and {PLAINTEXT_HELPS}"
-    except WireError:
-        pass  # it closes on that, too
+    """Why a listener closes on Metadata, or on a handshake."""
+    security, plain = security_of(connect), plain_of(connect)
+    said, tls = f"security.protocol is {security.protocol}", _speaks_tls(broker, plain_of(connect))
+    if security.encrypts and not tls:
+        without = security.protocol.replace("SSL", PLAINTEXT) if security.sasl is not None else PLAINTEXT
+        if _answers(broker, plain):
+            return f"{broker} has a listener without TLS at this address, and {said}: set it to {without}"
+        return None
+    if tls and not security.encrypts:
+        helps = "SASL_SSL" if security.sasl is not None else "SSL, or SASL_SSL where it asks for a login"
+        return f"{broker} has a TLS listener at this address, and {said}: set it to {helps} (and ssl.ca.location)"
+    if security.sasl is None and _answers(broker, connect):
+        return (
+            f"{broker} has a listener at this address that asks for a login (SASL), and {said}: set it to "
+            f"SASL_{security.protocol}, with sasl.mechanism"
+        )
+    if security != OPEN:
+        return _why_twice(broker, connect)
     if _is_of_07(broker, connect):
         return f"{broker} is Kafka 0.7, and {option} is {speaks.release}: set it to 0.7.2"
+    return None
+
+
+def _answers(broker: Broker, connect: Connect) -> bool:
+    """Whether it answers what needs no login."""
+    try:
+        return bool(ask_ranges(broker, connect, TIMEOUT_MS))
+    except WireError:
+        return False
+
+
+def _why_twice(broker: Broker, connect: Connect) -> str | None:
+    """What closed the connection because of TLS or a login, and does so again: no broker that just goes down."""
+    link = Link(broker, "kafkawire", connect, TIMEOUT_MS)
+    try:
+        link.call(ASKING.requests.metadata(ASKING, []))
+    except LinkLost as lost:
+        return str(lost) if isinstance(lost.__cause__, SecurityFailure) else None
+    finally:
+        link.close()
     return None
 
 

@@ -18,9 +18,10 @@ from typing import Any
 
 from kafkawire.cluster.release import BrokerRelease, Ranges, ask_release, why_never
 from kafkawire.dialects import NEWEST, UNASKED, Dialect, dialect
-from kafkawire.errors import LinkLost, LocalError
+from kafkawire.errors import LinkLost, LocalError, RemoteError
 from kafkawire.model import Broker
-from kafkawire.net.link import Connect
+from kafkawire.net.link import Connect, SecurityFailure
+from kafkawire.net.security import security_of
 from kafkawire.protocol import apis
 
 log = logging.getLogger(__name__)
@@ -190,7 +191,7 @@ class ClusterVersions:
 
     def meet(self, brokers: Iterable[Broker], connect: Connect) -> list[Broker]:
         """These are the brokers of the cluster.  Ask those that were not asked yet, so that the first requests to them
-        fit; those that closed the connection on it.
+        fit; those that closed the connection on it, or refused TLS or a login.
 
         All together for no more than ENOUGH_S.  One that does not answer is asked by the first connection to it.
         connect: the one that connect() was given.  Raises NoCommonVersion.
@@ -209,7 +210,8 @@ class ClusterVersions:
             except LinkLost as lost:
                 log.debug("%s: %s was not asked for its release: %s", self._name, broker, lost)
                 why = lost.__cause__
-                if isinstance(why, ConnectionError) and not isinstance(why, ConnectionRefusedError):
+                refused = isinstance(why, (SecurityFailure, RemoteError))
+                if refused or (isinstance(why, ConnectionError) and not isinstance(why, ConnectionRefusedError)):
                     closed.append(broker)
         self._forget_aliases({(broker.host, broker.port) for broker in those if broker.id >= 0})
         return closed
@@ -272,6 +274,7 @@ class AskingConnect:
         self._connect = connect
         self._versions = versions
         self.greeting = getattr(connect, "greeting", None)  # of a login (kafkawire.net.security)
+        self.security = security_of(connect)
 
     def __call__(self, address: tuple[str, int], timeout_s: float) -> Any:
         """Raises OSError, also where the broker does not say what it is, or nothing that we speak."""

@@ -33,6 +33,11 @@ class Links:
         self._buffers = buffers or Buffers()  # of all links together
         self._ended = False
 
+    @property
+    def connect(self) -> Connect:
+        """What opens the connections; kafkawire.net.security.security_of says how."""
+        return self._connect
+
     def link(self, broker: Broker, purpose: str) -> Link:
         """The link for this purpose; a new one when there is none, it is broken, or the broker has another address.
 

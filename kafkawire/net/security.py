@@ -308,7 +308,8 @@ def _request(api: Api, version: int, fields: Mapping[str, Any]) -> Any:
 
 def security_of(connect: Connect) -> Security:
     """The security of what connects; OPEN for any other function."""
-    return connect.security if isinstance(connect, Secured) else OPEN
+    found = getattr(connect, "security", OPEN)
+    return found if isinstance(found, Security) else OPEN
 
 
 def plain_of(connect: Connect) -> Connect:

@@ -216,7 +216,7 @@ class TlsTransport:
         with self._lock:
             try:
                 while filled < len(place):
-                    count = self._ssl.read(len(place) - filled, place[filled:])  # type: ignore[arg-type]
+                    count: Any = self._ssl.read(len(place) - filled, place[filled:])  # into a place: a number
                     if not count:
                         break
                     filled += count

@@ -86,12 +86,12 @@ def say_releases(
 ) -> None:
     """Say on stderr which releases the brokers are, as exactly as their responses tell."""
     target = configuration.target
-    clusters: list[tuple[str, str, Mapping[int, Broker]]] = [
-        (f"source {source.name}", source.version, found.brokers) for source, found in seen
+    clusters: list[tuple[str, SourceOptions | TargetOptions, Mapping[int, Broker]]] = [
+        (f"source {source.name}", source, found.brokers) for source, found in seen
     ]
-    clusters.append(("target", target.version, target_brokers(target, view.brokers)))
-    for who, version, brokers in clusters:
-        for line in releases(brokers.values(), expected(version), connect):
+    clusters.append(("target", target, target_brokers(target, view.brokers)))
+    for who, options, brokers in clusters:
+        for line in releases(brokers.values(), expected(options.version), options.kafka_security.connect(connect)):
             click.echo(f"{who}: {line}", err=True)
 
 
@@ -166,14 +166,14 @@ class SourceRefused(Exception):
 def target_view(target: TargetOptions) -> ClusterView:
     """All topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
     WrongVersion, ConsumerError."""
-    speaks = expected(target.version)
+    speaks = expected(target.version).through(target.security_protocol)
     if not speaks.describes_itself:
         with zookeeper_session("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.security) as zk:
             if not read_brokers(zk, speaks.znodes):
                 require_generation(zk, "target.version", target.version)
                 raise NoBrokers(f"no brokers are registered under target.zookeeper.connect {target.zookeeper}")
             return read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
-    links = Links("mirrormaker-check", connect, int(TIMEOUT_S * 1000))
+    links = Links("mirrormaker-check", target.kafka_security.connect(connect), int(TIMEOUT_S * 1000))
     try:
         return probe_target(KafkaClient.of_brokers(target.brokers, links, speaks).view, target)
     finally:

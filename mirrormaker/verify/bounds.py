@@ -141,7 +141,10 @@ def _in_kafka(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[To
         if zk.exists(f"{TOPICS}/{OFFSETS_TOPIC}") is None:
             return {}
     broker = next(iter(source.brokers.values()))
-    with SimpleConsumer(broker.host, broker.port, source.options.version, "mirrormaker-verify", 10_000) as asked:
+    options = source.options
+    with SimpleConsumer(
+        broker.host, broker.port, options.version, "mirrormaker-verify", 10_000, security=options.kafka_security
+    ) as asked:
         rows = asked.fetch_offsets(source.options.group_id, tps, "kafka")
     return {tp: at for tp, at in rows.items() if isinstance(at, int)}
 

@@ -21,6 +21,7 @@ from kafkawire.columns import Columns
 from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.net.security import OPEN, Security, security_of
 from kafkawire.protocol.apis import LIST_OFFSETS
 from kafkawire.protocol.request import CONSUMER
 from zkconsumer.refusals import Damaged, MessageTooLarge, OffsetOutOfRange
@@ -77,14 +78,22 @@ class Logs:
         self._patience_s = PATIENCE_S
         self.dialect = client.dialect
         self._client = client
+        self._security = security_of(client.links.connect)
         self._consumers: dict[Broker, SimpleConsumer] = {}
 
     @classmethod
     def of(
-        cls, name: str, versions: ClusterVersions, brokers: Collection[Broker], tps: Collection[TopicPartition]
+        cls,
+        name: str,
+        versions: ClusterVersions,
+        brokers: Collection[Broker],
+        tps: Collection[TopicPartition],
+        *,
+        security: Security = OPEN,
     ) -> Logs:
         """tps: all partitions that will be asked for.  brokers: some that describe the cluster; of 0.7 all."""
-        links, speaks = Links(CLIENT, versions.connect(connect), TIMEOUT_MS), versions.dialect
+        links = Links(CLIENT, versions.connect(security.connect(connect)), TIMEOUT_MS)
+        speaks = versions.dialect
         links.meet(brokers)
         if speaks.describes_itself:
             addresses = [(broker.host, broker.port) for broker in brokers]
@@ -218,7 +227,7 @@ class Logs:
             raise led
         if led not in self._consumers:
             self._consumers[led] = SimpleConsumer(
-                led.host, led.port, self.dialect.release, CLIENT, TIMEOUT_MS, broker_id=led.id
+                led.host, led.port, self.dialect.release, CLIENT, TIMEOUT_MS, broker_id=led.id, security=self._security
             )
         return self._consumers[led]
 

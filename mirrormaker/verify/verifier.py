@@ -221,11 +221,18 @@ class _Verifier:
 
     def _open(self, sources: Sequence[SourceCluster], every: Sequence[Scope]) -> None:
         for each in sources:
-            name, versions = each.options.name, ClusterVersions(each.options.version)
-            self._logs[name] = Logs.of(f"source {name}", versions, list(each.brokers.values()), each.tps)
+            options = each.options
+            self._logs[options.name] = Logs.of(
+                f"source {options.name}",
+                ClusterVersions(options.version),
+                list(each.brokers.values()),
+                each.tps,
+                security=options.kafka_security,
+            )
         target, tps = self._configuration.target, [tp for scope in every for tp in scope.targets]
-        brokers = target_brokers(target, self._view.brokers)
-        self._target = Logs.of("the target", ClusterVersions(target.version), list(brokers.values()), tps)
+        there = list(target_brokers(target, self._view.brokers).values())
+        versions, security = ClusterVersions(target.version), target.kafka_security
+        self._target = Logs.of("the target", versions, there, tps, security=security)
 
     def _take_bounds(self, sources: Sequence[SourceCluster], every: Sequence[Scope]) -> None:
         """In the order that mirrormaker.verify.bounds needs."""

@@ -198,14 +198,17 @@ def test_one_broker_of_several_without_a_plain_listener_is_named_beside_the_tabl
     shown = zkconsumer("brokers", "-z", zk_server.connect + unique.chroot)
     assert shown.returncode == 0
     assert [line.split()[:3] for line in shown.stdout.splitlines()[1:]] == [["0", "h", "9092"]]
-    assert shown.stderr == "broker 1 has TLS or SASL listeners only (SSL://h:9093): it lives, and is left out here\n"
+    assert shown.stderr == (
+        "broker 1 has no PLAINTEXT listener (SSL://h:9093): it lives, and is left out here; --command-config says "
+        "which security.protocol is spoken\n"
+    )
 
 
 def test_brokers_that_have_no_plain_listener_are_named_as_that_everywhere(
     source: ClusterClient, target: ClusterClient, secured: tuple[str, Cluster], unique: Unique, tmp_path: Path
 ) -> None:
     protocol, cluster = secured
-    every = f"every broker has TLS or SASL listeners only, and this version speaks neither (broker 0: {protocol}://"
+    every = f"no broker has a listener of the security protocol that security.protocol names (broker 0: {protocol}://"
     how = "has a TLS listener" if protocol == "SSL" else "has a listener at this address that asks for a login (SASL)"
     refused(tmp_path, how, at(source), brokers(cluster) | {"target.version": "3.9"}, "target")
     refused(tmp_path, every, at(cluster) | {"version": "3.9"}, brokers(target), "source dc1")
@@ -219,6 +222,6 @@ def test_brokers_that_have_no_plain_listener_are_named_as_that_everywhere(
     group = unique.group()
     options = {"zookeeper.connect": cluster.zookeeper, "group.id": group, "kafka.version": "3.9"}
     options["auto.offset.reset"] = "smallest"
-    with pytest.raises(ConsumerError, match="every broker has TLS or SASL listeners only"):
+    with pytest.raises(ConsumerError, match="no broker has a listener of the security protocol"):
         ConsumerConnector(options).create_message_streams({"a": 1})
     assert cluster.zk().exists(f"/consumers/{group}") is None

@@ -23,6 +23,8 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view
 from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.security import security_of
+from zkconsumer.commands.commandconfig import chosen_security
 from zkconsumer.commands.common import connected, link_pool, print_note, require_metadata
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.group.topicnodes import no_brokers
@@ -96,8 +98,11 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
             if not view.brokers and (hint := no_brokers(reach.session, reach.dialect)):
                 fail(hint, EXIT["runtime"])
             for broker, endpoints in reach.session.ask("read brokers", read_secured, reach.dialect.znodes).items():
-                listed = ", ".join(endpoints)
-                print_note(f"broker {broker} has TLS or SASL listeners only ({listed}): it lives, and is left out here")
+                listed, protocol = ", ".join(endpoints), security_of(reach.links.connect).protocol
+                print_note(
+                    f"broker {broker} has no {protocol} listener ({listed}): it lives, and is left out here; "
+                    "--command-config says which security.protocol is spoken"
+                )
             return view
     versions = ClusterVersions(kafka_version)
     with link_pool(versions) as links:
@@ -105,7 +110,7 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
             return KafkaClient.of_brokers(brokers, links, versions.dialect).view()
         except Unreachable as away:
             asked = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(brokers)]
-            why = versions.refusal(asked, "--kafka-version", connect)
+            why = versions.refusal(asked, "--kafka-version", chosen_security().connect(connect))
             fail(why or str(away), EXIT["runtime"])
 
 

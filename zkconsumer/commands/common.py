@@ -33,6 +33,7 @@ from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import WireError
 from kafkawire.net.links import Links
 from zkconsumer.commands import pipes
+from zkconsumer.commands.commandconfig import chosen_security
 from zkconsumer.errors import ConsumerError, NoBrokers, NoSuchGroup, OtherCluster
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
@@ -88,6 +89,7 @@ def connected(zookeeper: ZooKeeper, kafka_version: str = "") -> Iterator[Connect
         )
         try:
             session.start()
+            versions.dialect.through(chosen_security().protocol)
             if not versions.pinned:
                 links.meet(session.ask("read brokers", read_brokers, versions.dialect.znodes).values())
             yield Connection(session, links, versions.dialect)
@@ -126,7 +128,7 @@ def at_interrupt(
 def link_pool(versions: ClusterVersions) -> Iterator[Links]:
     """Links to brokers without ZooKeeper.  An error, also in the block, ends the command with a sentence."""
     quiet()
-    links = Links("zkconsumer", versions.connect(connect), TIMEOUT_MS)
+    links = Links("zkconsumer", versions.connect(chosen_security().connect(connect)), TIMEOUT_MS)
     with at_interrupt(), clear_errors():
         try:
             yield links

@@ -19,6 +19,7 @@ from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.commands.cluster import read_cluster
+from zkconsumer.commands.commandconfig import chosen_options, chosen_security
 from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, connected, print_note, quiet, require_metadata
 from zkconsumer.commands.console import Console
 from zkconsumer.commands.messageformat import JSON, TEXT, MessageFormat
@@ -123,6 +124,7 @@ def consume(
     values: dict[str, object] = {
         "zookeeper.connect": zookeeper.connect,
         **zookeeper.security.options(),
+        **chosen_options(),
         "auto.offset.reset": "smallest" if from_beginning else "largest",
         "kafka.version": kafka_version,
         **given,
@@ -160,6 +162,7 @@ def _one_partition(
         release=kafka_version,
         timeout_ms=TIMEOUT_MS,
         look_up=look_up,
+        security=chosen_security(),
     )
 
 
@@ -227,9 +230,7 @@ def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version:
         found = reach.session.ask("read brokers", read_brokers, reach.dialect.znodes)
         if not found:
             reach.session.ask("read brokers", refuse_other_generation, reach.dialect.znodes)
-            raise ConsumerError(
-                no_brokers(reach.session, reach.dialect) or f"no broker at {zookeeper} has a plain address"
-            )
+            raise ConsumerError(no_brokers(reach.session, reach.dialect) or f"no broker at {zookeeper} has an address")
     return [(broker.host, broker.port) for broker in found.values()]
 
 

@@ -3,7 +3,7 @@
     @zookeeper_option()       -z, --zk-config, --zk-auth, --zk-tls, --zk-tls-ca    zookeeper: ZooKeeper, or None
     @brokers_option()         -b                                                   brokers: list of (host, port)
     @group_option()           --group                                              group: str, or None
-    @kafka_version_option     --kafka-version                                      kafka_version: str
+    @kafka_version_option     --kafka-version, --command-config                    kafka_version: str
     @output_option()          -o                                                   output: table, json or csv
     @execute_option           --execute                                            execute: bool, for go_ahead()
 
@@ -113,6 +113,10 @@ def _zookeeper(
     from zkconsumer.commands.zkconfig import read_values, zookeeper_of
 
     values, jvm = read_values(file) if file is not None else ({}, True)
+    if file is not None:
+        from zkconsumer.commands.commandconfig import choose
+
+        choose(click.get_current_context(), values, file.name, jvm)
     flags: dict[str, object] = {"zookeeper.auth": auth} if auth is not None else {}
     if tls or ca is not None:
         flags["zookeeper.ssl.client.enable"] = "true" if jvm else True
@@ -156,11 +160,26 @@ def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Cal
 
 
 def kafka_version_option(command: F) -> F:
-    """--kafka-version, as kafka_version: str that kafkawire.dialects.expected knows; "": not given."""
+    """How brokers are spoken to: --kafka-version, as kafka_version: str that kafkawire.dialects.expected knows, ""
+    where it is not given; and --command-config, which is no argument: commandconfig.chosen_security() has it."""
     option: Callable[[F], F] = click.option(
         "--kafka-version", default="", callback=_release, help="Release of the brokers.  [default: they are asked]"
     )
-    return option(command)
+    secured: Callable[[F], F] = click.option(
+        "--command-config",
+        type=_FILE,
+        expose_value=False,
+        callback=_security,
+        help="Options of the connections to brokers, .yaml or .properties: security.protocol, ssl.*, sasl.*.",
+    )
+    return option(secured(command))
+
+
+def _security(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
+    if file is not None:
+        from zkconsumer.commands.commandconfig import choose_file
+
+        choose_file(ctx, param, file)
 
 
 def _addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> list[tuple[str, int]]:

@@ -6,7 +6,6 @@ When the leader moves or dies the next one is looked up among all known brokers,
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from kafkawire.dialects import expected
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.net.security import OPEN, Security
 from zkconsumer.commands import pipes
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.errors import ConsumerError
@@ -62,6 +62,7 @@ class OnePartition:
         release: str,
         timeout_ms: int,
         look_up: Callable[[], ClusterView] | None = None,
+        security: Security = OPEN,
     ) -> None:
         self._tp = TopicPartition(topic, partition)
         self._start = start
@@ -69,8 +70,9 @@ class OnePartition:
         self._waits = expected(release).waits_for_data
         self._timeout_ms = timeout_ms
         self._found = False  # the partition was found once: a missing one is expected back
+        self._security = security
         versions = ClusterVersions(release)
-        self._links = Links("zkconsumer", versions.connect(socket.create_connection), timeout_ms)
+        self._links = Links("zkconsumer", versions.connect(security.connect()), timeout_ms)
         cluster = KafkaClient.of_brokers(brokers, self._links, versions.dialect)
         self._look_up: Callable[[], ClusterView] = look_up or (lambda: cluster.view(refresh=True))
         self._consumer: SimpleConsumer | None = None
@@ -179,7 +181,9 @@ class OnePartition:
     def _lead(self) -> SimpleConsumer:
         leader = self._leader()
         host, port = leader.host, leader.port
-        return SimpleConsumer(host, port, self._release, "zkconsumer", self._timeout_ms, broker_id=leader.id)
+        return SimpleConsumer(
+            host, port, self._release, "zkconsumer", self._timeout_ms, broker_id=leader.id, security=self._security
+        )
 
     def _leader(self) -> Broker:
         """The leader, of the metadata of all topics: asking by name may create the topic."""

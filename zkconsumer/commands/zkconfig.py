@@ -31,24 +31,24 @@ IGNORED = frozenset(  # required of a consumer, and not used by other commands
 )
 
 
-def read_values(file: Path) -> tuple[dict[str, object], bool]:
+def read_values(file: Path, option: str = "--zk-config") -> tuple[dict[str, object], bool]:
     """A file's options, and whether they are a JVM's (.properties: all is text).  Raises click.UsageError."""
     jvm = file.suffix not in (".yaml", ".yml")
     try:
         raw = file.read_bytes()
         values = read_properties(raw) if jvm else yaml.safe_load(raw.decode())
     except OSError as e:
-        raise click.UsageError(f"--zk-config {file}: cannot be read: {e.strerror}") from None
+        raise click.UsageError(f"{option} {file}: cannot be read: {e.strerror}") from None
     except yaml.YAMLError as e:  # its text may quote the line, and the line a password
         at = getattr(e, "problem_mark", None)
-        raise click.UsageError(f"--zk-config {file}: not YAML{f' in line {at.line + 1}' if at else ''}") from None
+        raise click.UsageError(f"{option} {file}: not YAML{f' in line {at.line + 1}' if at else ''}") from None
     except ValueError:
         kind = "a .properties file" if jvm else "YAML in UTF-8"
-        raise click.UsageError(f"--zk-config {file}: not {kind}") from None
+        raise click.UsageError(f"{option} {file}: not {kind}") from None
     if values is None:
         return {}, jvm
     if not isinstance(values, Mapping):
-        raise click.UsageError(f"--zk-config {file}: expected options, each with its value")
+        raise click.UsageError(f"{option} {file}: expected options, each with its value")
     return dict(values), jvm
 
 

@@ -21,6 +21,7 @@ from kafkawire.cluster.zookeeper import (
 )
 from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
+from kafkawire.net.security import OPEN
 from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import EngineContext
 from zkconsumer.engine.offsetstores import store_of_group
@@ -180,12 +181,13 @@ class GroupAssignment:
         self._links.close(PURPOSE)
 
     def _must_take_our_requests(self) -> None:
-        """Raises ConsumerError where the brokers are older than kafka.version: they would close the connection on each
-        request, for ever.  Where it is not given they are asked for their release."""
-        if self._versions.pinned and self._dialect.number < ASKED_FROM:
+        """Raises ConsumerError where the brokers are older than kafka.version, or refuse our TLS or login: they would
+        close the connection on each request, for ever.  Where it is not given they are asked for their release."""
+        security = self._config.kafka_security
+        if self._versions.pinned and self._dialect.number < ASKED_FROM and security == OPEN:
             return
-        brokers = self.session.ask("read brokers", read_brokers, self._znodes)
-        why = self._versions.refusal(brokers.values(), specs(type(self._config))["version"].key, connect)
+        brokers, option = self.session.ask("read brokers", read_brokers, self._znodes), specs(type(self._config))
+        why = self._versions.refusal(brokers.values(), option["version"].key, security.connect(connect))
         if why is not None:
             raise ConsumerError(f"{why}; nothing was registered")
 

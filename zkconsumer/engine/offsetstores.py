@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 from groundwork.executor import ThreadExecutor
 from groundwork.options import OptionError
@@ -16,6 +17,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.net.security import OPEN, Security
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.group.topicnodes import read_creations
@@ -79,7 +81,9 @@ def store_of_group(
 
     def times(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         addresses = [(broker.host, broker.port) for broker in channel.brokers()]
-        return commit_times_of(addresses, dialect, group=group, tps=tps, executor=executor)
+        return commit_times_of(
+            addresses, dialect, group=group, tps=tps, executor=executor, security=config.kafka_security
+        )
 
     kafka = _KafkaStore(
         KafkaOffsets(coordinator(READ_RETRIES), now=now, creations=creations, commit_times=times),
@@ -108,12 +112,13 @@ def commit_times_of(
     group: str,
     tps: Collection[TopicPartition],
     executor: ThreadExecutor,
+    security: Security = OPEN,
 ) -> dict[TopicPartition, int]:
     """Commit times in Kafka as far as the newest records of __consumer_offsets show them; what is not known is left
     out, and logged."""
     try:
         found: dict[TopicPartition, int] = executor.call(
-            last_commit_times, addresses, dialect.release, group, set(tps), COMMIT_TIMES_S
+            partial(last_commit_times, security=security), addresses, dialect.release, group, set(tps), COMMIT_TIMES_S
         )
     except WireError as why:
         log.info("when the offsets of group %s were committed to Kafka is not known: %s", group, why)

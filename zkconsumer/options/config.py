@@ -16,6 +16,7 @@ from groundwork.zksecurity import ZkSecurity, security_of, security_problems
 from kafkawire import securityoptions
 from kafkawire.dialects import Dialect, expected
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
+from kafkawire.net.security import PLAINTEXT
 from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from zkconsumer.offsets.modes import Mode, mode_of
 from zkconsumer.options import optiontypes
@@ -448,6 +449,8 @@ def problems_of(config: ConsumerConfig) -> Iterator[str]:
 def unfit(config: ConsumerConfig, release: Dialect) -> Iterator[str]:
     """Options that do not fit brokers of this release."""
     called = f"Kafka {release.release}"
+    if release.partitions_by_broker and config.security_protocol != PLAINTEXT:
+        yield f"'security.protocol' {config.security_protocol}: brokers of {called} know neither TLS nor SASL"
     if not release.keeps_offsets and config.offsets_storage != "zookeeper":
         yield (
             f"'offsets.storage' {config.offsets_storage}: {called} keeps no offsets; keep them in zookeeper, and take"

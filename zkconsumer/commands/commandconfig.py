@@ -1,0 +1,60 @@
+"""--command-config: how a command connects to brokers, from a file with security.protocol, ssl.* and sasl.*.
+
+The file may be a whole configuration of a consumer, .yaml or .properties, or these options alone; it is checked as a
+consumer's, and what is not about connections is left aside.  A file of --zk-config counts too where it has them.  The
+choice belongs to the command that runs: link_pool() and readers without a pool ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from groundwork.options import OptionError, specs
+from groundwork.zksecurity import ZkSecurityOptions
+from kafkawire.net.security import OPEN, Security
+from kafkawire.securityoptions import NEWER, SecurityOptions
+from zkconsumer.commands.zkconfig import read_values
+from zkconsumer.options.config import ConsumerConfig, load_consumer
+
+_SECURITY, _OPTIONS = "zkconsumer.security", "zkconsumer.securityoptions"
+KEYS = frozenset(
+    spec.key for name, spec in specs(SecurityOptions).items() if name not in specs(ZkSecurityOptions)
+) | frozenset(NEWER)
+
+
+def chosen_security() -> Security:
+    """The security of the running command's connections to brokers."""
+    ctx = click.get_current_context(silent=True)
+    found = ctx.meta.get(_SECURITY) if ctx is not None else None
+    return found if isinstance(found, Security) else OPEN
+
+
+def chosen_options() -> Mapping[str, str]:
+    """The same as options of a consumer, each a text."""
+    ctx = click.get_current_context(silent=True)
+    found: Mapping[str, str] = ctx.meta.get(_OPTIONS, {}) if ctx is not None else {}
+    return found
+
+
+def choose_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
+    """The option's callback.  Raises click.UsageError."""
+    if file is not None:
+        values, jvm = read_values(file, "--command-config")
+        choose(ctx, values, file.name, jvm)
+
+
+def choose(ctx: click.Context, values: Mapping[str, object], where: str, jvm: bool) -> None:
+    """Take what these options say of brokers' connections, unless a file was chosen before.  Raises UsageError."""
+    said = {key: value for key, value in values.items() if key in KEYS}
+    if _SECURITY in ctx.meta or not said:
+        return
+    needed: dict[str, object] = {"zookeeper.connect": "-", "group.id": "-", "auto.offset.reset": "smallest"}
+    try:
+        config = load_consumer(ConsumerConfig, {**said, **needed}, where, jvm)
+    except OptionError as e:
+        raise click.UsageError(str(e), ctx) from None
+    ctx.meta[_SECURITY] = config.kafka_security
+    ctx.meta[_OPTIONS] = {key: str(value) for key, value in said.items()}
