@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.options import PLAN, without_passwords
+from sparkpipeline.source.options import PLAN, SECRET, without_passwords
 from sparkpipeline.source.schema import schema_text
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class Kafka08DataSource(DataSource):
         state = dict(self.__dict__)
         if self._has_reader:
             known = without_passwords(self.options)
-            state["options"] = type(self.options)({name: known[name] for name in known if name.lower() != PLAN})
+            told = {name: known[name] for name in known if name.lower() not in (PLAN, SECRET)}
+            state["options"] = type(self.options)(told)
         return state
 
     @classmethod

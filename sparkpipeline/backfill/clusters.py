@@ -51,7 +51,7 @@ class Clusters:
 
     @property
     def producer(self) -> ProducerConfig:
-        return self.target_options.producer(self.target.release)
+        return self.target_options.producer(self.target)
 
     def read(self, now_ms: int) -> ReadOptions:
         return read_options(self.source_options, (), now_ms)

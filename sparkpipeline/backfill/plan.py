@@ -22,7 +22,10 @@ FORMAT = 1
 _REACHED_BY = {
     "kafka.bootstrap.servers", "kafka.metadata.broker.list", "zookeeper.connect", "kafka.zookeeper.connect",
 }  # fmt: skip
-SECRETS = ("zookeeper.auth", "zookeeper.ssl.key.password")  # given with each command, never written down
+SECRETS = (  # given with each command, never written down
+    "zookeeper.auth", "zookeeper.ssl.key.password", "kafka.ssl.key.password", "kafka.sasl.password",
+    "kafka.sasl.oauthbearer.config",
+)  # fmt: skip
 
 
 def is_secret(name: str) -> bool:

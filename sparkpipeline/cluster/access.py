@@ -1,23 +1,32 @@
 """How a cluster is reached: what the driver knows and each task is given.
 
-ClusterAccess      addresses, release, timeouts and retries: a value, pickled with every reader
-resolve_release    the release that a cluster is spoken to as: what the option `protocol` says, or its brokers answer
+ClusterAccess      addresses, release, security, timeouts and retries: a value, pickled with every reader
+resolve_release    the release that the option `protocol` names
+resolved           the access of a cluster once its brokers were asked what they are
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from kafkawire.cluster.release import ask_release
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.metadata import Unreachable as NobodyResponds
+from kafkawire.cluster.release import BrokerRelease, ask_release
 from kafkawire.cluster.retry import Backoff, RetryPolicy
-from kafkawire.dialects import dialect
+from kafkawire.cluster.versions import negotiated
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker
+from kafkawire.net.links import Links
+from kafkawire.net.security import OPEN, Security
+from kafkawire.protocol.buffers import Buffers
 from sparkpipeline.errors import OptionRefused, Unreachable
 
 RETRIES, RETRY_INTERVAL_MS = 3, 1000
 MAX_WAIT_S = 10.0  # between two tries
+MAX_OTHERS_MS = 3000  # for a broker that is down, once one of the cluster has answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +34,10 @@ class ClusterAccess:
     """Addresses of some of the brokers, and how to speak to all of them.
 
     release is one of kafkawire.dialects ("0.8.2", "0.9", "0.10" ..): never "auto", which the driver resolves first.
+    versions: api key and version of each request, as the driver negotiated them; none: those of the release.
     brokers: all of them by id, where they tell nothing of each other (0.7): as the driver found them in ZooKeeper.
+    security: TLS and logins; its passwords are masked where it is printed, and pickled.
+    committed: messages of transactions are read once these are committed (read_committed), and logs end there.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -35,6 +47,9 @@ class ClusterAccess:
     retries: int = RETRIES  # of a fetch, or of a question that a broker does not answer: fetchOffset.numRetries
     retry_interval_ms: int = RETRY_INTERVAL_MS
     brokers: tuple[Broker, ...] = ()
+    versions: tuple[tuple[int, int], ...] = ()
+    security: Security = OPEN
+    committed: bool = True
     election_ms: int = 30000  # a partition without a leader is asked for again so long: a broker's session takes 6 s
 
     @property
@@ -43,40 +58,29 @@ class ClusterAccess:
         backoff = Backoff(self.retry_interval_ms / 1000, MAX_WAIT_S)
         return RetryPolicy(self.retries, backoff, at_once=1, election_s=self.election_ms / 1000)
 
+    @property
+    def spoken(self) -> Dialect:
+        """How to speak to the brokers."""
+        return _spoken(self.release, self.versions)
+
+    def links(self, buffers: Buffers | None = None, timeout_ms: int | None = None) -> Links:
+        """Connections to the brokers, not opened yet.  timeout_ms: another one than socket_timeout_ms."""
+        wait_ms = self.socket_timeout_ms if timeout_ms is None else timeout_ms
+        return Links(self.client_id, self.security.connect(), timeout_ms=wait_ms, buffers=buffers)
+
+
+@lru_cache(maxsize=16)
+def _spoken(release: str, versions: tuple[tuple[int, int], ...]) -> Dialect:
+    row = dialect(release)
+    return replace(row, versions=dict(versions)) if versions else row
+
 
 SHORT = {"0.7": "0.7.2", "0.8": "0.8.2", "0.9": "0.9", "0.10": "0.10.0"}
-HELPS = "one of auto, 0.7, 0.8, 0.9, 0.10, or a release such as 0.10.1"
+HELPS = "one of auto, 0.7, 0.8, 0.9, 0.10, or a release such as 0.10.1 or 3.9"
 
 
-def resolve_release(
-    protocol: str,
-    bootstrap: Sequence[tuple[str, int]],
-    client_id: str = "sparkpipeline",
-    timeout_ms: int = 30000,
-) -> str:
-    """A name of kafkawire.dialects for the option's value.  Only "auto" asks brokers.
-
-    auto: the first broker that answers decides (kafkawire.cluster.release).  In the middle of an upgrade name the older
-    release.
-    Raises OptionRefused, and Unreachable naming every broker.
-    """
-    if protocol != "auto":
-        return _named(protocol)
-    tried: list[str] = []
-    for host, port in bootstrap:
-        broker = Broker(-1, host, port)
-        try:
-            return _found(broker, client_id, timeout_ms)
-        except LinkLost as lost:
-            tried.append(str(lost))
-    raise Unreachable(
-        f"no broker of the cluster answers: {'; '.join(tried) or 'no broker is known'} (of Kafka 0.7 none ever would:"
-        " protocol=0.7 with zookeeper.connect reads it)"
-    )
-
-
-def _named(protocol: str) -> str:
-    """Raises OptionRefused."""
+def resolve_release(protocol: str) -> str:
+    """A name of kafkawire.dialects for the option's value, which is not auto.  Raises OptionRefused."""
     name = SHORT.get(protocol, protocol)
     try:
         dialect(name)
@@ -85,12 +89,58 @@ def _named(protocol: str) -> str:
     return name
 
 
-def _found(broker: Broker, client_id: str, timeout_ms: int) -> str:
-    """What one broker shows itself to be.  Raises LinkLost, OptionRefused."""
-    found = ask_release(broker, timeout_ms=timeout_ms, client_id=client_id)
-    if not found.takes_old_apis:
-        raise OptionRefused(
-            f"{broker} is Kafka 4.0 or newer and takes no request of ours: read it with Spark's own format kafka",
-            option="protocol",
+def resolved(protocol: str, access: ClusterAccess) -> ClusterAccess:
+    """The access with the release, and the versions of requests, that `protocol` means.
+
+    A release that is named is taken as it is.  auto: every broker of the cluster is asked, the first of the bootstrap
+    list that answers for the others (kafkawire.cluster.release), and what all of them take is spoken: also in the
+    middle of an upgrade.  A broker that does not answer counts as what the others are.
+    Raises OptionRefused, and Unreachable naming every broker.
+    """
+    if protocol != "auto":
+        return replace(access, release=resolve_release(protocol))
+    found = list(_asked(access))
+    try:
+        spoken = negotiated(found)
+    except LocalError as nothing:
+        raise OptionRefused(str(nothing), option="protocol") from None
+    return replace(access, release=spoken.release, versions=tuple(sorted(spoken.versions.items())))
+
+
+def _asked(access: ClusterAccess) -> Iterator[BrokerRelease]:
+    """What the brokers show themselves to be, at least one.  Raises Unreachable."""
+    tried: list[str] = []
+    first = None
+    for host, port in access.bootstrap:
+        try:
+            first = _ask(Broker(-1, host, port), access)
+            break
+        except LinkLost as lost:
+            tried.append(str(lost))
+    if first is None:
+        raise Unreachable(
+            f"no broker of the cluster answers: {'; '.join(tried) or 'no broker is known'} (of Kafka 0.7 none ever"
+            " would: protocol=0.7 with zookeeper.connect reads it)"
         )
-    return found.release
+    yield first
+    links = access.links()
+    try:
+        source = MetadataSource([(first.broker.host, first.broker.port)], negotiated([first]), links)
+        others = source.read(None).brokers.values()
+    except NobodyResponds:
+        return  # who is asked next says why
+    finally:
+        links.close()
+    quickly = replace(access, socket_timeout_ms=min(access.socket_timeout_ms, MAX_OTHERS_MS))
+    for broker in others:
+        if (broker.host, broker.port) != (first.broker.host, first.broker.port):
+            try:
+                yield _ask(broker, quickly)
+            except LinkLost:
+                continue
+
+
+def _ask(broker: Broker, access: ClusterAccess) -> BrokerRelease:
+    """Raises LinkLost."""
+    connect = access.security.connect()
+    return ask_release(broker, connect, timeout_ms=access.socket_timeout_ms, client_id=access.client_id)

@@ -25,7 +25,6 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, BrokerPartition, MessageSet, TopicPartition
 from kafkawire.net.link import Link
-from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.buffers import Buffers
 from kafkawire.protocol.request import CONSUMER, FetchedPartition
@@ -61,8 +60,8 @@ class Brokers:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.access = access
-        self.dialect: Dialect = dialect(access.release)
-        self.links = Links(access.client_id, timeout_ms=access.socket_timeout_ms, buffers=buffers)
+        self.dialect: Dialect = access.spoken
+        self.links = access.links(buffers)
         self._sleep, self._now = sleep, now
         known = known or {}
         self._client = KafkaClient(
@@ -120,7 +119,8 @@ class Brokers:
         return self._ends(tps, EARLIEST)
 
     def latest(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the next message to come in each log, as far as it is replicated."""
+        """The offset of the next message to come in each log, as far as it is replicated; with access.committed, and
+        where there are transactions, the last stable offset: the first of a transaction that is not over."""
         return self._ends(tps, LATEST)
 
     def log_ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -168,7 +168,9 @@ class Brokers:
         self, times: Times, spoken: Dialect | None = None, replica_id: int = CONSUMER
     ) -> dict[TopicPartition, LogOffset]:
         with self._translated():
-            return self._client.list_offsets(times, dialect=spoken, replica_id=replica_id)
+            return self._client.list_offsets(
+                times, dialect=spoken, replica_id=replica_id, committed=self.access.committed
+            )
 
     def _offsets(self, found: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int | None]:
         """Raises UnknownPartition, NoLeader, Unreachable, Refused."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from kafkawire.model import Broker
-from sparkpipeline.cluster.access import RETRIES, RETRY_INTERVAL_MS, ClusterAccess, resolve_release
+from kafkawire.net.security import Security
+from sparkpipeline.cluster.access import RETRIES, RETRY_INTERVAL_MS, ClusterAccess, resolved
 
 if TYPE_CHECKING:
     from sparkpipeline.driver.zookeeper import ZooKeeperFields
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
         def protocol(self) -> str: ...
         @property
         def client_id(self) -> str: ...
+        @property
+        def kafka_security(self) -> Security: ...
 
 
 def find_access(
@@ -31,26 +34,29 @@ def find_access(
     brokers: tuple[Broker, ...] = (),
     retries: int = RETRIES,
     retry_interval_ms: int = RETRY_INTERVAL_MS,
+    committed: bool = True,
 ) -> ClusterAccess:
     """The access to the cluster, its release resolved.
 
-    brokers: all of them, where they tell nothing of each other (0.7).  Raises Unreachable, OptionRefused, Refused.
+    brokers: all of them, where they tell nothing of each other (0.7).  committed: as of ClusterAccess.
+
+    Raises Unreachable, OptionRefused, Refused.
     """
-    bootstrap = options.bootstrap or tuple((one.host, one.port) for one in brokers) or _registered(options)
-    release = resolve_release(options.protocol, bootstrap, options.client_id, timeout_ms)
-    return ClusterAccess(
-        bootstrap,
-        release,
+    access = ClusterAccess(
+        options.bootstrap or tuple((one.host, one.port) for one in brokers) or _registered(options),
         client_id=options.client_id,
         socket_timeout_ms=timeout_ms,
         retries=retries,
         retry_interval_ms=retry_interval_ms,
         brokers=brokers,
+        security=options.kafka_security,
+        committed=committed,
     )
+    return resolved(options.protocol, access)
 
 
-def _registered(options: ZooKeeperFields) -> tuple[tuple[str, int], ...]:
+def _registered(options: ClusterFields) -> tuple[tuple[str, int], ...]:
     from sparkpipeline.driver.zookeeper import bootstrap_of, zookeeper_of
 
     with zookeeper_of(options) as zk:
-        return bootstrap_of(zk)
+        return bootstrap_of(zk, options.kafka_security.protocol)

@@ -32,7 +32,7 @@ from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.metadata import Unreachable as NobodyResponds
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
-from kafkawire.dialects import Dialect
+from kafkawire.dialects import UNASKED, Dialect, dialect
 from kafkawire.errors import RemoteError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.znodes import v08 as znodes
@@ -88,13 +88,15 @@ def zookeeper(connect: str, access: ZkSecurity = OPEN, timeout_s: float = 10) ->
         _close(client)
 
 
-def bootstrap_of(zk: KazooClient) -> tuple[tuple[str, int], ...]:
-    """The addresses of the brokers that are registered now, by id.  Raises Unreachable when there is none."""
-    brokers = read_brokers(zk, znodes)
+def bootstrap_of(zk: KazooClient, protocol: str = znodes.PLAINTEXT) -> tuple[tuple[str, int], ...]:
+    """The addresses of the brokers that are registered now, by id.  Raises Unreachable when there is none.
+
+    protocol: the security protocol of the listeners to take."""
+    brokers = read_brokers(zk, dialect(UNASKED).through(protocol).znodes)
     if not brokers:
         raise Unreachable(
-            f"no broker with a plain address is registered in ZooKeeper at {_where(zk)} (those of Kafka 0.7 are read"
-            " with protocol=0.7)"
+            f"no broker with an address for kafka.security.protocol {protocol} is registered in ZooKeeper at"
+            f" {_where(zk)} (those of Kafka 0.7 are read with protocol=0.7)"
         )
     return tuple((broker.host, broker.port) for _, broker in sorted(brokers.items()))
 

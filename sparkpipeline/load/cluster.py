@@ -12,7 +12,7 @@ from typing import Any
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker, TopicPartition
-from sparkpipeline.cluster.access import ClusterAccess, resolve_release
+from sparkpipeline.cluster.access import ClusterAccess, resolved
 from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, ends_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.zookeeper import Registry, bootstrap_of, zookeeper_of
@@ -56,7 +56,7 @@ def connected(config: LoadConfig) -> Iterator[Cluster]:
             with _registered(config, Registry(config, spoken), zk) as cluster:
                 yield cluster
             return
-        with _reached(config, config.bootstrap or bootstrap_of(zk), zk) as cluster:
+        with _reached(config, config.bootstrap or bootstrap_of(zk, config.security_protocol), zk) as cluster:
             yield cluster
 
 
@@ -64,29 +64,30 @@ def connected(config: LoadConfig) -> Iterator[Cluster]:
 def _registered(config: LoadConfig, registry: Registry, zk: Any) -> Iterator[Cluster]:
     """Brokers that tell nothing of each other, as ZooKeeper knows them."""
     brokers = registry.brokers()
-    access = _access(config, tuple((one.host, one.port) for one in brokers), registry.spoken.release, brokers)
+    access = _access(config, tuple((one.host, one.port) for one in brokers), brokers)
     with Brokers(access, leaders=registry) as links:
         yield Cluster(access, links, zk)
 
 
 @contextmanager
 def _reached(config: LoadConfig, bootstrap: Addresses, zk: Any | None) -> Iterator[Cluster]:
-    release = resolve_release(config.protocol, bootstrap, config.client_id, config.socket_timeout_ms)
-    access = _access(config, bootstrap, release)
+    access = _access(config, bootstrap)
     with Brokers(access) as brokers:
         yield Cluster(access, brokers, zk)
 
 
-def _access(config: LoadConfig, bootstrap: Addresses, release: str, brokers: tuple[Broker, ...] = ()) -> ClusterAccess:
-    return ClusterAccess(
+def _access(config: LoadConfig, bootstrap: Addresses, brokers: tuple[Broker, ...] = ()) -> ClusterAccess:
+    access = ClusterAccess(
         bootstrap=bootstrap,
-        release=release,
         client_id=config.client_id,
         socket_timeout_ms=config.socket_timeout_ms,
         retries=config.retries,
         retry_interval_ms=config.retry_interval_ms,
         brokers=brokers,
+        security=config.kafka_security,
+        committed=config.committed,
     )
+    return resolved(config.protocol, access)
 
 
 def must_answer(config: LoadConfig) -> None:

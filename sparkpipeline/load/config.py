@@ -17,26 +17,31 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 from groundwork.options import OptionError, given, load, option
 from groundwork.yamltext import YamlRefused, yaml_values
-from groundwork.zksecurity import ZkSecurityOptions, security_problems
+from groundwork.zksecurity import security_problems
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
+from kafkawire.securityoptions import NEWER as NEWER_SECURITY
+from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load import optionkinds as kinds
 
 MIB = 1 << 20
+READ_COMMITTED = "read_committed"
 MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits
 Storage = Literal["zookeeper", "kafka", "dual"]
 
 
 @dataclass(frozen=True, slots=True)
-class LoadConfig(ZkSecurityOptions):
+class LoadConfig(SecurityOptions):
     """The options of one load job.  Made by read_config, or in code by keywords."""
+
+    NEWER: ClassVar[Mapping[str, str]] = NEWER_SECURITY
 
     # ---- where it loads to
     base: str = option(
@@ -136,7 +141,17 @@ class LoadConfig(ZkSecurityOptions):
         "compression", "snappy", "of the Parquet files", choices=("snappy", "gzip", "zstd", "lz4", "none")
     )
     include_headers: bool = option(
-        "include.headers", False, "a column headers; null before Kafka 0.11, which brought them"
+        "include.headers",
+        False,
+        "a column headers, array<struct<key:string,value:binary>>; null where a message has none, as before Kafka 0.11,"
+        " which brought them",
+    )
+    isolation: str = option(
+        "isolation.level",
+        READ_COMMITTED,
+        "messages of transactions (0.11 and later): read_committed leaves out those of aborted ones and ends before"
+        " those that are not over; read_uncommitted loads all",
+        choices=(READ_COMMITTED, "read_uncommitted"),
     )
 
     # ---- hours
@@ -188,6 +203,7 @@ class LoadConfig(ZkSecurityOptions):
     def problems(self) -> Iterable[str]:
         """What is wrong between options that are each right."""
         yield from security_problems(self, self.zookeeper_connect)
+        yield from broker_security_problems(self)
         if self.spoken is not None:
             yield from self._problems_of(self.spoken)
         if not self.bootstrap and self.zookeeper_connect is None:
@@ -220,8 +236,13 @@ class LoadConfig(ZkSecurityOptions):
     def spoken(self) -> Dialect | None:
         """The release that protocol names; None: a broker says it, or it is no release (an error elsewhere)."""
         with suppress(LocalError, OptionRefused):
-            return None if self.protocol == "auto" else dialect(resolve_release(self.protocol, ()))
+            return None if self.protocol == "auto" else dialect(resolve_release(self.protocol))
         return None
+
+    @property
+    def committed(self) -> bool:
+        """Whether messages of transactions are read once these are committed."""
+        return self.isolation == READ_COMMITTED
 
     @property
     def storage(self) -> Storage:

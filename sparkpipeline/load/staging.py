@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from kafkawire.dialects import dialect
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger import parquet
@@ -57,7 +56,7 @@ def read_and_write(
 
     observed = Observation()
     crc = F.col("valueCrc")
-    by_broker = dialect(access.release).partitions_by_broker
+    by_broker = access.spoken.partitions_by_broker
     covered = [F.sum("coveredBytes").alias("covered")] if by_broker else []
     rows = (
         read(spark, config, access, wanted)
@@ -91,7 +90,7 @@ def read(spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead) 
 
 def exact_plan(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> ExactPlan:
     """The ranges of a load's plan task by task, and how they are read."""
-    by_broker, plan = dialect(access.release).partitions_by_broker, wanted.plan
+    by_broker, plan = access.spoken.partitions_by_broker, wanted.plan
     columns = (*columns_by_default(config.include_headers, by_broker), *counted(by_broker))
     read = ReadOptions(
         fetch_bytes=config.fetch_bytes,

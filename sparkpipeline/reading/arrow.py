@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkawire.columns import Column, Field, checksums, gather
-from kafkawire.dialects import dialect
 from kafkawire.model import BrokerPartition, PartitionId
 from kafkawire.primitives import Bytes
 from kafkawire.protocol.buffers import Buffers
@@ -62,7 +61,7 @@ def read_ranges(
     A batch has options.batch_bytes of keys and values and options.batch_rows rows at most; small ranges share one.
     Raises as read_sets, and CorruptData and CodecMissing for what a set holds.
     """
-    spoken = dialect(access.release)
+    spoken = access.spoken
     with closing(read_many(ranges, access, options)) as sets:
         found = pieces_of(spoken, sets, ranges, options)
         if "coveredBytes" in options.columns:

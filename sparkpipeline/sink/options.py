@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork.options import OptionError, load, option, warnings_of
-from groundwork.zksecurity import ZkSecurityOptions, security_problems
+from groundwork.zksecurity import security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
 from producer.config import ProducerConfig, brokers, codec
-from sparkpipeline.cluster.access import resolve_release
+from sparkpipeline import brokersecurity
+from sparkpipeline.brokersecurity import KafkaSecurityOptions
+from sparkpipeline.cluster.access import ClusterAccess, resolve_release
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.optionnames import OptionNames
 
@@ -37,6 +39,7 @@ REFUSED = {
     "kafka.value.serializer": _BYTES,
     "kafka.serializer.class": _BYTES,
     "kafka.key.serializer.class": _BYTES,
+    **brokersecurity.REFUSED,
     "kafka.interceptor.classes": "nothing may change messages on the way",
     "kafka.transactional.id": "brokers know transactions from 0.11 on; this sink writes at least once",
     "kafka.kafka.version": "the option protocol says what the brokers speak",
@@ -62,12 +65,7 @@ WITHOUT_EFFECT = {
     "kafka.receive.buffer.bytes": "the operating system sizes socket buffers",
 }
 ONLY = {  # options of Spark's format that have one value here, and why
-    "kafka.security.protocol": ("PLAINTEXT", "brokers before 0.9 know nothing else"),
     "kafka.enable.idempotence": ("false", "brokers know it from 0.11 on; this sink writes at least once"),
-    "includeHeaders": (
-        "false",
-        "messages of these brokers have no headers; drop the column, or leave it: it is ignored",
-    ),
 }
 NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, ONLY, whose=" of the sink")
 
@@ -90,7 +88,7 @@ def partitioner(raw: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(ZkSecurityOptions):
+class SinkOptions(KafkaSecurityOptions):
     """What a query writes with.  Make it with SinkOptions.of."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
@@ -126,13 +124,19 @@ class SinkOptions(ZkSecurityOptions):
         "messages get the time of the column timestamp (brokers from 0.10 on); else, as with Spark's own format, the"
         " time of sending",
     )  # fmt: skip
+    include_headers: bool | None = option(
+        "includeHeaders", None,
+        "messages get the headers of the column headers, array<struct<key:string,value:binary>>: where it is there and"
+        " brokers have headers (0.11 and later) when empty; true fails for older brokers, false ignores the column",
+    )  # fmt: skip
     acks: int = option(
         "kafka.acks", -1, "-1 or all: every in-sync replica has it; 1: the leader has it",
         old="kafka.request.required.acks", kind=acks,
     )  # fmt: skip
     codec: str = option(
-        "kafka.compression.codec", "none", "none, gzip, snappy, lz4", old="kafka.compression.type", kind=codec
-    )
+        "kafka.compression.codec", "none", "none, gzip, snappy, lz4, zstd (brokers from 2.1 on)",
+        old="kafka.compression.type", kind=codec,
+    )  # fmt: skip
     compressed_topics: tuple[str, ...] = option(
         "kafka.compressed.topics", (), "topics that are compressed; none given: all"
     )
@@ -188,6 +192,7 @@ class SinkOptions(ZkSecurityOptions):
         if self.topic is not None and not self.topic.strip():
             yield "option 'topic' is empty"
         yield from security_problems(self, self.zookeeper_connect)
+        yield from self.broker_problems()
         if self.request_timeout_ms > MOST_INT:
             yield f"option 'kafka.request.timeout.ms' is {self.request_timeout_ms}: a request can carry {MOST_INT}"
 
@@ -196,13 +201,20 @@ class SinkOptions(ZkSecurityOptions):
         """What was given and means nothing here; sentences."""
         return [w for w in warnings_of(self) if "Spark itself" not in w]
 
-    def producer(self, release: str) -> ProducerConfig:
-        """The same for the sender, once the brokers' release is known.  Raises OptionRefused for a codec it has not."""
-        if CODECS[self.codec] not in dialect(release).codecs:
+    def producer(self, access: ClusterAccess) -> ProducerConfig:
+        """The same for the sender, once the target is known.  Raises OptionRefused for what its brokers have not."""
+        spoken, release = access.spoken, access.release
+        if CODECS[self.codec] not in spoken.codecs:
             raise OptionRefused(f"{self.codec} is not known to Kafka {release}", option="kafka.compression.codec")
-        if self.include_timestamps and not dialect(release).magic:
+        if self.include_timestamps and not spoken.magic:
             raise OptionRefused(
                 f"messages of Kafka {release} have no timestamps (0.10 and later have)", option="includeTimestamps"
+            )
+        if self.include_headers and not spoken.record_batches:
+            raise OptionRefused(
+                f"messages of Kafka {release} have no headers (0.11 and later have): leave out includeHeaders, and the"
+                " column headers is ignored",
+                option="includeHeaders",
             )
         return ProducerConfig(
             brokers=self.bootstrap, acks=self.acks, request_timeout_ms=self.request_timeout_ms, retries=self.retries,
@@ -215,7 +227,7 @@ class SinkOptions(ZkSecurityOptions):
 
 def _check_answers(protocol: str) -> None:
     """A sink promises at least once, and so needs brokers that say what they stored.  Raises OptionRefused."""
-    if protocol != "auto" and not dialect(resolve_release(protocol, ())).answers_produce:
+    if protocol != "auto" and not dialect(resolve_release(protocol)).answers_produce:
         raise OptionRefused(
             f"brokers of Kafka {protocol} acknowledge nothing, so that nobody could tell whether a row is stored; write"
             " to 0.8 or later",

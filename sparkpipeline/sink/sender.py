@@ -25,11 +25,9 @@ from typing import Any, Protocol
 from groundwork.failpoints import failpoint
 from kafkawire.cluster.retry import Backoff, RefreshPace
 from kafkawire.cluster.view import ClusterView
-from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, Part, PartitionId, TopicPartition
 from kafkawire.net.link import Link
-from kafkawire.net.links import Links
 from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch, Batches
 from producer.config import ProducerConfig
@@ -92,10 +90,10 @@ class TaskSender:
         self.may_repeat = 0  # rows that were sent again without anybody knowing whether they had been stored
         self.called = called
         self.failure: NotDelivered | None = None  # the first; nothing is sent any more from then on
-        self._dialect = dialect(access.release)
+        self._dialect = access.spoken
         self._config = config
         self._tell, self._watch, self._now, self._sleep = tell, watch, now, sleep
-        self._links = Links(access.client_id, timeout_ms=config.response_timeout_ms)
+        self._links = access.links(timeout_ms=config.response_timeout_ms)
         config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
         self._batches = Batches(config.limits(self._dialect))
         self._outcomes = Outcomes(

@@ -18,7 +18,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from groundwork.plural import counted
-from kafkawire.dialects import dialect
 from kafkawire.errors import LibraryMissing
 from producer.config import ProducerConfig
 from sparkpipeline.cluster.access import ClusterAccess
@@ -67,7 +66,7 @@ def prepare(options: Mapping[str, str], schema: Any) -> Job:
     access = find_access(given, given.request_timeout_ms)
     if given.topic is not None:
         _look_for(given.topic, access)
-    return Job(access, given.producer(access.release), columns, given.topic, given.partitioner)
+    return Job(access, given.producer(access), columns, given.topic, given.partitioner)
 
 
 def _look_for(topic: str, access: ClusterAccess) -> None:
@@ -84,7 +83,7 @@ def write_rows(job: Job, batches: Iterator[Any]) -> Written:
     """One task.  Raises NotDelivered with topic, partition and row (its number in the task)."""
     task = _task_number()
     sender = TaskSender(job.access, job.config)
-    spoken = dialect(job.access.release)
+    spoken = job.access.spoken
     rows = RowSender(
         sender,
         job.columns,

@@ -33,6 +33,7 @@ def access_of(options: SourceOptions) -> ClusterAccess:
         brokers=options.brokers if registry is None else registry.brokers(),
         retries=options.retries,
         retry_interval_ms=options.retry_interval_ms,
+        committed=options.committed,
     )
 
 

@@ -12,16 +12,21 @@ import io
 import pickle
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+from groundwork.options import Secret
 from kafkawire.model import Broker, BrokerPartition
+from kafkawire.net.security import OPEN, Sasl, Security
+from kafkawire.net.tls import Tls
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.source.options import PLAN
+from sparkpipeline.source.options import PLAN, SECRET
 from sparkpipeline.source.schema import TYPES
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +40,14 @@ class ExactPlan:
     def frame(self, spark: Any) -> Any:
         """The rows as a DataFrame of this session.  Raises what Spark raises."""
         schema = ", ".join(f"{name} {TYPES[name]}" for name in self.read.columns)
-        return spark.read.format("kafka08").option(PLAN, self.text()).schema(schema).load()
+        asked = spark.read.format("kafka08").option(PLAN, self.text())
+        if self.access.security != OPEN:
+            asked = asked.option(SECRET, _packed(self.access.security))
+        return asked.schema(schema).load()
 
     def text(self) -> str:
-        """The value of the option PLAN."""
-        return base64.b64encode(zlib.compress(pickle.dumps(self))).decode("ascii")
+        """The value of the option PLAN: without security, which goes beside it, by a name that Spark redacts."""
+        return _packed(replace(self, access=replace(self.access, security=OPEN)))
 
     @staticmethod
     def in_options(options: Mapping[str, str]) -> ExactPlan | None:
@@ -47,21 +55,36 @@ class ExactPlan:
         text = options.get(PLAN)
         if text is None:
             return None
-        if len(options) > 1:
+        if {name.lower() for name in options} - {PLAN, SECRET}:
             raise OptionRefused("goes with no other option: the plan says everything", option=PLAN)
-        try:
-            plan = _PlanUnpickler(io.BytesIO(zlib.decompress(base64.b64decode(text, validate=True)))).load()
-        except (ValueError, zlib.error, pickle.UnpicklingError, EOFError, TypeError, AttributeError) as exc:
-            raise OptionRefused(f"is not a plan of this release: {exc}", option=PLAN) from None
-        if not isinstance(plan, ExactPlan):
-            raise OptionRefused(f"is not a plan: {type(plan).__name__}", option=PLAN)
-        return plan
+        plan = _unpacked(text, ExactPlan, PLAN)
+        secret = options.get(SECRET)
+        if secret is None:
+            return plan
+        return replace(plan, access=replace(plan.access, security=_unpacked(secret, Security, SECRET)))
+
+
+def _packed(value: object) -> str:
+    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode("ascii")
+
+
+def _unpacked(text: str, kind: type[T], option: str) -> T:
+    """Raises OptionRefused."""
+    try:
+        value = _PlanUnpickler(io.BytesIO(zlib.decompress(base64.b64decode(text, validate=True)))).load()
+    except (ValueError, zlib.error, pickle.UnpicklingError, EOFError, TypeError, AttributeError) as exc:
+        raise OptionRefused(f"is not a plan of this release: {exc}", option=option) from None
+    if not isinstance(value, kind):
+        raise OptionRefused(f"is not a plan: {type(value).__name__}", option=option)
+    return value
 
 
 CLASSES = {
     (kind.__module__, kind.__qualname__): kind
-    for kind in (ExactPlan, OffsetRange, ClusterAccess, ReadOptions, Broker, BrokerPartition)
-}
+    for kind in (
+        ExactPlan, OffsetRange, ClusterAccess, ReadOptions, Broker, BrokerPartition, Security, Tls, Sasl, Secret
+    )
+}  # fmt: skip
 
 
 class _PlanUnpickler(pickle.Unpickler):

@@ -17,10 +17,12 @@ from typing import ClassVar, Literal, Self, cast
 
 from groundwork.options import option, specs
 from groundwork.optionvalues import filled
-from groundwork.zksecurity import ZkSecurityOptions, security_problems
+from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker
+from sparkpipeline import brokersecurity
+from sparkpipeline.brokersecurity import KafkaSecurityOptions
 from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.optionnames import OptionNames
 from sparkpipeline.ranges import OffsetRange, parse_ranges
@@ -30,8 +32,10 @@ from sparkpipeline.source.subscription import Subscription
 from sparkpipeline.source.taskplan import PACK_BYTES
 
 AUTO = "auto"
+READ_COMMITTED = "read_committed"
 BROKERS = "kafka.broker.list"
-PLAN = "sparkpipeline.plan"  # the one option of a plan that a job of this package hands over (exactplan.py)
+PLAN = "sparkpipeline.plan"  # the option of a plan that a job of this package hands over (exactplan.py)
+SECRET = "sparkpipeline.secret"  # and its passwords, TLS and login; Spark redacts what is called so
 Storage = Literal["zookeeper", "kafka", "dual"]
 _BYTES = "keys and values are bytes: decode them in the query"
 REFUSED = {
@@ -40,6 +44,7 @@ REFUSED = {
     "kafka.key.deserializer": _BYTES,
     "kafka.value.deserializer": _BYTES,
     "kafka.deserializer.class": _BYTES,
+    **brokersecurity.REFUSED,
     "kafka.enable.auto.commit": "Spark keeps the offsets; nothing is committed",
     "kafka.auto.commit.enable": "Spark keeps the offsets; nothing is committed",
     "kafka.interceptor.classes": "nothing may change messages on the way",
@@ -74,14 +79,7 @@ OF_SPARK = {  # what strictCompat lets pass, with everything that begins with "k
     "kafkaConsumer.pollTimeoutMs",
 }  # fmt: skip
 PASSED_OVER = {"strictCompat", "stateDir"}  # ours, and strict all the same: Spark's own ignores them
-ONLY = {  # options of a consumer that may say just what is so here anyway
-    "kafka.security.protocol": ("PLAINTEXT", "nothing else is spoken here: brokers before 0.9 know nothing else"),
-    "kafka.isolation.level": (
-        "read_uncommitted",
-        "transactions came with 0.11: read such topics with Spark's own kafka",
-    ),
-}
-NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, ONLY)
+NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, {})
 
 
 # ---- what values options take
@@ -98,7 +96,7 @@ def any_text_type(raw: object) -> str:
 def protocol_type(raw: object) -> str:
     """auto, or the release that is meant.  Raises OptionRefused, which has a sentence of its own."""
     name = str(raw).strip().lower()
-    return name if name == "auto" else resolve_release(name, ())
+    return name if name == "auto" else resolve_release(name)
 
 
 def ranges_type(raw: object) -> tuple[OffsetRange, ...]:
@@ -136,7 +134,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(ZkSecurityOptions):
+class SourceOptions(KafkaSecurityOptions):
     """What a query over topics is made from.  Make it with checked_options()."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
@@ -176,8 +174,8 @@ class SourceOptions(ZkSecurityOptions):
     protocol: str = option(
         "protocol",
         "auto",
-        "what the brokers speak: auto asks one; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 say it.  0.7 must be said:"
-        " its brokers do not answer",
+        "what the brokers speak: auto asks them; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 or 3.9 say it.  0.7 must"
+        " be said: its brokers do not answer",
         kind=protocol_type,
     )
     client_id: str = option("kafka.client.id", "sparkpipeline", "how the brokers' logs name us", kind=filled)
@@ -282,7 +280,17 @@ class SourceOptions(ZkSecurityOptions):
 
     # ---- rows
     include_headers: bool = option(
-        "includeHeaders", False, "a column headers; null before Kafka 0.11, which brought them"
+        "includeHeaders",
+        False,
+        "a column headers, array<struct<key:string,value:binary>>; null where a message has none, as before Kafka 0.11,"
+        " which brought them",
+    )
+    isolation: str = option(
+        "kafka.isolation.level",
+        READ_COMMITTED,
+        "messages of transactions (0.11 and later): read_committed leaves out those of aborted ones and ends before"
+        " those that are not over; read_uncommitted, which is Spark's own default, reads all",
+        choices=(READ_COMMITTED, "read_uncommitted"),
     )
     timestamp_fallback: str = option(
         "timestampFallback",
@@ -361,11 +369,25 @@ class SourceOptions(ZkSecurityOptions):
     def problems(self) -> Iterable[str]:
         """Of ZooKeeper's options; optionrules refuses the rest, naming the option."""
         yield from security_problems(self, self.zookeeper_connect)
+        yield from self.broker_problems()
+
+    @property
+    def committed(self) -> bool:
+        """Whether messages of transactions are read once these are committed."""
+        return self.isolation == READ_COMMITTED
 
     @property
     def for_tasks(self) -> Self:
-        """The same without passwords: what is pickled for tasks, which never ask ZooKeeper."""
-        return replace(self, zookeeper_auth=None, zookeeper_ssl_key_password=None)
+        """The same without passwords: what is pickled for tasks, which never ask ZooKeeper.  Those for brokers are in
+        the access that tasks get."""
+        return replace(
+            self,
+            zookeeper_auth=None,
+            zookeeper_ssl_key_password=None,
+            ssl_key_password=None,
+            sasl_password=None,
+            sasl_callback_config=None,
+        )
 
     @property
     def by_broker(self) -> bool:

@@ -16,7 +16,6 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from kafkawire.dialects import dialect
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
@@ -111,7 +110,7 @@ def sample_sizes(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[T
     Where offsets are bytes there is nothing to measure.  Never raises: the task that reads a partition reports what is
     wrong with it.
     """
-    offsets = dialect(access.release).offsets
+    offsets = access.spoken.offsets
     if not offsets.count_messages:
         return {rng.tp: offsets.log_bytes(AVERAGE_BYTES) for rng in ranges}
     largest: dict[str, OffsetRange] = {}

@@ -27,7 +27,9 @@ def test_a_row_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
         servers = ",".join(f"{host}:{port}" for host, port in fake.bootstrap)
         options = SinkOptions.of({"kafka.bootstrap.servers": servers, "kafka.compression.codec": "snappy"})
         columns = Columns("value", None, None, None, None)
-        job = Job(ClusterAccess(tuple(fake.bootstrap)), options.producer("0.8.2"), columns, "t", "default")
+        job = Job(
+            ClusterAccess(tuple(fake.bootstrap)), options.producer(ClusterAccess((), "0.8.2")), columns, "t", "default"
+        )
         with pytest.raises(CodecMissing, match=r"KAFKA08_CODEC_MISSING: snappy needs .*; install it on every executor"):
             write_rows(job, iter([pa.RecordBatch.from_pydict({"value": [b"x"]})]))
 
@@ -37,7 +39,7 @@ def test_a_chunk_is_handed_back_and_not_tried_again(monkeypatch: pytest.MonkeyPa
     with FakeCluster({"t": 1}) as source, FakeCluster({"t": 1}) as target:
         source.append("t", 0, entry(b"x"))
         there = ClusterAccess(tuple(target.bootstrap))
-        config = SinkOptions.of({"kafka.bootstrap.servers": "b:1"}).producer("0.8.2")
+        config = SinkOptions.of({"kafka.bootstrap.servers": "b:1"}).producer(ClusterAccess((), "0.8.2"))
         task = ChunkTask(
             rng=OffsetRange("t", 0, 0, 1),
             source=ClusterAccess(tuple(source.bootstrap)),

@@ -16,6 +16,7 @@ from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from producer.partitioners import byte_array_partitioner, default_partitioner, masking_partitioner, murmur2_partitioner
 from producer.rows import Row
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import NotDelivered, OptionRefused
 from sparkpipeline.sink import rows as module
 from sparkpipeline.sink.options import SinkOptions
@@ -214,12 +215,13 @@ def test_other_columns_are_ignored_headers_too():
         ({"kafka.key.serializer": "x"}, "option=kafka.key.serializer: is not supported: .*cast"),
         ({"kafka.transactional.id": "x"}, "at least once"),
         ({"kafka.enable.idempotence": "true"}, "only false is taken: .*0.11"),
-        ({"includeHeaders": "true"}, "have no headers"),
-        ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
+        ({"kafka.security.protocol": "TLS"}, "'kafka.security.protocol' is 'TLS', expected"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "needs 'kafka.sasl.mechanism'"),
+        ({"kafka.ssl.keystore.location": "k.jks"}, "give kafka.ssl.certificate.location"),
         ({"kafka.compresion.codec": "gzip"}, "did you mean 'kafka.compression.codec'"),
         ({"tpic": "t"}, "did you mean 'topic'"),
         ({"partitioner": "round"}, "one of default, byte-array, murmur2"),
-        ({"kafka.compression.codec": "zstd"}, "one of none, gzip"),
+        ({"kafka.compression.codec": "lzma"}, "one of none, gzip"),
         ({"topic": " "}, "'topic' is empty"),
         ({"path": "/tmp/x"}, "option topic says"),
         ({"protocol": "0.7"}, "option=protocol: brokers of Kafka 0.7 acknowledge nothing"),
@@ -248,7 +250,7 @@ def test_names_are_those_of_spark_of_the_old_producers_and_in_any_case():
     new = SinkOptions.of({**AT, "kafka.acks": "all", "kafka.compression.type": "snappy", "Partitioner": "byte-array",
                           "kafka.retries": "5"})  # fmt: skip
     assert old == new
-    config = new.producer("0.8.2")
+    config = new.producer(ClusterAccess((), "0.8.2"))
     assert (config.acks, config.codec, config.retries) == (-1, "snappy", 5)
     assert pickle.loads(pickle.dumps(config)) == config
 
@@ -261,7 +263,10 @@ def test_what_has_no_effect_is_told_but_not_what_spark_itself_adds():
 
 def test_a_release_without_the_codec_or_timestamps_is_told_so():
     with pytest.raises(OptionRefused, match=r"lz4 is not known to Kafka 0\.8\.1"):
-        SinkOptions.of({**AT, "kafka.compression.codec": "lz4"}).producer("0.8.1")
+        SinkOptions.of({**AT, "kafka.compression.codec": "lz4"}).producer(ClusterAccess((), "0.8.1"))
     with pytest.raises(OptionRefused, match=r"messages of Kafka 0\.8\.2 have no timestamps"):
-        SinkOptions.of({**AT, "includeTimestamps": "true"}).producer("0.8.2")
-    assert SinkOptions.of({**AT, "includeTimestamps": "true"}).producer("0.10.0").version == "0.10.0"
+        SinkOptions.of({**AT, "includeTimestamps": "true"}).producer(ClusterAccess((), "0.8.2"))
+    assert SinkOptions.of({**AT, "includeTimestamps": "true"}).producer(ClusterAccess((), "0.10.0")).version == "0.10.0"
+    with pytest.raises(OptionRefused, match=r"messages of Kafka 0\.10\.2 have no headers"):
+        SinkOptions.of({**AT, "includeHeaders": "true"}).producer(ClusterAccess((), "0.10.2"))
+    SinkOptions.of({**AT, "includeHeaders": "true"}).producer(ClusterAccess((), "2.8"))

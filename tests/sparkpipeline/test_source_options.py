@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.options import Secret
 from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.net.security import OPEN, Sasl
 from sparkpipeline.commands import reference
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.source.offsets import Fixed, Offsets, Time
@@ -75,15 +77,24 @@ def test_what_means_nothing_here_is_told_and_passes(caplog):
     assert "option maxOffsetsPerTrigger means nothing in a batch" in caplog.text
 
 
-def test_other_than_plain_links_are_refused_and_not_silently_plain():
-    assert read(**{"kafka.security.protocol": "plaintext"})
-    refused("option=kafka.security.protocol: is SASL_SSL, and only PLAINTEXT is taken",
+def test_links_are_secured_as_kafkas_options_say_under_sparks_names():
+    assert read(**{"kafka.security.protocol": "plaintext"}).kafka_security == OPEN
+    login = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "ann", "kafka.sasl.password": "hush"}
+    found = read(**{"Kafka.Security.Protocol": "SASL_PLAINTEXT", **login}).kafka_security
+    assert (found.protocol, found.sasl) == ("SASL_PLAINTEXT", Sasl("PLAIN", "ann", Secret("hush"), None, None))
+    assert "hush" not in repr(found)
+    refused("'kafka.security.protocol' SASL_SSL needs 'kafka.sasl.mechanism'",
             **{"kafka.security.protocol": "SASL_SSL"})  # fmt: skip
+    refused("option=kafka.ssl.truststore.location: is not supported: give kafka.ssl.ca.location, a file in PEM",
+            **{"kafka.ssl.truststore.location": "t.jks"})  # fmt: skip
+    refused("there is no such option; did you mean 'kafka.security.protocol'", **{"security.protocol": "SSL"})
+    refused("'kafka.sasl' options are given, but 'kafka.security.protocol' is PLAINTEXT", **login)
 
 
-def test_rows_of_transactions_are_not_shown_as_if_they_were_committed():
-    assert read(**{"kafka.isolation.level": "read_uncommitted"})
-    refused("transactions came with 0.11", **{"kafka.isolation.level": "read_committed"})
+def test_rows_of_transactions_are_shown_once_they_are_committed_unless_said_otherwise():
+    assert read().committed
+    assert not read(**{"kafka.isolation.level": "read_uncommitted"}).committed
+    refused("'kafka.isolation.level' is 'dirty', expected", **{"kafka.isolation.level": "dirty"})
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
+import re
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from groundwork.options import Secret
+from kafkawire.net.security import Sasl, Security
+from sparkpipeline import brokersecurity
+from sparkpipeline.backfill.plan import SECRETS
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.datasource import Kafka08DataSource
+from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.source.exactplan import ExactPlan
+from sparkpipeline.source.options import PLAN, SECRET
 from tests.fakes.broker import FakeCluster
 
 SCHEMA = StructType([StructField("value", BinaryType())])
+REDACTED = "(?i)secret|password|token|access[.]?key"  # spark.redaction.regex
 GIVEN = {
     "kafka.bootstrap.servers": "b:9092",
     "subscribe": "orders",
@@ -60,3 +73,44 @@ def test_what_goes_to_the_tasks_of_a_writer_holds_none() -> None:
         given |= {"kafka.bootstrap.servers": "{}:{}".format(*broker), "topic": "orders", "protocol": "0.8"}
         writer = Kafka08DataSource(CaseInsensitiveDict(given)).writer(SCHEMA, False)
     assert b"hush" not in pickle.dumps(writer)
+
+
+def test_those_for_brokers_go_to_tasks_in_their_access_alone_and_are_masked() -> None:
+    given = {**GIVEN, "kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
+    given |= {"kafka.sasl.username": "ann", "Kafka.Sasl.Password": "hush three"}
+    source = Kafka08DataSource(CaseInsensitiveDict(given))
+    reader = source.reader(SCHEMA)
+    assert b"hush" not in pickle.dumps((source, reader))
+    access = ClusterAccess((("b", 9092),), security=reader.options.kafka_security)
+    assert "hush" not in repr(access)
+    sasl = pickle.loads(pickle.dumps(access)).security.sasl
+    assert sasl.password.text == "hush three"
+
+
+def test_an_exact_plan_has_its_passwords_beside_it_by_a_name_that_spark_redacts() -> None:
+    security = Security(protocol="SASL_PLAINTEXT", sasl=Sasl("PLAIN", "ann", Secret("hush")))
+    plan = ExactPlan((), ClusterAccess((("b", 9092),), security=security), ReadOptions())
+    options: dict[str, str] = {}
+
+    class Reading:
+        def option(self, name: str, value: str) -> Reading:
+            options[name] = value
+            return self
+
+        def format(self, name: str) -> Reading:
+            return self
+
+        def schema(self, text: str) -> Reading:
+            return self
+
+        def load(self) -> None: ...
+
+    plan.frame(SimpleNamespace(read=Reading()))
+    assert options.keys() == {PLAN, SECRET}
+    assert re.search(REDACTED, SECRET)
+    assert b"hush" not in zlib.decompress(base64.b64decode(options[PLAN]))
+    assert ExactPlan.in_options(options) == plan
+
+
+def test_a_backfill_writes_none_of_them_down() -> None:
+    assert set(SECRETS) == {"zookeeper.auth", "zookeeper.ssl.key.password", *brokersecurity.SECRETS}
