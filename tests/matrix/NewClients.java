@@ -9,11 +9,12 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -154,18 +155,26 @@ public class NewClients {
         int count = 0;
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(); PrintWriter out = new PrintWriter(file, "UTF-8")) {
             List<TopicPartition> all = partitions(consumer, topics);
+            Set<String> held = new HashSet<>();
+            for (TopicPartition tp : all) held.add(tp.topic());
+            if (!held.containsAll(topics)) throw new IllegalStateException("of " + topics + " there are only " + held);
             consumer.assign(all);
             Map<TopicPartition, Long> ends = endsOf(consumer, all);
+            Map<TopicPartition, Long> unread = new HashMap<>(ends);
+            unread.values().removeIf(end -> end == 0);
             for (TopicPartition tp : all) consumer.seek(tp, 0L);
             long deadline = System.currentTimeMillis() + 60_000;
             while (!ends.isEmpty()) {
                 for (ConsumerRecord<byte[], byte[]> record : poll(consumer)) {
                     out.println(row(record));
+                    unread.remove(new TopicPartition(record.topic(), record.partition()));
                     count++;
                 }
                 ends.entrySet().removeIf(each -> consumer.position(each.getKey()) >= each.getValue());
                 if (System.currentTimeMillis() > deadline) throw new IllegalStateException("not read to " + ends);
             }
+            if (!unread.isEmpty()) throw new IllegalStateException("nothing read of " + unread);
+            if (out.checkError()) throw new IllegalStateException("cannot write " + file);
         }
         return String.valueOf(count);
     }

@@ -24,7 +24,7 @@ from tests.matrix.pair import Outcome, Pair
 from tests.matrix.sites import SOURCES, TARGETS, Kind, Sites
 
 
-def run(sources: Sequence[Kind], targets: Sequence[Kind], folder: Path, pinned: bool) -> list[Outcome]:
+def run(sources: Sequence[Kind], targets: Sequence[Kind], folder: Path, *, pinned: bool, made: bool) -> list[Outcome]:
     """The outcome of each pair, printed the moment it is there."""
     outcomes = []
     (folder / "from").mkdir()
@@ -39,7 +39,7 @@ def run(sources: Sequence[Kind], targets: Sequence[Kind], folder: Path, pinned: 
             for target in targets:
                 tag = f"{source.name}-to-{target.name}"
                 sites = ours.site(source), theirs.site(target)
-                pair = Pair(*sites, folder / tag, tag, pinned=pinned, console=True)
+                pair = Pair(*sites, folder / tag, tag, pinned=pinned, made=made, console=True)
                 outcomes.append(pair.run())
                 said = "; ".join(outcomes[-1].problems).partition("\n")[0]
                 print(f"{tag}: {said or 'ok'}, {outcomes[-1].seconds} s", file=sys.stderr, flush=True)
@@ -82,14 +82,15 @@ def _kinds(known: Sequence[Kind], names: str) -> list[Kind]:
 @click.option("--targets", default="", help="Releases to mirror to (default: all).")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="File for the outcomes as JSON.")
 @click.option("--pinned", is_flag=True, help="With the options version and target.version; default: brokers are asked.")
+@click.option("--made", is_flag=True, help="The targets have the topics already; default: the mirror makes them.")
 @click.option("--keep", is_flag=True, help="Keep the folder with configurations and logs.")
-def main(sources: str, targets: str, file: Path | None, pinned: bool, keep: bool) -> None:
+def main(sources: str, targets: str, file: Path | None, pinned: bool, made: bool, keep: bool) -> None:
     """Mirror between real brokers of these releases, kill the mirror at a third, and compare message by message."""
     froms, tos = _kinds(SOURCES, sources), _kinds(TARGETS, targets)
     folder = Path(tempfile.mkdtemp(prefix="matrix-"))
     outcomes = []
     try:
-        outcomes = run(froms, tos, folder, pinned)
+        outcomes = run(froms, tos, folder, pinned=pinned, made=made)
     finally:
         if keep or not outcomes:
             print(f"logs: {folder}", file=sys.stderr)

@@ -60,14 +60,23 @@ class Pair:
     """A mirror from one site to another.
 
     pinned    with the releases as options, else they are asked for
+    made      the target has the topics already, else the mirror makes them
     console   the target is also read with the console consumer of its release
     """
 
     def __init__(
-        self, source: Site, target: Site, folder: Path, tag: str, *, pinned: bool = False, console: bool = False
+        self,
+        source: Site,
+        target: Site,
+        folder: Path,
+        tag: str,
+        *,
+        pinned: bool = False,
+        made: bool = False,
+        console: bool = False,
     ) -> None:
         self.source, self.target, self.folder = source, target, folder
-        self.pinned, self.console = pinned, console
+        self.pinned, self.made, self.console = pinned, made, console
         self.group = f"mirror-{tag}"
         self.topics = messages.topics(tag, source.kind, target.kind)
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +96,8 @@ class Pair:
             self._compare(outcome)
         except (LocalKafkaError, OSError) as error:
             outcome.problems.append(str(error))
-            outcome.problems.append(self._said_last())
+            if self.log.name not in str(error) and "log ends" not in str(error):
+                outcome.problems.append(self._said_last())
         finally:
             self.close()
         outcome.seconds = round(time.monotonic() - began, 1)
@@ -104,6 +114,8 @@ class Pair:
         half = messages.COUNT // 2
         for topic in self.topics:
             self.source.create(topic.name, messages.PARTITIONS, topic.config)
+            if self.made:
+                self.target.create(topic.name, messages.PARTITIONS)
             if topic.transactional:
                 self._transactions(topic)
             else:
