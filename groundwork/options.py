@@ -102,7 +102,7 @@ def option(
     required: bool = False,
     least: float | None = None,
     secret: bool = False,
-    instead: str = "",
+    instead: str | Sequence[str] = (),
     behind: str = "",
     newer: Mapping[str, str] | None = None,
 ) -> Any:
@@ -115,7 +115,7 @@ def option(
     required  the key must be given: load() and the class have no default for it
     least     smallest number allowed
     secret    the value is masked in output; kind makes a Secret of it
-    instead   a key that may be given instead: then a required option has its default
+    instead   keys one of which may be given instead: then a required option has its default
     behind    the key after which the reference page lists this one (default: the order of the fields)
     newer     values of the JVM's newer client and their equivalents here, for the error message
     """
@@ -130,7 +130,7 @@ def option(
         required=required,
         least=least,
         secret=secret,
-        instead=instead,
+        instead=(instead,) if isinstance(instead, str) else tuple(instead),
         behind=behind,
         newer=tuple((newer or {}).items()),
     )
@@ -311,8 +311,8 @@ class _Reading:
 
 def _instead(cls: type[Options], spec: Option, values: Mapping[object, object]) -> bool:
     """Whether the file gives the option, under any of its names, that may replace a required one."""
-    takes = next((other for other in specs(cls).values() if other.key == spec.instead), None)
-    return takes is not None and any(name in values for name in (takes.key, *takes.old))
+    takes = (other for other in specs(cls).values() if other.key in spec.instead)
+    return any(name in values for other in takes for name in (other.key, *other.old))
 
 
 def _section_of(hint: Any) -> type[Options] | None:

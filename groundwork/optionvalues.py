@@ -43,7 +43,7 @@ class Option:
     required: bool
     least: float | None
     secret: bool = False
-    instead: str = ""
+    instead: tuple[str, ...] = ()
     behind: str = ""
     newer: tuple[tuple[str, str], ...] = ()
 

@@ -115,6 +115,11 @@ class Dialect:
         """Whether brokers keep groups' offsets in Kafka; else they are in ZooKeeper."""
         return apis.OFFSET_COMMIT.key in self.versions
 
+    @property
+    def coordinates_groups(self) -> bool:
+        """Whether brokers coordinate consumer groups (JoinGroup); else members find each other in ZooKeeper."""
+        return apis.JOIN_GROUP.key in self.versions
+
     def in_order(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
         """Partitions as the range assignment of this generation sorts them: by number; in 0.7 by name, as text."""
         if self.partitions_by_broker:

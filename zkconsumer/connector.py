@@ -18,7 +18,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
@@ -27,7 +27,7 @@ from groundwork.hub import Hub, HubStopped, OwnThread, Which, pick_hub
 from groundwork.options import OptionError, warnings_of
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
-from kafkawire.model import TopicPartition
+from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.engine.engine import Engine
 from zkconsumer.engine.metrics import ConsumerMetrics, MetricsSnapshot
@@ -294,6 +294,19 @@ class ConsumerConnector:
         """
         engine = self._running()
         return self._hub.call(lambda: engine.ask(what, question, *args))
+
+    def topics(self) -> Sequence[str]:
+        """Every topic of the cluster, read or not, sorted.  Raises ConsumerError."""
+        return self._hub.call(self._running().assignment.topics)
+
+    def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
+        """Replicas by partition of each of these topics that exists.  Raises ConsumerError."""
+        return self._hub.call(self._running().assignment.partitions, topics)
+
+    def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
+        """Who of the group owns each partition of these topics: a thread id; with coordination kafka a member id.
+        Raises ConsumerError."""
+        return self._hub.call(self._running().assignment.owners, topics)
 
     def park(self, tp: TopicPartition, reason: str) -> None:
         """Deliver nothing more of an owned partition; it stays owned, its reason is shown by status()."""

@@ -98,7 +98,6 @@ def test_a_jvms_file_keeps_its_meaning_with_a_warning(names, kept):
         ("offsets.migrate.on.start", "reset", "one of refuse, copy"),
         ("offsets.retention.ms", -2, "at least -1 ms"),
         ("partition.assignment.strategy", "round", "one of range, roundrobin"),
-        ("partition.assignment.strategy", "sticky", "one of range, roundrobin"),
         ("group.id", "a/b", "ASCII letters, digits"),
         ("group.id", "", "ASCII letters, digits"),
         ("zookeeper.connect", " ", "text that is not empty"),
@@ -166,7 +165,7 @@ def test_a_list_of_partitions_that_makes_no_sense_is_refused(written, says):
         ({"offsets.storage": "zookeeper"}, "are for groups"),
         ({"dual.commit.enabled": False}, "are for groups"),
         ({"metadata.broker.list": "b1"}, "'metadata.broker.list' is 'b1', expected host:port"),
-        ({"bootstrap.servers": "b1:9092"}, "metadata.broker.list beside 'partitions'"),
+        ({"bootstrap.servers": "b1:9092"}, "'bootstrap.servers' and 'metadata.broker.list' are two names of one thing"),
     ],
 )
 def test_what_contradicts_fixed_partitions_is_refused(more, says):
@@ -176,8 +175,8 @@ def test_what_contradicts_fixed_partitions_is_refused(more, says):
 
 def test_fixed_partitions_need_brokers_and_these_need_them():
     (problem,) = problems({k: v for k, v in FIXED.items() if k != "metadata.broker.list"} | {"partitions": "o:1"})
-    assert "'partitions' needs 'metadata.broker.list'" in problem
-    for key, value in (("metadata.broker.list", "b1:9092"), ("offsets.file", "/var/o.json")):
+    assert "'partitions' needs 'bootstrap.servers'" in problem
+    for key, value in (("bootstrap.servers", "b1:9092"), ("offsets.file", "/var/o.json")):
         (problem,) = problems({**NEEDED, key: value})
         assert f"'{key}' is for fixed 'partitions', which are not given" in problem
 
@@ -240,3 +239,57 @@ def test_the_largest_fetch_has_to_fit_the_budget():
 def test_a_quiet_fetch_is_no_dead_broker():
     (problem,) = problems({**NEEDED, "socket.timeout.ms": 50})
     assert "'socket.timeout.ms' (50) must be at least 'fetch.wait.max.ms' (100)" in problem
+
+
+COORDINATED = {
+    "coordination": "kafka",
+    "bootstrap.servers": "b1:9092,b2:9092",
+    "group.id": "g",
+    "auto.offset.reset": "smallest",
+    "kafka.version": "3.9",
+}
+
+
+def test_a_group_on_kafkas_coordinator_needs_no_zookeeper():
+    config = load(COORDINATED)
+    assert config.coordinated
+    assert config.offset_mode == "kafka"
+    assert (config.brokers, config.zookeeper_connect) == ((("b1", 9092), ("b2", 9092)), "")
+    assert (config.group_session_timeout_ms, config.rebalance_timeout_ms, config.backoff_ms) == (10000, 60000, 500)
+    assert not warnings_of(config)
+    for strategy in ("range", "roundrobin", "sticky"):
+        assert load({**COORDINATED, "partition.assignment.strategy": strategy}).assignment_strategy == strategy
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"bootstrap.servers": None}, "'coordination' kafka needs 'bootstrap.servers'"),
+        ({"kafka.version": "0.8.2"}, "brokers of Kafka 0.8.2 coordinate no groups, those of 0.9 and later do"),
+        ({"offsets.storage": "zookeeper"}, "'offsets.storage' zookeeper and 'coordination' kafka exclude each other"),
+        ({"dual.commit.enabled": True}, "'dual.commit.enabled' and 'coordination' kafka exclude each other"),
+        ({"rebalance.timeout.ms": 9000}, "'rebalance.timeout.ms' (9000) must be at least 'rebalance.drain.ms' (3000)"),
+        ({"offsets.file": "/var/o"}, "'offsets.file' is for fixed 'partitions'"),
+        ({"coordination": "zookeeper", "bootstrap.servers": None}, "option 'zookeeper.connect' is missing"),
+        (
+            {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.RoundRobinAssignor"},
+            "is roundrobin here",
+        ),
+    ],
+)
+def test_what_contradicts_kafkas_coordinator_is_refused(more, says):
+    values = {key: value for key, value in {**COORDINATED, **more}.items() if value is not None}
+    (problem,) = problems(values)
+    assert says in problem
+
+
+def test_options_of_the_other_coordination_have_no_effect_and_that_is_said():
+    config = load({**COORDINATED, "zookeeper.connect": "zk:2181", "zookeeper.session.timeout.ms": 6000})
+    assert [w.partition(" has no effect")[0] for w in warnings_of(config)] == [
+        "mirror.yaml: option 'zookeeper.connect'",
+        "mirror.yaml: option 'zookeeper.session.timeout.ms'",
+    ]
+    (problem,) = problems({**NEEDED, "partition.assignment.strategy": "sticky"})
+    assert "members of Kafka 0.8.2 know range and roundrobin only" in problem
+    (warning,) = warnings_of(load({**NEEDED, "session.timeout.ms": 20000}))
+    assert "option 'session.timeout.ms' has no effect with 'coordination' zookeeper" in warning

@@ -351,7 +351,7 @@ def test_a_cluster_that_does_not_answer_at_the_start_is_said_broker_by_broker(wo
         connector.create_message_streams({"t": 1})
     for host, port in cluster.bootstrap:
         assert f"{host}:{port}" in str(caught.value)
-    assert "metadata.broker.list" in str(caught.value)
+    assert "bootstrap.servers" in str(caught.value)
 
 
 def test_a_store_that_cannot_be_read_ends_the_start(world, tmp_path):

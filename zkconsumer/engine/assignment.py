@@ -1,7 +1,8 @@
-"""Assignment source: where a connector's partitions come from, a group in ZooKeeper or a list.
+"""Assignment source: where a connector's partitions come from, a group or a list.
 
-    groupassignment.py   a member of a group: claims, rebalances, the lease
-    fixedassignment.py   the option `partitions`: a list
+    groupassignment.py         a member of a group in ZooKeeper: claims, rebalances, the lease
+    coordinatedassignment.py   a member of a group that Kafka's coordinator keeps (option `coordination`)
+    fixedassignment.py         the option `partitions`: a list
 
 It decides which partitions are read and from which position, where their leaders are found, where offsets are kept, and
 how long the ownership may be believed.  The engine has the rest: streams, cursors, timers.
@@ -9,7 +10,7 @@ how long the ownership may be believed.  The engine has the rest: streams, curso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ from groundwork.hub import Hub
 from groundwork.tasks import TaskGroup
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
 from zkconsumer.events import OnEvent
@@ -117,6 +118,18 @@ class AssignmentSource(Protocol):
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         """question(zk, znodes, *args) on the ZooKeeper session."""
 
+    def topics(self) -> Sequence[str]:
+        """Every topic of the cluster, sorted.  Raises ConsumerError."""
+        ...
+
+    def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
+        """Replicas by partition of each of these topics that exists.  Raises ConsumerError."""
+        ...
+
+    def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
+        """Who of the group owns each partition of these topics: a thread id, or a member id.  Raises ConsumerError."""
+        ...
+
     def switch_offsets(self, mode: Mode) -> None:
         """Keep offsets in another store from now on.  Raises ConsumerError; then nothing has changed."""
 
@@ -147,10 +160,10 @@ class AssignmentSource(Protocol):
 
     @property
     def session_state(self) -> str:
-        """State of the ZooKeeper session; empty: fixed partitions."""
+        """State of the session with ZooKeeper or the coordinator; empty: fixed partitions."""
         ...
 
     @property
     def silent_s(self) -> float:
-        """Seconds since ZooKeeper last answered, once they are more than they should be."""
+        """Seconds since ZooKeeper, or the coordinator, last answered, once they are more than they should be."""
         ...

@@ -17,6 +17,7 @@ from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import AssignmentSource, EngineContext
 from zkconsumer.engine.controls import Controls
+from zkconsumer.engine.coordinatedassignment import CoordinatedAssignment
 from zkconsumer.engine.fixedassignment import FixedAssignment
 from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.metrics import MetricsSnapshot
@@ -40,7 +41,17 @@ T = TypeVar("T")
 CHECK_S = 0.2  # between two checks of cursors for what no event reports
 CLOSING_LISTENER_MS = 3000  # listener.timeout.ms at most during shutdown, of LEAVE_S
 NOTIFY_S = 0.5  # at shutdown: for errors and states that the listener has not received yet
-LEAVE_S = 6.0  # a member that cannot reach ZooKeeper leaves by the end of its session; with the rest, below 10 s
+LEAVE_S = 6.0  # a member out of reach of ZooKeeper (or its coordinator) leaves by its session's end; in all below 10 s
+
+
+def _assignment_source(
+    context: EngineContext, on_fence: Callable[[], object], store: OffsetStore | None
+) -> AssignmentSource:
+    if context.config.partitions:
+        return FixedAssignment(context, store)
+    if context.config.coordinated:
+        return CoordinatedAssignment(context, on_fence)
+    return GroupAssignment(context, on_fence)
 
 
 class Engine:
@@ -96,7 +107,7 @@ class Engine:
             commit=self._commit_one,
         )
         self._cursors: dict[TopicPartition, Cursor] = {}
-        self._lease = Lease()
+        self._lease = Lease(whose="the group's coordinator" if config.coordinated else "ZooKeeper")
         dial = config.kafka_security.connect(partial(connect, receive_buffer_bytes=config.receive_buffer_bytes))
         self._links = Links(config.client_name, versions.connect(dial), config.socket_timeout_ms)
         context = EngineContext(
@@ -116,9 +127,7 @@ class Engine:
             before_commit=before_commit,
         )
         self._format_warnings = FormatWarnings(on_event, dialect)
-        self.assignment: AssignmentSource = (
-            FixedAssignment(context, store) if config.partitions else GroupAssignment(context, on_fence)
-        )
+        self.assignment: AssignmentSource = _assignment_source(context, on_fence, store)
         self._commits = self.assignment.commits
         self._fetchers = self.assignment.fetchers
         self._client = KafkaClient(self.assignment.leaders, self._links, self._dialect, lock=Lock())

@@ -11,8 +11,8 @@ cannot read parks its partition; it is read again at unpark.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NoReturn
 
 from groundwork.executor import ThreadExecutor
 from groundwork.options import specs
@@ -84,7 +84,7 @@ class FixedAssignment:
             why = self._why_never()
             if why is not None:
                 raise ConsumerError(why) from e
-            raise Unreachable(f"{e}: are they running, and is metadata.broker.list right?") from e
+            raise Unreachable(f"{e}: are they running, and is bootstrap.servers right?") from e
 
     def _why_never(self) -> str | None:
         config = self._context.config
@@ -168,8 +168,17 @@ class FixedAssignment:
         self.fetchers.add([cursor])
         return True
 
-    def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
+    def ask(self, what: str, question: Callable[..., Any], *args: object) -> NoReturn:
         raise ConsumerError(f"cannot {what}: fixed partitions are read without ZooKeeper")
+
+    def topics(self) -> Sequence[str]:
+        return self.ask("read topics", lambda: None)
+
+    def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
+        return self.ask("read partitions of topics", lambda: None)
+
+    def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
+        return self.ask("read owners of partitions", lambda: None)
 
     def subscribe(self, registration: Registration, timeout_s: float) -> bool:
         raise ConsumerError("fixed partitions are read as they were given; a filter needs a group")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from groundwork.executor import ThreadExecutor
@@ -17,10 +17,13 @@ from kafkawire.cluster.zookeeper import (
     no_listener,
     partitions_by_broker,
     read_brokers,
+    read_owners,
+    read_partitions,
+    read_topics,
     secured_brokers,
 )
 from kafkawire.dialects import Dialect
-from kafkawire.model import TopicPartition
+from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.security import OPEN
 from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import EngineContext
@@ -220,6 +223,19 @@ class GroupAssignment:
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         return self.session.ask(what, question, self._znodes, *args)
+
+    def topics(self) -> Sequence[str]:
+        found: list[str] = self.ask("read topics", read_topics)
+        return found
+
+    def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
+        found: dict[str, dict[PartitionId, list[int]]] = self.ask("read partitions of topics", read_partitions, topics)
+        return found
+
+    def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
+        group = self._config.group_id
+        found: dict[TopicPartition, str] = self.ask("read owners of partitions", read_owners, group, topics)
+        return found
 
     @property
     def settled(self) -> bool:

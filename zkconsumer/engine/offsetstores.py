@@ -21,6 +21,8 @@ from kafkawire.net.security import OPEN, Security
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.group.topicnodes import read_creations
+from zkconsumer.kafkagroup.lifecycle import Claim
+from zkconsumer.kafkagroup.offsets import ClaimedOffsets
 from zkconsumer.offsetlog import last_commit_times
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.file import FileOffsets
@@ -103,6 +105,40 @@ def store_of_group(
         close=links.end,
         left_zookeeper=lambda group: _left_zookeeper(session, group),
     )
+
+
+def store_of_coordinated(
+    *,
+    config: ConsumerConfig,
+    dialect: Dialect,
+    leaders: LeaderSource,
+    on_event: OnEvent,
+    claim: Callable[[], Claim | None],
+    on_refused: Callable[[Claim, int], object],
+) -> ClaimedOffsets:
+    """The store of a member of a group that Kafka's coordinator keeps.  claim, on_refused: as of ClaimedOffsets."""
+    links = Links(config.client_name, connect, config.offsets_channel_timeout_ms)
+    channel = _Channel(leaders, links, dialect, on_event)
+    lock = Lock()  # reads and commits go over the same links
+    backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms
+
+    def member() -> tuple[int, str]:
+        current = claim()
+        return (-1, "") if current is None else (current.generation, current.member_id)
+
+    def coordinator(retries: int) -> Coordinator:
+        limit_ms = retries * backoff_ms + timeout_ms
+        return Coordinator(
+            channel.brokers, links, dialect, retries, backoff_ms, limit_ms, sleep=sleep, now=now, lock=lock,
+            tell=channel.report, member=member,
+        )  # fmt: skip
+
+    store = _KafkaStore(
+        KafkaOffsets(coordinator(READ_RETRIES), now=now),
+        KafkaOffsets(coordinator(COMMIT_RETRIES), retention_ms=_retention_ms(config), now=now),
+        channel.works,
+    )
+    return ClaimedOffsets(store, claim, on_refused, links.end)
 
 
 def commit_times_of(

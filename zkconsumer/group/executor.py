@@ -9,18 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from groundwork.plural import counted
 from groundwork.tasks import Event, now, sleep
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, FilterUnknown
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor, Seek
-from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
+from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.membership import StrategyNotAllowed, Surplus, Unreadable, Unregistered, Untranslatable
+from zkconsumer.group.ownership import Offset, OwnedPartitions, some_of
 from zkconsumer.group.steps import (
     Action,
     ClaimsRefused,
@@ -36,20 +35,12 @@ from zkconsumer.group.steps import (
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.former import TopicCreation, former_read
-from zkconsumer.offsets.store import NONE, FormerOffset, OffsetStore, Unknown
+from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zksession import SessionState, ZkSession
 
 SESSION_POLL_S = 0.05
-NAMED = 20  # partitions named in one event
 REPORT_AFTER_S = 3.0  # an id node of another session is reported only when it stays
-
-
-def some_of(partitions: Iterable[TopicPartition]) -> str:
-    """How many partitions, with the names of the first NAMED."""
-    names = sorted(map(str, partitions))
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{counted(len(names), 'partition')}: {', '.join(names[:NAMED])}{more}"
 
 
 class RebalanceExecutor:
@@ -82,15 +73,20 @@ class RebalanceExecutor:
         self._session = session
         self._group = group
         self._claims = claims
-        self._fetchers = fetchers
-        self._commits = commits
-        self._store = store
-        self._make_cursor = make_cursor
+        self._owned = OwnedPartitions(
+            cursors=cursors,
+            fetchers=fetchers,
+            commits=commits,
+            store=store,
+            make_cursor=make_cursor,
+            config=config,
+            listener=listener,
+            on_event=on_event,
+        )
         self._config = config
         self._on_event = on_event
-        self._listener = listener
         self._closing = closing
-        self._located: dict[TopicPartition, int | FormerOffset | None] = {}
+        self._located: dict[TopicPartition, Offset] = {}
         self._recreated: dict[TopicPartition, TopicCreation] = {}  # owned, with a new log: the topic of the former log
         self._known_at_start: frozenset[TopicPartition] | None = None
         self._topics_before: frozenset[str] | None = None  # read until the subscription was changed
@@ -118,11 +114,8 @@ class RebalanceExecutor:
 
     def drop(self, assignment: Mapping[TopicPartition, str]) -> None:
         """Revoke partitions at once."""
-        self._fetchers.remove(assignment)
-        for tp in assignment:
-            if tp in self.cursors:
-                self.cursors[tp].drop()
-        self._revoke(assignment)
+        self._owned.drop(assignment)
+        self._no_longer_recreated(assignment)
         self._claims.forget(assignment)
 
     def resubscribed(self) -> None:
@@ -229,30 +222,21 @@ class RebalanceExecutor:
         self._reported_absent = absent
 
     def _stop(self, action: Action) -> Report:
-        self._fetchers.remove(action.assignment)
-        for tp in action.assignment:
-            if tp in self.cursors:
-                self.cursors[tp].close()
+        self._owned.stop(action.assignment)
         return Finished(action.turn)
 
     def _drain(self, action: Action) -> Report:
-        drain_s = self._config.rebalance_drain_ms / 1000  # a JVM member waits about 6 s for its partitions
-        if self._closing():
-            drain_s = min(drain_s, DRAIN_AT_END_S)
-        drain([self.cursors[tp] for tp in action.assignment if tp in self.cursors], self._listener, drain_s)
+        self._owned.drain(action.assignment, self._closing())  # a JVM member waits about 6 s for its partitions
         return Finished(action.turn)
 
     def _commit(self, action: Action) -> Report:
-        leaving = [self.cursors[tp] for tp in action.assignment if tp in self.cursors]
-        results = self._commits.commit_last(leaving) if self._config.auto_commit else {}
-        for cursor in leaving:
-            cursor.drop()  # what is done from here on is delivered again by the next owner
-        self._forget({tp: thread for tp, thread in action.assignment.items() if tp in self._recreated})
-        failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]
-        return Failed(action.turn, f"not committed: {failed[0]}") if failed else Finished(action.turn)
+        failed = self._owned.commit(action.assignment)
+        self._owned.forget(tp for tp in action.assignment if tp in self._recreated)
+        return Failed(action.turn, failed) if failed else Finished(action.turn)
 
     def _release(self, action: Action) -> Report:
-        self._revoke(action.assignment)
+        self._owned.forget(action.assignment)
+        self._no_longer_recreated(action.assignment)
         self._claims.release(action.assignment)
         self._on_event(ConsumerEvent("released", some_of(action.assignment)))
         return Finished(action.turn)
@@ -267,42 +251,26 @@ class RebalanceExecutor:
 
     def _locate(self, action: Action) -> Report:
         """Read the committed offsets, now that only we move them."""
-        found = self._store.read(self._config.group_id, action.assignment)
-        known: dict[TopicPartition, int | FormerOffset | None] = {}
-        for tp, at in found.items():
+        self._located = known = self._owned.offsets(action.assignment)
+        for tp, at in known.items():
             then, today = self._recreated.get(tp), self._group.creations.get(tp.topic)
-            if isinstance(at, Unknown):
-                self._on_event(ConsumerEvent("offset", f"{tp} is not read: {at.reason}", tp))
-            elif isinstance(at, int) and then is not None and today is not None:
+            if isinstance(at, int) and then is not None and today is not None:
                 known[tp] = former_read(tp.topic, at, then, today)  # whenever it was written: only we may have
-            else:
-                known[tp] = None if at is NONE else at
-        self._located = known
         return Located(action.turn, frozenset(known))
 
     def _start(self, action: Action) -> Report:
-        held = {tp: thread for tp, thread in action.assignment.items() if tp in self._claims.held}
-        chosen = self._listener.before_start(held) or {}  # positions by the program's listener
-        fresh = []
-        for tp, thread in action.assignment.items():
-            if tp not in self._claims.held:
-                continue  # lost while its offset was read or the listener was called; the next event says so
-            cursor = self._make_cursor(tp, thread, self._reset_of(tp))
-            cursor.topic = self._group.creations.get(tp.topic)
-            at = chosen.get(tp, located := self._located[tp])
-            if isinstance(located, int):
-                cursor.committed = located
-            if isinstance(at, FormerOffset):
-                cursor.lose_position(Seek(self._config.auto_offset_reset, at.position, at.reason))
-            elif at is not None:
-                cursor.reset_to(at)
-            self.cursors[tp] = cursor
-            self._recreated.pop(tp, None)
-            fresh.append(cursor)
-        self._fetchers.add(fresh)
-        if fresh:
-            self._on_event(ConsumerEvent("owned", some_of(cursor.tp for cursor in fresh)))
+        self._owned.start(
+            action.assignment,
+            self._located,
+            ours=lambda tp: tp in self._claims.held,
+            reset_of=self._reset_of,
+            prepare=self._of_todays_topic,
+        )
         return Finished(action.turn)
+
+    def _of_todays_topic(self, cursor: Cursor) -> None:
+        cursor.topic = self._group.creations.get(cursor.tp.topic)
+        self._recreated.pop(cursor.tp, None)
 
     def _reset_of(self, tp: TopicPartition) -> str:
         """Partitions that appear while we run are read from the start: they were not skipped on purpose."""
@@ -317,14 +285,6 @@ class RebalanceExecutor:
         self._group.leave()
         return Finished(action.turn)
 
-    def _revoke(self, assignment: Mapping[TopicPartition, str]) -> None:
-        self._forget(assignment)
-        for tp in assignment:
+    def _no_longer_recreated(self, tps: Iterable[TopicPartition]) -> None:
+        for tp in tps:
             self._recreated.pop(tp, None)
-
-    def _forget(self, assignment: Mapping[TopicPartition, str]) -> None:
-        for tp in assignment:
-            cursor = self.cursors.pop(tp, None)
-            if cursor is not None:
-                cursor.drop()
-                cursor.discard_fetched()

@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from kafkawire.cluster.retry import Attempt, Backoff, RetryPolicy
@@ -275,11 +275,14 @@ class GroupState:
 
     state: Stable, PreparingRebalance, AwaitingSync, Empty (0.10.1), Dead (also: never heard of)
     members: member id, client id, host
+    protocol: the assignment strategy, while there is one; assignments: bytes by member id, while it is stable
     """
 
     state: str
     protocol_type: str
     members: tuple[tuple[str, str, str], ...]
+    protocol: str = ""
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -291,6 +294,7 @@ class Coordinator:
     lock         held during one request, never during a wait
     tell         called with a sentence when it starts to wait, and why
     check        called before each request: raises when nothing may be sent any more
+    member       the generation and the member id by which to commit, asked for each request; -1 and "": of no member
     """
 
     def __init__(
@@ -307,6 +311,7 @@ class Coordinator:
         lock: AbstractContextManager[Any] | None = None,
         tell: Callable[[str], object] = lambda sentence: None,
         check: Callable[[], object] = lambda: None,
+        member: Callable[[], tuple[int, str]] = lambda: (-1, ""),
         broker_retention_ms: int = BROKER_RETENTION_MS,
         metadata_limit: int = METADATA_LIMIT,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -320,6 +325,7 @@ class Coordinator:
             whom, links, dialect, retry, sleep=sleep, now=now, lock=lock, tell=tell, check=check
         )
         self._dialect = dialect
+        self._member = member
         self._broker_retention_ms = broker_retention_ms
         self._metadata_limit = metadata_limit
         self._clock_ms = clock_ms
@@ -339,7 +345,8 @@ class Coordinator:
         if row["error"]:
             raise refusal(row["error"], broker, group=group)
         members = tuple((m["member_id"], m["client_id"], m["client_host"]) for m in row["members"])
-        return GroupState(row["state"], row["protocol_type"], members)
+        assignments = {m["member_id"]: bytes(m["assignment"]) for m in row["members"]}
+        return GroupState(row["state"], row["protocol_type"], members, row["protocol"], assignments)
 
     def commit(
         self,
@@ -366,8 +373,16 @@ class Coordinator:
         def request(left: Sequence[TopicPartition]) -> Request[Any]:
             before_send()
             rows = {tp: positions[tp] for tp in left}
+            generation, member_id = self._member()
             return self._dialect.requests.offset_commit(
-                self._dialect, group, rows, store, retention_ms=kept.retention_ms, timestamp_ms=kept.timestamp_ms
+                self._dialect,
+                group,
+                rows,
+                store,
+                generation=generation,
+                member_id=member_id,
+                retention_ms=kept.retention_ms,
+                timestamp_ms=kept.timestamp_ms,
             )
 
         answers = self._requests.ask(group, store, [tp for tp in positions if tp not in too_long], request)

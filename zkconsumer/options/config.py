@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
-from groundwork.options import ERROR, given, load, option, warnings_of
+from groundwork.options import ERROR, given, load, option, specs, warnings_of
 from groundwork.zksecurity import ZkSecurity, security_of, security_problems
 from kafkawire import securityoptions
 from kafkawire.dialects import Dialect, expected
@@ -30,15 +30,13 @@ JVM_ONLY: Final = {
 }
 
 NEWER: Final = {
-    "bootstrap.servers": "zookeeper.connect (metadata.broker.list beside 'partitions')",
-    "session.timeout.ms": "zookeeper.session.timeout.ms",
     "enable.auto.commit": "auto.commit.enable",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
     "fetch.max.bytes": "queued.max.bytes",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.poll.records": "queued.max.bytes bounds what is fetched ahead",
     "max.poll.interval.ms": "nothing: a slow reader keeps its partitions",
-    "heartbeat.interval.ms": "nothing: it follows from zookeeper.session.timeout.ms",
+    "heartbeat.interval.ms": "nothing: it follows from session.timeout.ms, or zookeeper.session.timeout.ms",
     "request.timeout.ms": "socket.timeout.ms",
     "key.deserializer": "nothing: keys are bytes",
     "value.deserializer": "nothing: values are bytes",
@@ -57,6 +55,8 @@ WAITED_FOR: Final = {"fetcher.backoff.ms": "a broker holds a fetch that has noth
 AT_ONCE: Final = dict.fromkeys(  # of a release that never waits
     ("fetch.wait.max.ms", "fetch.min.bytes"), "its brokers answer at once, see fetcher.backoff.ms"
 )
+
+KAFKA_COORDINATION_ONLY: Final = ("session.timeout.ms", "rebalance.timeout.ms", "metadata.max.age.ms")
 
 GROUP_ONLY: Final = {  # options that fixed partitions have no use for: a warning when a file gives one
     **dict.fromkeys(("partition.assignment.strategy", "exclude.internal.topics"), "the list says what is read"),
@@ -78,8 +78,21 @@ GROUP_ONLY: Final = {  # options that fixed partitions have no use for: a warnin
         ),
         "there is no ZooKeeper",
     ),
+    **dict.fromkeys(("coordination", *KAFKA_COORDINATION_ONLY), "there is no group to share with"),
 }
 
+NOT_COORDINATED: Final = {  # options without use in a group on Kafka's coordinator: a warning when a file gives one
+    **{key: why for key, why in GROUP_ONLY.items() if key.startswith("zookeeper.")},
+    "zookeeper.connect": "the group's coordinator is a broker, found by 'bootstrap.servers'",
+    "offsets.migrate.on.start": "there is no ZooKeeper",
+    "consumer.id": "the coordinator gives a member its id",
+}
+
+COORDINATED_BACKOFF_MS = 500  # of a group on Kafka's coordinator
+JAVA_ASSIGNORS = {
+    f"org.apache.kafka.clients.consumer.{name}assignor": name for name in ("range", "roundrobin", "sticky")
+}  # of partition.assignment.strategy, as lower case
+LAST_COMMIT_MS = 5000  # of revoked partitions, while a coordinator is away: JVM members wait about 8 s for them
 NEWER_RESETS = {"earliest": "smallest", "latest": "largest", "none": "fail"}  # of auto.offset.reset
 
 
@@ -99,7 +112,14 @@ class ConsumerConfig(SecurityOptions):
         old="zk.connect",
         kind=optiontypes.text,
         required=True,
-        instead="partitions",
+        instead=("partitions", "coordination"),
+    )
+    coordination: str = option(
+        "coordination",
+        "zookeeper",
+        "what keeps the group: zookeeper, as the consumers of 0.7 and 0.8; kafka, its own coordinator (0.9 and later), "
+        "as the Java consumer, without any ZooKeeper",
+        choices=("zookeeper", "kafka"),
     )
     version: str = option(
         "kafka.version", "", "Kafka release of the brokers; default: they are asked", kind=optiontypes.release
@@ -112,9 +132,10 @@ class ConsumerConfig(SecurityOptions):
         kind=optiontypes.partitions,
     )
     brokers: tuple[tuple[str, int], ...] = option(
-        "metadata.broker.list",
+        "bootstrap.servers",
         (),
-        "bootstrap brokers of fixed partitions: host:port,…",
+        "brokers that are asked for all others, with coordination kafka and of fixed partitions: host:port,…",
+        old="metadata.broker.list",
         kind=optiontypes.brokers,
     )
     broker_list: tuple[Broker, ...] = option(
@@ -166,6 +187,29 @@ class ConsumerConfig(SecurityOptions):
         old="zk.connectiontimeout.ms",
         kind=optiontypes.ms,
     )
+    group_session_timeout_ms: int = option(
+        "session.timeout.ms",
+        10000,
+        "with coordination kafka: silence after which the coordinator gives our partitions to other members; brokers "
+        "take 6 s to 5 min or more (group.min.session.timeout.ms, group.max.session.timeout.ms)",
+        "ms",
+        least=1000,
+    )
+    rebalance_timeout_ms: int = option(
+        "rebalance.timeout.ms",
+        60000,
+        "with coordination kafka: how long the coordinator waits for a member to finish and commit what it has and to "
+        "join a rebalance (before 0.10.1 it waits session.timeout.ms)",
+        "ms",
+        least=1000,
+    )
+    metadata_max_age_ms: int = option(
+        "metadata.max.age.ms",
+        30000,
+        "with coordination kafka: time between two looks for new topics and partitions",
+        "ms",
+        least=100,
+    )
     zookeeper_set_acl: bool = option(
         "zookeeper.set.acl",
         False,
@@ -189,7 +233,7 @@ class ConsumerConfig(SecurityOptions):
         "rebalance.backoff.ms",
         None,
         "longest backoff before a rebalance is retried; ends sooner when the partition is released "
-        "(default: zookeeper.sync.time.ms)",
+        "(default: zookeeper.sync.time.ms; with coordination kafka 500)",
         "ms",
         kind=optiontypes.ms,
     )
@@ -203,8 +247,9 @@ class ConsumerConfig(SecurityOptions):
     assignment_strategy: str = option(
         "partition.assignment.strategy",
         "range",
-        "partition assignment strategy; the same at all members of the group",
-        choices=("range", "roundrobin"),
+        "partition assignment strategy; the same at all members of the group; sticky with coordination kafka only",
+        choices=("range", "roundrobin", "sticky"),
+        newer=JAVA_ASSIGNORS,
     )
     exclude_internal_topics: bool = option(
         "exclude.internal.topics", True, "topic filters, ours and other members', leave __consumer_offsets out"
@@ -312,7 +357,8 @@ class ConsumerConfig(SecurityOptions):
     offsets_storage: str = option(
         "offsets.storage",
         "zookeeper",
-        "offset store; a running group changes it through dual.commit.enabled, one member after the other",
+        "offset store; a running group changes it through dual.commit.enabled, one member after the other; with "
+        "coordination kafka always kafka",
         choices=("zookeeper", "kafka"),
     )
     dual_commit: bool | None = option(
@@ -380,17 +426,25 @@ class ConsumerConfig(SecurityOptions):
         return self.isolation_level == "read_committed"
 
     @property
+    def coordinated(self) -> bool:
+        """A member of a group that Kafka's coordinator keeps."""
+        return self.coordination == "kafka" and not self.partitions
+
+    @property
     def client_name(self) -> str:
         return self.client_id or self.group_id
 
     @property
     def offset_mode(self) -> Mode:
         """zookeeper, dual or kafka: both options of the store as one value."""
+        if self.coordinated:
+            return "kafka"
         return mode_of(self.offsets_storage, self.dual_commit)
 
     @property
     def backoff_ms(self) -> int:
-        return self.sync_time_ms if self.rebalance_backoff_ms is None else self.rebalance_backoff_ms
+        default_ms = COORDINATED_BACKOFF_MS if self.coordinated else self.sync_time_ms
+        return default_ms if self.rebalance_backoff_ms is None else self.rebalance_backoff_ms
 
     def problems(self) -> Iterable[str]:
         return problems_of(self)
@@ -431,6 +485,8 @@ def problems_of(config: ConsumerConfig) -> Iterator[str]:
     yield from broker_security_problems(config)
     if config.partitions:
         yield from _of_fixed(config)
+    elif config.coordinated:
+        yield from _of_coordinated(config)
     else:
         yield from _of_group(config)
     if config.socket_timeout_ms < config.fetch_wait_max_ms:
@@ -456,7 +512,13 @@ def unfit(config: ConsumerConfig, release: Dialect) -> Iterator[str]:
             f"'offsets.storage' {config.offsets_storage}: {called} keeps no offsets; keep them in zookeeper, and take"
             " them to a newer cluster by `zkconsumer offsets translate`"
         )
-    if config.assignment_strategy not in release.strategies:
+    if config.coordinated:
+        if not release.coordinates_groups:
+            yield (
+                f"'coordination' kafka: brokers of {called} coordinate no groups, those of 0.9 and later do; take"
+                " zookeeper, or set the release right"
+            )
+    elif config.assignment_strategy not in release.strategies:
         yield (
             f"'partition.assignment.strategy' {config.assignment_strategy}: members of {called} know"
             f" {' and '.join(sorted(release.strategies))} only"
@@ -469,14 +531,14 @@ def unfit(config: ConsumerConfig, release: Dialect) -> Iterator[str]:
     if config.partitions and not release.describes_itself:
         yield from _listed(config, called)
     elif config.broker_list:
-        yield f"'broker.list' is for fixed 'partitions' of 0.7; {called} is found by 'metadata.broker.list'"
+        yield f"'broker.list' is for fixed 'partitions' of 0.7; {called} is found by 'bootstrap.servers'"
 
 
 def _listed(config: ConsumerConfig, called: str) -> Iterator[str]:
     """Rules of fixed partitions of 0.7, whose brokers do not know each other."""
     if config.brokers:
         yield (
-            f"'metadata.broker.list': brokers of {called} do not know which broker has which partition; give"
+            f"'bootstrap.servers': brokers of {called} do not know which broker has which partition; give"
             " 'broker.list' (id:host:port,…) instead"
         )
     there = {broker.id for broker in config.broker_list}
@@ -499,7 +561,7 @@ def _of_fixed(config: ConsumerConfig) -> Iterator[str]:
             " shared with no group; keep one of them"
         )
     if not config.brokers and expected(config.version).describes_itself:
-        yield "'partitions' needs 'metadata.broker.list': brokers that are asked for the leaders"
+        yield "'partitions' needs 'bootstrap.servers': brokers that are asked for the leaders"
     if {"offsets.storage", "dual.commit.enabled"} & given(config):
         yield (
             "'offsets.storage' and 'dual.commit.enabled' are for groups: the positions of fixed 'partitions' are kept"
@@ -507,15 +569,53 @@ def _of_fixed(config: ConsumerConfig) -> Iterator[str]:
         )
 
 
+def _of_coordinated(config: ConsumerConfig) -> Iterator[str]:
+    for key, value in {"broker.list": config.broker_list, "offsets.file": config.offsets_file}.items():
+        if value:
+            yield f"'{key}' is for fixed 'partitions', which are not given"
+    if not config.brokers:
+        yield "'coordination' kafka needs 'bootstrap.servers': brokers that are asked for the group's coordinator"
+    if "offsets.storage" in given(config) and config.offsets_storage != "kafka":
+        yield (
+            f"'offsets.storage' {config.offsets_storage} and 'coordination' kafka exclude each other: a group that"
+            " Kafka's coordinator keeps has its offsets in Kafka; leave 'offsets.storage' out, and take the group's"
+            " offsets there first (zkconsumer migrate)"
+        )
+    if config.dual_commit:
+        yield (
+            "'dual.commit.enabled' and 'coordination' kafka exclude each other: a group that Kafka's coordinator keeps"
+            " has its offsets in Kafka alone"
+        )
+    drain_ms = config.rebalance_drain_ms + config.listener_timeout_ms
+    if config.rebalance_timeout_ms < drain_ms + LAST_COMMIT_MS:
+        yield (
+            f"'rebalance.timeout.ms' ({config.rebalance_timeout_ms}) must be at least 'rebalance.drain.ms'"
+            f" ({config.rebalance_drain_ms}) and 'listener.timeout.ms' ({config.listener_timeout_ms}) and"
+            f" {LAST_COMMIT_MS} ms for the last commit: the coordinator would not wait for it"
+        )
+    yield from _of_retention(config)
+
+
+def _of_retention(config: ConsumerConfig) -> Iterator[str]:
+    if -1 < config.offsets_retention_ms <= config.auto_commit_interval_ms:
+        yield (
+            f"'offsets.retention.ms' ({config.offsets_retention_ms}) must be -1, or longer than"
+            f" 'auto.commit.interval.ms' ({config.auto_commit_interval_ms}): Kafka would forget offsets between commits"
+        )
+
+
 def _of_group(config: ConsumerConfig) -> Iterator[str]:
     fixed_only = {
-        "metadata.broker.list": config.brokers,
+        "bootstrap.servers": config.brokers,
         "broker.list": config.broker_list,
         "offsets.file": config.offsets_file,
     }
     for key, value in fixed_only.items():
         if value:
-            yield f"'{key}' is for fixed 'partitions', which are not given"
+            also = ", and for 'coordination' kafka" if key == "bootstrap.servers" else ""
+            yield f"'{key}' is for fixed 'partitions', which are not given{also}"
+    if not config.zookeeper_connect and "coordination" in given(config):
+        yield f"option 'zookeeper.connect' is missing: {specs(type(config))['zookeeper_connect'].meaning}"
     tries, backoff, session = config.rebalance_max_retries, config.backoff_ms, config.session_timeout_ms
     if tries * backoff <= session:
         yield (
@@ -523,11 +623,7 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
             f" which must be more than 'zookeeper.session.timeout.ms' ({session}): a dead member holds its share"
             " that long"
         )
-    if -1 < config.offsets_retention_ms <= config.auto_commit_interval_ms:
-        yield (
-            f"'offsets.retention.ms' ({config.offsets_retention_ms}) must be -1, or longer than"
-            f" 'auto.commit.interval.ms' ({config.auto_commit_interval_ms}): Kafka would forget offsets between commits"
-        )
+    yield from _of_retention(config)
     if config.zookeeper_set_acl and config.zookeeper_auth is None:
         yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
     yield from security_problems(config, config.zookeeper_connect)
@@ -539,7 +635,13 @@ def without_effect(config: ConsumerConfig) -> Iterator[str]:
     idle = AT_ONCE if not release.waits_for_data else WAITED_FOR
     for key in sorted(idle.keys() & given(config)):
         yield f"option '{key}' has no effect with Kafka {release.release}: {idle[key]}"
+    if config.coordinated:
+        for key in sorted(NOT_COORDINATED.keys() & given(config)):
+            yield f"option '{key}' has no effect with 'coordination' kafka: {NOT_COORDINATED[key]}"
+        return
     if not config.partitions:
+        for key in sorted({*KAFKA_COORDINATION_ONLY} & given(config)):
+            yield f"option '{key}' has no effect with 'coordination' zookeeper"
         if config.offsets_storage == "zookeeper" and config.dual_commit:
             yield "option 'dual.commit.enabled' has no effect with 'offsets.storage' zookeeper: only that is written"
         return

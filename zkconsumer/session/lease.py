@@ -1,8 +1,8 @@
 """Lease: how long we may believe that our session, and with it our claims, are alive.  Pure: times are monotonic
 seconds.
 
-A heartbeat that ZooKeeper answered proves that the session lived when it was *sent*; from then on ZooKeeper waits the
-negotiated time-out before it gives our partitions to others.  We stop a margin earlier:
+A heartbeat that ZooKeeper, or the group's coordinator, answered proves that the session lived when it was *sent*; from
+then on they wait the negotiated time-out before they give our partitions to others.  We stop a margin earlier:
 
     valid_until = sent + negotiated - margin
 
@@ -17,7 +17,7 @@ MIN_MARGIN_S = 0.5
 
 
 class LeaseOver(Exception):
-    """ZooKeeper has not answered for so long that others may own our partitions."""
+    """There was no answer for so long that others may own our partitions."""
 
 
 def margin_of(negotiated_s: float) -> float:
@@ -28,11 +28,13 @@ def margin_of(negotiated_s: float) -> float:
 class Lease:
     """Valid from the first answered beat until valid_until; revoked at once when the session is known to be lost."""
 
-    __slots__ = ("_margin_s", "_revoked_at", "heard_of", "valid_until")
+    __slots__ = ("_limit", "_margin_s", "_revoked_at", "_whose", "heard_of", "valid_until")
 
-    def __init__(self, margin_s: float | None = None) -> None:
-        """margin_s: None takes margin_of the negotiated time-out."""
+    def __init__(self, margin_s: float | None = None, whose: str = "ZooKeeper") -> None:
+        """margin_s: None takes margin_of the negotiated time-out.  whose: who answers the heartbeats."""
         self._margin_s = margin_s
+        self._whose = whose
+        self._limit = float("inf")
         self._revoked_at = float("-inf")
         self.valid_until = float("-inf")
         self.heard_of: float | None = None  # when the last answered heartbeat was sent; kept after a lost session
@@ -42,11 +44,17 @@ class Lease:
         self.heard_of = sent_at if self.heard_of is None else max(self.heard_of, sent_at)
         margin = margin_of(negotiated_s) if self._margin_s is None else self._margin_s
         if sent_at >= self._revoked_at:  # an answer of the session before proves nothing for this one
-            self.valid_until = max(self.valid_until, sent_at + negotiated_s - margin)
+            self.valid_until = min(max(self.valid_until, sent_at + negotiated_s - margin), self._limit)
+
+    def limit(self, until: float) -> None:
+        """Not valid from then on, whatever is answered, until it is revoked."""
+        self._limit = min(self._limit, until)
+        self.valid_until = min(self.valid_until, self._limit)
 
     def revoke(self, now: float = float("-inf")) -> None:
         """The session is lost: not valid until a beat sent at now or later is answered."""
         self._revoked_at = max(self._revoked_at, now)
+        self._limit = float("inf")
         self.valid_until = float("-inf")
 
     def check(self, now: float) -> None:
@@ -54,9 +62,10 @@ class Lease:
         if now < self.valid_until:
             return
         if self.valid_until == float("-inf"):
-            raise LeaseOver("no lease: the ZooKeeper session is lost or has not yet been confirmed")
+            raise LeaseOver(f"no lease: the {self._whose} session is lost or has not yet been confirmed")
         raise LeaseOver(
-            f"lease over since {now - self.valid_until:.1f} s: ZooKeeper does not answer, others may own our partitions"
+            f"lease over since {now - self.valid_until:.1f} s: {self._whose} does not answer, others may own our"
+            " partitions"
         )
 
     def __repr__(self) -> str:

@@ -1,0 +1,332 @@
+"""Group on Kafka's own coordinator: an assignment source without ZooKeeper, beside members of the Java consumer.
+
+connect    a broker answers; it and the release named coordinate groups
+take part  join the group; what fails is tried again for ever, but for a refusal of the first join
+leave      what is delivered is done, committed, then LeaveGroup
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from groundwork.executor import ThreadExecutor
+from groundwork.hub import OwnThread
+from groundwork.loopdelay import HubLag, busy_lines
+from groundwork.options import specs
+from groundwork.tasks import connect, now, sleep
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.metadata import Unreachable as NoBroker
+from kafkawire.cluster.release import why_never
+from kafkawire.cluster.view import ClusterView
+from kafkawire.errors import WireError
+from kafkawire.model import Broker, PartitionId, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.protocol.grouprequests import tells_rebalance_timeout
+from kafkawire.protocol.subscriptions import read_assignment
+from kafkawire.znodes.group import Registration
+from zkconsumer.engine.assignment import EngineContext
+from zkconsumer.engine.offsetstores import store_of_coordinated
+from zkconsumer.errors import Closed, ConsumerError, Unreachable
+from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.leaders import CurrentLeaders, RefreshedLeaders
+from zkconsumer.group.ownership import OwnedPartitions
+from zkconsumer.kafkagroup import requests
+from zkconsumer.kafkagroup.executor import GroupExecutor
+from zkconsumer.kafkagroup.heartbeats import Heartbeats
+from zkconsumer.kafkagroup.lifecycle import Claim
+from zkconsumer.kafkagroup.member import GroupMember
+from zkconsumer.kafkagroup.requests import MemberRequests
+from zkconsumer.kafkagroup.topics import GroupTopics
+from zkconsumer.offsets.commits import CommitRetries
+from zkconsumer.offsets.group import OffsetsStatus
+from zkconsumer.offsets.modes import Mode
+from zkconsumer.options.config import LAST_COMMIT_MS
+from zkconsumer.session.zksession import SessionState
+
+METADATA_MS = 10_000  # a broker that is silent for longer would keep the request from the others
+FIRST_JOIN_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
+SUBSCRIBED_POLL_S = 0.02
+LATE_PART = 0.25  # of the session's time-out: three more of that, and it is over
+SILENT_PART = 3  # of the session's time-out
+CLOSED_AT_START = "the connector was shut down while it started"
+
+
+class CoordinatedAssignment:
+    """The member of a group that a connector is.  on_fence(): the member is fenced, and all cursors are dropped
+    already."""
+
+    def __init__(self, context: EngineContext, on_fence: Callable[[], object]) -> None:
+        config = context.config
+        self._config = config
+        self._dialect = context.dialect
+        self._hub = context.hub
+        self._tasks = context.tasks
+        self._lease = context.lease
+        self._listener = context.listener
+        self._on_event = context.on_event
+        self._on_fence = on_fence
+        self._leaving = False
+        self._away_since: float | None = None  # the coordinator is out of reach
+        self._links = Links(config.client_name, connect, min(config.socket_timeout_ms, METADATA_MS))
+        self.leaders: CurrentLeaders = RefreshedLeaders(MetadataSource(config.brokers, context.dialect, self._links))
+        self._topics = GroupTopics(
+            self.leaders, context.registration, context.consumer_id, config.exclude_internal_topics
+        )
+        self._requests = MemberRequests(
+            group=config.group_id,
+            client_name=config.client_name,
+            dialect=context.dialect,
+            brokers=self._brokers,
+            connect=connect,
+            session_timeout_ms=config.group_session_timeout_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+            sleep=sleep,
+            now=now,
+        )
+        self._heartbeats = Heartbeats(
+            self._requests,
+            context.lease,
+            session_timeout_ms=config.group_session_timeout_ms,
+            rebalance_timeout_ms=self._rebalance_timeout_ms(),
+            on_rebalance=self._rebalancing,
+            on_fenced=self._fenced,
+            on_over=self._lease_over,
+            on_state=self._state_changed,
+        )
+        self._executor = ThreadExecutor(context.hub)
+        self._store = store_of_coordinated(
+            config=config,
+            dialect=context.dialect,
+            leaders=self.leaders,
+            on_event=context.on_event,
+            claim=lambda: self._heartbeats.claim,
+            on_refused=self._commit_refused,
+        )
+        self.commits = context.commits(self._store, self._still_ours, self._retries)
+        self.fetchers = context.fetchers(self.leaders)
+        self.member = self._member_of(context)
+
+    def _member_of(self, context: EngineContext) -> GroupMember:
+        owned = OwnedPartitions(
+            cursors=context.cursors,
+            fetchers=self.fetchers,
+            commits=self.commits,
+            store=self._store,
+            make_cursor=context.make_cursor,
+            config=context.config,
+            listener=context.listener,
+            on_event=context.on_event,
+        )
+        executor = GroupExecutor(
+            members=self._requests,
+            heartbeats=self._heartbeats,
+            topics=self._topics,
+            owned=owned,
+            config=context.config,
+            on_event=context.on_event,
+            closing=lambda: self.member.closing,
+        )
+        return GroupMember(
+            executor=executor,
+            topics=self._topics,
+            tasks=context.tasks,
+            config=context.config,
+            on_event=context.on_event,
+        )
+
+    def _rebalance_timeout_ms(self) -> int:
+        """How long the coordinator waits for us to join: before 0.10.1 as long as a session."""
+        if tells_rebalance_timeout(self._dialect):
+            return self._config.rebalance_timeout_ms
+        return self._config.group_session_timeout_ms
+
+    def _brokers(self) -> Sequence[Broker]:
+        """Those to ask for the coordinator; while no metadata can be read none."""
+        try:
+            return list(self.leaders.read(()).brokers.values())
+        except WireError:
+            return ()
+
+    # start and end ------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        try:
+            self._topics.read()
+        except NoBroker as e:
+            if self._leaving:  # our own end closed the connection
+                raise Closed(CLOSED_AT_START) from e
+            why = self._why_never()
+            if why is not None:
+                raise ConsumerError(f"{why}; nothing was joined") from e
+            raise Unreachable(f"{e}: are they running, and is bootstrap.servers right?") from e
+
+    def _why_never(self) -> str | None:
+        brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(self._config.brokers)]
+        return why_never(brokers, self._dialect, specs(type(self._config))["version"].key, connect)
+
+    def take_part(self) -> None:
+        self._tasks.spawn("heartbeats", self._heartbeats.run)
+        self._tasks.spawn("lease", self._heartbeats.guard)
+        self._tasks.spawn("topics", self.member.watch_topics)
+        self._tasks.spawn("member", self.member.run)
+        if isinstance(self._hub, OwnThread):  # the caller watches over its own hub
+            limit_ms = self._config.group_session_timeout_ms * LATE_PART
+            self._tasks.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
+        self.member.first_round.wait(timeout=FIRST_JOIN_S)
+        if self.member.refusal:
+            raise ConsumerError(self.member.refusal)
+
+    def leave(self, timeout_s: float) -> None:
+        self._leaving = True
+        self.member.close()
+        self.member.closed.wait(timeout=timeout_s)
+
+    def close(self) -> None:
+        self._leaving = True
+        self._heartbeats.end()
+        self._executor.close()
+        self._store.close()
+        self._requests.end()
+        self._links.end()
+
+    # what the engine asks -----------------------------------------------------------------------------------------
+
+    def may_commit(self) -> bool:
+        return self._heartbeats.claim is not None and self._heartbeats.state is SessionState.CONNECTED
+
+    def readable(self, cursor: Cursor) -> bool:
+        return True  # a partition whose position cannot be read has no cursor
+
+    def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
+        raise ConsumerError(f"cannot {what}: with coordination kafka there is no ZooKeeper")
+
+    def topics(self) -> list[str]:
+        return sorted(self._view().topics)
+
+    def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
+        found = {topic: partitions for topic, partitions in self._view().topics.items() if topic in topics}
+        return {topic: {p: seen.replicas for p, seen in partitions.items()} for topic, partitions in found.items()}
+
+    def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
+        found: dict[TopicPartition, str] = {}
+        try:
+            state = self._requests.describe()
+            for member_id, data in state.assignments.items():
+                found |= dict.fromkeys(read_assignment(data), member_id)
+        except WireError as e:
+            raise ConsumerError(f"the group's coordinator does not say who owns what: {e}") from e
+        return {tp: who for tp, who in found.items() if tp.topic in topics}
+
+    def _view(self) -> ClusterView:
+        try:
+            return self.leaders.read(None)
+        except WireError as e:
+            raise ConsumerError(f"the topics cannot be read: {e}") from e
+
+    @property
+    def settled(self) -> bool:
+        return self.member.settled
+
+    @property
+    def deleted(self) -> Mapping[str, str]:
+        return self.member.deleted
+
+    @property
+    def rounds(self) -> int:
+        return self.member.rounds
+
+    @property
+    def session_state(self) -> str:
+        return self._heartbeats.state.value
+
+    @property
+    def silent_s(self) -> float:
+        if self._away_since is None:
+            return 0.0
+        heard, limit_s = self._lease.heard_of, self._config.group_session_timeout_ms / 1000 / SILENT_PART
+        silent_s = now() - (self._away_since if heard is None else heard)
+        return silent_s if silent_s > limit_s else 0.0
+
+    @property
+    def offsets(self) -> OffsetsStatus:
+        return self._store.status
+
+    def switch_offsets(self, mode: Mode) -> None:
+        if mode != "kafka":
+            raise ConsumerError(
+                f"offsets cannot go to {mode}: a group that Kafka's coordinator keeps has them in Kafka alone"
+            )
+
+    def subscribe(self, registration: Registration, timeout_s: float) -> bool:
+        rounds, until = self.member.rounds, now() + timeout_s
+        self.member.subscribe(registration)
+        while not (self.member.rounds > rounds and self.member.settled):
+            if now() >= until or self.member.closing:
+                return False
+            sleep(SUBSCRIBED_POLL_S)
+        return True
+
+    def _retries(self) -> CommitRetries:
+        config = self._config
+        backoff_s = config.offsets_channel_backoff_ms / 1000
+        return CommitRetries(config.offsets_commit_retries, backoff_s, LAST_COMMIT_MS / 1000)
+
+    def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
+        return tps  # Kafka knows no foreign write: the coordinator refuses it
+
+    # callbacks; none of them waits --------------------------------------------------------------------------------
+
+    def _rebalancing(self, claim: Claim) -> None:
+        self.member.rebalancing(claim)
+
+    def _fenced(self, claim: Claim, code: int) -> None:
+        """The coordinator counts us no more.  First the cursors, so that nothing may be sent, then on_fence."""
+        self.member.fenced(claim, forget=code == requests.NO_MEMBER)
+        self._report_fence(f"{self._requests.refused(code)}; this member was fenced from {claim}")
+
+    def _lease_over(self, claim: Claim) -> None:
+        self.member.fenced(claim, forget=False)
+        self._report_fence("lease over: no answer of the group's coordinator in time")
+
+    def _report_fence(self, why: str) -> None:
+        self._on_fence()
+        text = f"{why}: others may own our partitions now, all are dropped"
+        self._on_event(ConsumerEvent("fence", text))
+
+    def _commit_refused(self, claim: Claim, code: int) -> None:
+        if code == requests.REBALANCING:
+            self.member.rebalancing(claim)
+        elif claim is self._heartbeats.claim:
+            self._heartbeats.lost(self._requests.refused(code))
+            self._fenced(claim, code)
+
+    def _state_changed(self, state: SessionState, why: str) -> None:
+        where = f"the coordinator of group {self._config.group_id}, {self._requests.coordinator or 'not known now'}"
+        text = f"the session with {where}, is {state.value}" + (f": {why}" if why else "")
+        self._on_event(ConsumerEvent("session", text))
+        self._report_outage(state, why)
+        self._listener.session_state(state.value)
+
+    def _report_outage(self, state: SessionState, why: str) -> None:
+        """Once when the coordinator cannot be reached, and once when it answers again."""
+        where = f"the coordinator of group {self._config.group_id}"
+        if state is SessionState.CONNECTED and self._away_since is not None:
+            self._on_event(ConsumerEvent("over", f"{where}: over after {now() - self._away_since:.1f} s"))
+            self._away_since = None
+        elif state is SessionState.SUSPENDED and self._away_since is None:
+            self._away_since = now()
+            text = f"{where} is out of reach: {why}; nothing is committed, and no partition taken, until it answers"
+            self._on_event(ConsumerEvent("outage", text))
+
+    def _late(self, late_ms: float) -> None:
+        """No heartbeat could be sent: a call kept the interpreter, most likely one that still runs in another
+        thread."""
+        session_ms = self._config.group_session_timeout_ms
+        where = "; ".join(busy_lines()) or "not seen"
+        text = (
+            f"nothing but one call ran for {late_ms:.0f} ms, a lot of the session's {session_ms} ms; after that long"
+            f" others take our partitions; at work in the other threads now: {where}"
+        )
+        self._on_event(ConsumerEvent("late", text))

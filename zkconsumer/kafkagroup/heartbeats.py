@@ -1,0 +1,153 @@
+"""Heartbeats of a member to its coordinator, the lease that they prove, and the fence when it ends.
+
+The lease holds from the sending of the last answered heartbeat for session.timeout.ms less a margin
+(zkconsumer.session.lease): until then the coordinator gives our partitions to no other.  An answer that the group
+rebalances (27) proves the same, but the coordinator waits rebalance.timeout.ms at most for us to join; so from then on
+the lease ends that long after the last heartbeat that was answered without it.
+
+    connected   the last heartbeat was answered
+    suspended   heartbeats have no answer; read on until the lease is over, commit nothing
+    lost        no member: not joined (yet, or any more)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from groundwork.tasks import Event, Lock, now
+from kafkawire.errors import WireError
+from zkconsumer.kafkagroup import requests
+from zkconsumer.kafkagroup.lifecycle import Claim
+from zkconsumer.kafkagroup.requests import MemberRequests
+from zkconsumer.session.lease import Lease, margin_of
+from zkconsumer.session.zksession import SessionState
+
+BEATS_PER_SESSION = 10
+LONGEST_S = 3.0  # between two: by a heartbeat a member hears of a rebalance
+RETRY_S = 0.25  # after one without an answer, or while the coordinator moves
+
+
+class Heartbeats:
+    """One member's, in the event loop.  The callbacks must not wait.
+
+    on_rebalance(claim), on_fenced(claim, code)    what the coordinator answered: 27; 22, 25 or another that lasts
+    on_over(claim)                                 the lease is over
+    on_state(state, why)                           the state changed; why: the error of the last heartbeat
+    """
+
+    def __init__(
+        self,
+        members: MemberRequests,
+        lease: Lease,
+        *,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        on_rebalance: Callable[[Claim], object],
+        on_fenced: Callable[[Claim, int], object],
+        on_over: Callable[[Claim], object],
+        on_state: Callable[[SessionState, str], object],
+    ) -> None:
+        self.claim: Claim | None = None
+        self.state = SessionState.LOST
+        self._requests = members
+        self._lease = lease
+        self._session_s = session_timeout_ms / 1000
+        self._rebalance_s = rebalance_timeout_ms / 1000
+        self._on_rebalance = on_rebalance
+        self._on_fenced = on_fenced
+        self._on_over = on_over
+        self._on_state = on_state
+        self._calm_at = 0.0  # the last heartbeat that was answered with 0 was sent then
+        self._rebalances = False
+        self._lock = Lock()  # one heartbeat at a time
+        self._wake = Event()
+        self._wake_guard = Event()
+
+    @property
+    def interval_s(self) -> float:
+        return min(LONGEST_S, self._session_s / BEATS_PER_SESSION)
+
+    def begin(self, claim: Claim, joined_at: float) -> None:
+        """Beat for this claim from now on; the first beat is answered, or lost, when it returns.
+
+        joined_at: when the request that gave the claim was sent.
+        """
+        self._lease.revoke(joined_at)
+        self.claim = claim
+        self._calm_at, self._rebalances = joined_at, False
+        self._beat(claim)
+        self._wake.set()
+        self._wake_guard.set()
+
+    def end(self) -> None:
+        """No member any more: the lease ends with it."""
+        self.claim = None
+        self._lease.revoke(now())
+
+    def lost(self, why: str) -> None:
+        """No member, and not by our own doing."""
+        self.end()
+        self._enter(SessionState.LOST, why)
+
+    def run(self) -> None:
+        """Send heartbeats as long as there is a claim."""
+        while True:
+            self._wake.clear()
+            claim = self.claim
+            self._wake.wait(timeout=None if claim is None else self._pause_s())
+            if claim is not None:
+                self._beat(claim)
+
+    def guard(self) -> None:
+        """Report the end of the lease, at its time."""
+        while True:
+            self._wake_guard.clear()
+            claim = self.claim
+            if claim is None:
+                self._wake_guard.wait()
+                continue
+            left_s = max(self._lease.valid_until, self._calm_at + self._session_s / 2) - now()
+            if left_s > 0:  # a claim whose first beat was lost has half a session to prove itself
+                self._wake_guard.wait(timeout=left_s)
+            elif claim is self.claim:
+                self.lost("")
+                self._on_over(claim)
+
+    def _pause_s(self) -> float:
+        return self.interval_s if self.state is SessionState.CONNECTED else min(RETRY_S, self.interval_s)
+
+    def _beat(self, claim: Claim) -> None:
+        with self._lock:
+            if claim is self.claim:
+                self._beat_once(claim)
+
+    def _beat_once(self, claim: Claim) -> None:
+        sent = now()
+        try:
+            code = self._requests.heartbeat(claim)
+        except WireError as why:
+            if claim is self.claim:
+                self._enter(SessionState.SUSPENDED, str(why))
+            return
+        if claim is not self.claim:
+            return  # joined again, or fenced, meanwhile
+        if code in (0, requests.REBALANCING):
+            if code == 0:
+                self._calm_at = max(self._calm_at, sent)
+            self._lease.beat_answered(sent, self._session_s)
+            self._enter(SessionState.CONNECTED, "")
+            if code and not self._rebalances:
+                self._rebalances = True
+                self._lease.limit(self._calm_at + self._rebalance_s - margin_of(self._rebalance_s))
+                self._on_rebalance(claim)
+            self._wake_guard.set()
+        elif code in (requests.LOADING, *requests.MOVED):
+            self._enter(SessionState.SUSPENDED, self._requests.refused(code))
+        else:
+            self.lost(self._requests.refused(code))
+            self._on_fenced(claim, code)
+
+    def _enter(self, state: SessionState, why: str) -> None:
+        if state is not self.state:
+            self.state = state
+            self._on_state(state, why)

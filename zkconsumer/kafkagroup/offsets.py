@@ -1,0 +1,96 @@
+"""Offset store of a member: Kafka, written in the generation and by the member id that the partitions are ours by.
+
+A commit belongs to the claim under which it began: one that is still tried when the member has joined again would be
+taken in the new generation, though others may own its partitions.  What the coordinator answers of the claim is passed
+on: 22 and 25 fence the member, 27 makes it join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import ConsumerError
+from zkconsumer.kafkagroup import requests
+from zkconsumer.kafkagroup.lifecycle import Claim
+from zkconsumer.offsets.group import CountedOffsets, OffsetsStatus, StoreStatus
+from zkconsumer.offsets.store import Committed, OffsetStore
+from zkconsumer.refusals import Refused
+from zkconsumer.session.lease import Lease, LeaseOver
+
+
+class NotAMember(ConsumerError):
+    """A commit that the coordinator does not take, for the partition may be another member's."""
+
+    def __init__(self, group: str, tp: TopicPartition, position: int, why: str) -> None:
+        super().__init__(f"group {group}, {tp}: {position} is not committed, for {why}; its owner reads on before it")
+        self.tp = tp
+
+
+class ClaimedOffsets:
+    """store: KafkaOffsets, which commits by claim().
+
+    claim(): by which partitions are owned now; None: no member.  on_refused(claim, code): 22, 25 or 27.
+    """
+
+    def __init__(
+        self,
+        store: OffsetStore,
+        claim: Callable[[], Claim | None],
+        on_refused: Callable[[Claim, int], object],
+        close: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.close = close
+        self._counted = CountedOffsets(store)
+        self._claim = claim
+        self._on_refused = on_refused
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        return self._counted.read(group, tps)
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        claim = self._claim()
+        if claim is None:
+            return {tp: NotAMember(group, tp, at, "this is no member of the group now") for tp, at in positions.items()}
+        results = self._counted.commit(group, positions, _OfClaim(lease, claim, self._claim))
+        codes = {why.code for why in results.values() if isinstance(why, Refused)}
+        for code in (requests.NO_MEMBER, requests.GENERATION_OVER, requests.REBALANCING):
+            if code in codes:
+                self._on_refused(claim, code)
+                break
+        return {tp: _of_member(group, tp, positions[tp], claim, why) for tp, why in results.items()}
+
+    @property
+    def status(self) -> OffsetsStatus:
+        """Mode and counters, for users and metrics."""
+        counted = self._counted
+        return OffsetsStatus("kafka", (StoreStatus("kafka", counted.accepted, counted.failed, counted.last),))
+
+
+class _OfClaim(Lease):
+    """The lease of one claim: over as soon as there is another."""
+
+    __slots__ = ("_claim", "_current", "_lease")
+
+    def __init__(self, lease: Lease, claim: Claim, current: Callable[[], Claim | None]) -> None:
+        super().__init__()
+        self._lease = lease
+        self._claim = claim
+        self._current = current
+
+    def check(self, now: float) -> None:
+        if self._current() is not self._claim:
+            raise LeaseOver(f"{self._claim} of the group is over, others may own its partitions")
+        self._lease.check(now)
+
+
+def _of_member(group: str, tp: TopicPartition, position: int, claim: Claim, why: Exception | None) -> Exception | None:
+    if not isinstance(why, Refused):
+        return why
+    if why.code in (requests.GENERATION_OVER, requests.NO_MEMBER):
+        return NotAMember(group, tp, position, f"{claim} of the group is over here (error {why.code})")
+    if why.code == requests.REBALANCING:
+        return NotAMember(group, tp, position, f"the group went on from {claim} before it (error {why.code})")
+    return why

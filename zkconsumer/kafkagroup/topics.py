@@ -1,0 +1,68 @@
+"""Topics of a group, by the brokers' metadata: what a member subscribes to, and how many partitions each topic has.
+
+Metadata is read for all topics together: to ask for one by name may create it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafkawire.cluster.view import ClusterView
+from kafkawire.znodes.group import STATIC, Registration, thread_ids
+from zkconsumer.fetching.leaders import CurrentLeaders
+from zkconsumer.filters import streams_by_topic
+from zkconsumer.group.assignor import java_order
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class GroupTopics:
+    """The topics as they were read last.  registration: what this member subscribes to."""
+
+    def __init__(
+        self, leaders: CurrentLeaders, registration: Registration, consumer_id: str, exclude_internal: bool
+    ) -> None:
+        self.registration = registration
+        self.counts: Mapping[str, int] = {}  # partitions by topic
+        self._leaders = leaders
+        self._consumer_id = consumer_id
+        self._exclude_internal = exclude_internal
+
+    def read(self) -> ClusterView:
+        """Read the topics again.  Raises Unreachable while no broker responds."""
+        view = self._leaders.read(None)
+        self.counts = {topic: len(partitions) for topic, partitions in view.topics.items()}
+        return view
+
+    def subscribed(self) -> list[str]:
+        """The topics that this member subscribes to: those its filter selects of those there are, or those it names."""
+        return java_order(self._of(self.counts))
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether this member reads a topic, where it exists."""
+        return topic in self._of([topic])
+
+    def _of(self, topics: Iterable[str]) -> Iterable[str]:
+        """Those of these topics that this member reads; exclude.internal.topics is for filters."""
+        filtered = self.registration.pattern != STATIC and self._exclude_internal
+        there = [topic for topic in topics if not (filtered and topic in INTERNAL_TOPICS)]
+        return streams_by_topic(self.registration, there, self._exclude_internal)
+
+    @property
+    def absent(self) -> list[str]:
+        """Topics that are asked for by name and did not exist when they were last read."""
+        if self.registration.pattern != STATIC:
+            return []
+        return sorted(self.registration.subscription.keys() - self.counts.keys())
+
+    def counted(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each of these has that exists."""
+        return {topic: self.counts[topic] for topic in topics if topic in self.counts}
+
+    def threads(self) -> dict[str | None, Sequence[str]]:
+        """The thread ids of this member by topic; with a filter those of None, which read every topic."""
+        static = self.registration.pattern == STATIC
+        return {
+            topic if static else None: tuple(thread_ids(self._consumer_id, count))
+            for topic, count in self.registration.subscription.items()
+        }
