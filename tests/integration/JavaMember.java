@@ -13,7 +13,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  *
  *     java -cp 'JARS/*' JavaMember.java BROKERS GROUP TOPIC KEY=VALUE ..
  *
- *     joined N                            it was assigned N partitions
+ *     MONOTONIC owned|released PARTITION ..   what it was assigned, and what was revoked
  *     MONOTONIC PARTITION OFFSET VALUE    as tests/integration/groupmember.py prints them
  *
  * SIGTERM ends it in order.
@@ -38,8 +38,8 @@ public class JavaMember {
             try { reader.join(8000); } catch (InterruptedException e) { }
         }));
         consumer.subscribe(List.of(arguments[2]), new ConsumerRebalanceListener() {
-            public void onPartitionsRevoked(Collection<TopicPartition> partitions) { }
-            public void onPartitionsAssigned(Collection<TopicPartition> partitions) { say("joined " + partitions.size()); }
+            public void onPartitionsRevoked(Collection<TopicPartition> partitions) { changed("released", partitions); }
+            public void onPartitionsAssigned(Collection<TopicPartition> partitions) { changed("owned", partitions); }
         });
         try {
             while (true) {
@@ -73,6 +73,12 @@ public class JavaMember {
         } catch (java.lang.reflect.InvocationTargetException e) {
             throw (Exception) e.getCause();
         }
+    }
+
+    private static void changed(String how, Collection<TopicPartition> partitions) {
+        StringBuilder line = new StringBuilder(String.format("%.3f %s", System.nanoTime() / 1e9, how));
+        for (TopicPartition tp : partitions) line.append(" ").append(tp.partition());
+        say(line.toString());
     }
 
     private static synchronized void say(String line) {

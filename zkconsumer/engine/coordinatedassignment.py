@@ -69,7 +69,8 @@ class CoordinatedAssignment:
         self._on_fence = on_fence
         self._leaving = False
         self._away_since: float | None = None  # the coordinator is out of reach
-        self._links = Links(config.client_name, connect, min(config.socket_timeout_ms, METADATA_MS))
+        self._connect = config.kafka_security.connect(connect)
+        self._links = Links(config.client_name, self._connect, min(config.socket_timeout_ms, METADATA_MS))
         self.leaders: CurrentLeaders = RefreshedLeaders(MetadataSource(config.brokers, context.dialect, self._links))
         self._topics = GroupTopics(
             self.leaders, context.registration, context.consumer_id, config.exclude_internal_topics
@@ -79,7 +80,7 @@ class CoordinatedAssignment:
             client_name=config.client_name,
             dialect=context.dialect,
             brokers=self._brokers,
-            connect=connect,
+            connect=self._connect,
             session_timeout_ms=config.group_session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             sleep=sleep,
@@ -164,7 +165,7 @@ class CoordinatedAssignment:
 
     def _why_never(self) -> str | None:
         brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(self._config.brokers)]
-        return why_never(brokers, self._dialect, specs(type(self._config))["version"].key, connect)
+        return why_never(brokers, self._dialect, specs(type(self._config))["version"].key, self._connect)
 
     def take_part(self) -> None:
         self._tasks.spawn("heartbeats", self._heartbeats.run)

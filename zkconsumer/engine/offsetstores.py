@@ -117,7 +117,7 @@ def store_of_coordinated(
     on_refused: Callable[[Claim, int], object],
 ) -> ClaimedOffsets:
     """The store of a member of a group that Kafka's coordinator keeps.  claim, on_refused: as of ClaimedOffsets."""
-    links = Links(config.client_name, connect, config.offsets_channel_timeout_ms)
+    links = Links(config.client_name, config.kafka_security.connect(connect), config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
     lock = Lock()  # reads and commits go over the same links
     backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms
