@@ -1,4 +1,5 @@
-"""Sources of 0.11 and later, read through down-conversion: real brokers, producers of their own clients."""
+"""Sources of 0.11 and later that are spoken to as an older release, so that they convert their logs down: real brokers,
+producers of their own clients.  What is read in their own format: test_record_batches.py."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ from zkconsumer.simple import SimpleConsumer
 pytestmark = pytest.mark.real
 
 VERSIONS = ("2.8.2", "3.9.1")
+CONVERTED = "0.10.0"  # Fetch v2: the last that knows neither record batches nor entries that come whole
 Modern = tuple[Cluster, ModernProducer]
 
 
@@ -160,7 +162,7 @@ def test_what_follows_the_end_of_a_transaction_is_mirrored_once_and_its_end_is_p
     for first in (0, 13):
         producer.transaction(topic, {0: (first, 13)}, codec=codec)
     commit(cluster, unique.group(), tp, 13)  # where the first one ends
-    with mirror_of(tmp_path, cluster, target, unique, topic, release_of(cluster)) as mirror:
+    with mirror_of(tmp_path, cluster, target, unique, topic, CONVERTED) as mirror:
         mirror.wait_all_committed([topic], 20)  # 28, behind the end of the second
         producer.transaction(topic, {0: (26, 13)}, codec=codec)
         mirror.wait_all_committed([topic], 20)
@@ -181,7 +183,7 @@ def test_a_repeated_batch_is_read_once_by_the_simple_consumer_the_command_and_sp
     cluster.create_topic(topic, 1)
     two_transactions(producer, topic)
     expected = [*range(14, 27), *range(28, 68)]
-    release = release_of(cluster)
+    release = CONVERTED
 
     read, position = [], 13
     with SimpleConsumer(*address(cluster), release, timeout_ms=5000) as consumer:
@@ -204,16 +206,19 @@ def test_a_repeated_batch_is_read_once_by_the_simple_consumer_the_command_and_sp
         assert [message.offset for one in sets for message in one.messages()] == expected
 
 
-@pytest.mark.parametrize("delivery", ["at-least-once", "on-ack", "at-most-once"])
+@pytest.mark.parametrize(
+    ("delivery", "release"),
+    [("at-least-once", "3.9"), ("on-ack", "3.9"), ("at-most-once", "3.9"), ("at-least-once", CONVERTED)],
+)
 def test_a_consumer_commits_behind_the_end_of_a_transaction(
-    modern_at: Callable[[str], Modern], unique: Unique, delivery: str
+    modern_at: Callable[[str], Modern], unique: Unique, delivery: str, release: str
 ) -> None:
     (cluster, producer), topic = modern_at("3.9.1"), unique.topic()
     cluster.create_topic(topic, 1)
     options = {
         "zookeeper.connect": cluster.zookeeper,
         "group.id": unique.group(),
-        "kafka.version": "3.9",
+        "kafka.version": release,
         "auto.offset.reset": "smallest",
         "consumer.timeout.ms": 1500,
         "delivery": delivery,
@@ -251,7 +256,7 @@ def test_what_a_broker_will_never_give_parks_its_partition_and_no_other(
     producer.send(fixed, 0, 0, 20)
     topics = [plain, packed, fixed]
     options: dict[str, object] = {"parked.retry.ms": 1000}
-    with mirror_of(tmp_path, cluster, target, unique, "|".join(topics), release_of(cluster), **options) as mirror:
+    with mirror_of(tmp_path, cluster, target, unique, "|".join(topics), CONVERTED, **options) as mirror:
         mirror.wait_said(f"{packed}/0 at 20 on broker 0")
         mirror.wait_said("compressed with zstd")
         mirror.wait_said("message.downconversion.enable=false")
@@ -267,7 +272,7 @@ def test_what_a_broker_will_never_give_parks_its_partition_and_no_other(
     assert values(target, plain, 0) == named(plain, 0, 0, 800)
     assert mirror.said().count('msg="source dc1: parked: ') == 2
 
-    words = ("-z", cluster.zookeeper, "--topic", packed, "--from-beginning", "--kafka-version", release_of(cluster))
+    words = ("-z", cluster.zookeeper, "--topic", packed, "--from-beginning", "--kafka-version", CONVERTED)
     printed = consumed(cluster, *words, "--timeout-ms", "3000")
     assert printed.stdout.splitlines() == named(packed, 0, 0, 20)
     assert printed.returncode == 4
@@ -275,7 +280,7 @@ def test_what_a_broker_will_never_give_parks_its_partition_and_no_other(
     assert f"not everything was read: {packed}/0 cannot be read on" in printed.stderr
 
     words = ("-z", cluster.zookeeper, "--topic", plain, "--from-beginning", "--timeout-ms", "2000")
-    printed = consumed(cluster, *words, "-o", "json")
+    printed = consumed(cluster, *words, "-o", "json", "--kafka-version", "0.8.2")
     assert {json.loads(line)["timestamp_ms"] for line in printed.stdout.splitlines()} == {None}
     assert printed.returncode == 0
     assert (
@@ -293,7 +298,7 @@ def test_a_batch_larger_than_the_fetch_is_read(modern: Modern, unique: Unique) -
     options = {
         "zookeeper.connect": cluster.zookeeper,
         "group.id": unique.group(),
-        "kafka.version": release_of(cluster),
+        "kafka.version": CONVERTED,
         "auto.offset.reset": "smallest",
         "consumer.timeout.ms": 10000,
         "fetch.message.max.bytes": 100000,
@@ -302,7 +307,7 @@ def test_a_batch_larger_than_the_fetch_is_read(modern: Modern, unique: Unique) -
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         offsets = [next(stream).offset for _ in range(600)]
     assert offsets == list(range(600))
-    access = ClusterAccess((address(cluster),), release_of(cluster))
+    access = ClusterAccess((address(cluster),), CONVERTED)
     sets = read_sets(OffsetRange(topic, 0, 0, 600), access, ReadOptions(fetch_bytes=100000, patience_ms=5000))
     assert [message.offset for one in sets for message in one.messages()] == list(range(600))
 
@@ -327,10 +332,10 @@ def test_timestamps_are_kept_with_the_right_releases_and_else_the_file_is_said_t
     topic, at_ms = unique.topic(), 1_600_000_000_000
     cluster.create_topic(topic, 1)
     producer.send(topic, 0, 0, 10, time_ms=at_ms)
-    by_name: dict[str, object] = {"target.zookeeper.connect": None}
+    by_name: dict[str, object] = {"target.zookeeper.connect": None, "target.version": "0.8.2"}
     at_source = "its brokers are of Kafka 2.8 or later and version is 0.8.2, whose messages have no timestamps"
     at_target = "its brokers are of Kafka 3.9 or later and target.version is 0.8.2"
-    with mirror_of(tmp_path, cluster, newer, unique, topic, None, by_name) as mirror:
+    with mirror_of(tmp_path, cluster, newer, unique, topic, "0.8.2", by_name) as mirror:
         mirror.wait_arrived(topic, 10)
         mirror.wait_said(f"source dc1: {at_source}: the timestamps of all messages are dropped; set version: 2.8")
         mirror.wait_said(f"target: {at_target}")
@@ -364,7 +369,7 @@ def test_headers_transactions_and_what_is_not_converted_are_told_by_topic(
     producer.send(headers, 0, 0, 10, headers=2)
     producer.send(packed, 0, 0, 10, codec="gzip", headers=1)
     producer.transaction(mixed, {0: (0, 10)})
-    with mirror_of(tmp_path, cluster, target, unique, f".*{unique.tag}", release_of(cluster)) as mirror:
+    with mirror_of(tmp_path, cluster, target, unique, f".*{unique.tag}", CONVERTED) as mirror:
         for name in (headers, packed):
             mirror.wait_said(f"topic {name}: its messages have headers, which are not read")
         mirror.wait_said(f"topic {mixed}: it holds transactions")
