@@ -24,6 +24,7 @@ from groundwork.java import read_properties
 from groundwork.options import ERROR, WARN, OptionError, Options, given, load, warnings_of
 from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.dialects import Dialect, expected
+from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS
 from mirrormaker import listen
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.plugins import Partitioners, check_plugins, encoders_of
@@ -282,8 +283,11 @@ def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
         return
     if not expected(target.version).describes_itself:
         yield f"mirror.target.grow.partitions: brokers of target.version {target.version} say how many they have"
-    elif not target.zookeeper:
-        yield "mirror.target.grow.partitions adds partitions through target.zookeeper.connect, which is not given"
+    elif not target.zookeeper and target.version and CREATE_PARTITIONS.key not in expected(target.version).versions:
+        yield (
+            f"mirror.target.grow.partitions: brokers of target.version {target.version} have no request for it (1.0 "
+            "and later have), and target.zookeeper.connect, through which it is done before, is not given"
+        )
     if mirror.partitioning == "key":
         yield (
             "mirror.target.grow.partitions with mirror.partitioning key: with more partitions keys would move to "
@@ -468,10 +472,12 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
         notes.append(
             f"{at}: request.required.acks={target.acks}: a leader that fails takes what only it has; -1 is safe"
         )
-    if not target.zookeeper and expected(target.version).describes_itself:
+    there = expected(target.version)
+    if not target.zookeeper and there.describes_itself and CREATE_TOPICS.key not in there.versions:
+        older = "" if target.version else ", if it is older than 0.10.1"
         notes.append(
             f"{at}: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
-            "of topics that are missing there"
+            f"of topics that are missing there{older}"
         )
     return replace(target, retries=-1, acks=target.acks if target.acks <= 1 else -1)
 

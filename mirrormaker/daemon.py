@@ -102,7 +102,13 @@ class Daemon:
         self._flows: list[Flow] = []  # of each source from the moment on when its offset map is open
         self._target = Target(configuration.target, self._tasks, self._target_topic_is_gone)
         self._sources = [
-            Source(options, self._tasks, partial(self._target.fence, options.name)) for options in configuration.sources
+            Source(
+                options,
+                self._tasks,
+                partial(self._target.fence, options.name),
+                configuration.target.topic_settings.copied,
+            )
+            for options in configuration.sources
         ]
         several, kept_in = len(self._sources) > 1, state_folder(os.environ)
         self._maps = OffsetMaps(self._target, mirror, self._tasks, several=several, state_folder=kept_in)

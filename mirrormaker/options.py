@@ -19,6 +19,7 @@ from mirrormaker.badmessages import POLICIES, Policies
 from mirrormaker.listen import Address, listen_address
 from mirrormaker.partitioning import Numbering, numbering
 from mirrormaker.selection import prefix, renames, topic_filter
+from mirrormaker.topicsettings import NO_SETTINGS, TopicSettings, topic_settings
 from producer.config import ProducerConfig, brokers
 from producer.partitioners import UNKEYED
 from zkconsumer.filters import TopicFilter, Whitelist
@@ -168,6 +169,12 @@ class TargetOptions(ProducerConfig):
     replication: int = option(
         "target.replication.factor", 0, "replicas of topics the mirror creates; 0: the source's, at most one a broker",
         kind=replication,
+    )  # fmt: skip
+    topic_settings: TopicSettings = option(  # noqa: RUF009  # TopicSettings never change
+        "target.topic.configs", NO_SETTINGS,
+        "settings of topics the mirror creates, separated by commas: NAME as the source topic has it set, NAME=VALUE "
+        "fixed; default: all are the target's own",
+        kind=topic_settings,
     )  # fmt: skip
 
     @property

@@ -16,8 +16,9 @@ What is done to the bytes of a set is producer.conversion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from kafkawire.compression import CODECS
@@ -74,10 +75,14 @@ def as_configured(topic: str) -> TopicSettings:
 
 
 class SourceTopic(NamedTuple):
-    """What a source says about a topic.  replication 0: its partitions have no replicas (0.7)."""
+    """What a source says about a topic.  replication 0: its partitions have no replicas (0.7).
+
+    settings: those it has set for itself, as far as target.topic.configs takes them over.
+    """
 
     partitions: int
     replication: int
+    settings: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

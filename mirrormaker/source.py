@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from groundwork.tasks import TaskGroup
 from kafkawire.cluster.versions import ClusterVersions
-from kafkawire.cluster.zookeeper import read_owners, read_partitions, read_topics
+from kafkawire.cluster.zookeeper import read_owners, read_partitions, read_settings, read_topics
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, Ticket, TopicPartition
 from mirrormaker.options import SourceOptions
@@ -47,14 +47,24 @@ class SourceState(NamedTuple):
 
 
 class Source:
-    """A source while it is mirrored.  on_fence() is called when its lease is over: nothing of it may be sent then."""
+    """A source while it is mirrored.  on_fence() is called when its lease is over: nothing of it may be sent then.
 
-    def __init__(self, options: SourceOptions, tasks: TaskGroup, on_fence: Callable[[], object]) -> None:
+    copied_settings: names of the settings that its topics pass on to target topics.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        tasks: TaskGroup,
+        on_fence: Callable[[], object],
+        copied_settings: Collection[str] = (),
+    ) -> None:
         self.options = options
         self.name = options.name
         self._log_event = logger_of(f"source {options.name}", options.name)
         self._tasks = tasks
         self._on_fence = on_fence
+        self._copied_settings = frozenset(copied_settings)
         self.gaps: dict[str, int] = {}  # messages (of 0.7: bytes) that were deleted before they were read, by topic
         self._paused: dict[str | TopicPartition, bool] = {}
         self._connector: ConsumerConnector | None = None
@@ -102,7 +112,15 @@ class Source:
         if not found:
             raise ConsumerError(f"source topic {name} is not in ZooKeeper (deleted?)")
         replication = 0 if self._dialect.partitions_by_broker else max(len(replicas) for replicas in found.values())
-        return SourceTopic(self.options.broker_partitions.total or len(found), replication)
+        return SourceTopic(self.options.broker_partitions.total or len(found), replication, self._settings_of(name))
+
+    def _settings_of(self, topic: str) -> dict[str, str]:
+        """Those of a topic's own settings that it passes on."""
+        if not self._copied_settings or self._dialect.partitions_by_broker:
+            return {}
+        assert self._connector is not None
+        found = self._connector.ask(f"settings of {topic}", read_settings, [topic]).get(topic, {})
+        return {name: value for name, value in found.items() if name in self._copied_settings}
 
     @property
     def left_uncommitted(self) -> bool:

@@ -16,13 +16,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from groundwork.tasks import Lock, TaskGroup, connect, now
+from groundwork.tasks import Lock, TaskGroup, connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.topicadmin import TopicAdmin
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.net.links import Links
 from mirrormaker.options import TargetOptions
-from mirrormaker.topics import BrokerTopics, TargetTopics, Topics
+from mirrormaker.topics import CONTROLLER_AGAIN, BrokerTopics, TargetTopics, Topics
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from producer.config import BY_OFFSETS
 from producer.outages import Reports
@@ -56,8 +57,17 @@ class Target:
             if options.zookeeper:
                 name = "target.zookeeper.connect"
                 self.zookeeper = partial(zookeeper_session, name, options.zookeeper, CONNECT_S, options.security)
-            metadata = self.metadata(self._links_until_close())
-            self.topics = TargetTopics(metadata, self.dialect.znodes, self.zookeeper, options.replication)
+            links = self._links_until_close()
+            metadata = self.metadata(links)
+            admin = TopicAdmin(metadata, links, self.dialect, retry=CONTROLLER_AGAIN, sleep=sleep, now=now)
+            self.topics = TargetTopics(
+                metadata,
+                self.dialect.znodes,
+                self.zookeeper,
+                options.replication,
+                admin=admin,
+                settings=options.topic_settings,
+            )
         else:
             self.topics = BrokerTopics(self._session(), self._links_until_close())
 

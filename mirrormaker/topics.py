@@ -1,9 +1,10 @@
 """Topics of the target cluster: looked up, and created before a request names them.
 
-A Metadata request that names a topic creates it, with the broker's own partition count.  So a topic is looked for among
-all topics (asking for all creates nothing), and a missing one is created through the target's ZooKeeper with the
-source's partition count.  Only where target.zookeeper.connect is not given is it named to the broker, whose
-auto-creation then decides.  Partitions and replication are taken over; other settings of a topic are not.
+A Metadata request that names a topic creates it, with the broker's own partition count.  So a topic is looked for
+among all topics (asking for all creates nothing), and a missing one is created with the source's partition count: from
+0.10.1 on by the controller, on request (CreateTopics); before, through the target's ZooKeeper.  Only where neither can
+be had is it named to the broker, whose auto-creation then decides.  Partitions and replication are taken over, and of a
+topic's settings those that target.topic.configs names.
 
 At a target of 0.7 ZooKeeper alone says which partitions brokers have.  A topic that no broker has registered is created
 by the first request to produce to it, on the broker that gets it.  So each live broker is sent an empty set, which
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -24,14 +25,18 @@ from groundwork.plural import counted
 from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster import topics
 from kafkawire.cluster.metadata import Unreachable, ViewSource
+from kafkawire.cluster.retry import Backoff, RetryPolicy
+from kafkawire.cluster.topicadmin import ControllerRefused, TopicAdmin
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions
 from kafkawire.errors import LinkLost, LocalError, OtherGeneration, WireError, error_info
 from kafkawire.interfaces import Znodes
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.protocol.adminrequests import BROKERS_DEFAULT, NewTopic
 from mirrormaker.probe import WrongVersion
 from mirrormaker.routes import SourceTopic
+from mirrormaker.topicsettings import NO_SETTINGS, TopicSettings
 from zkconsumer.errors import ConsumerError
 
 log = logging.getLogger(__name__)
@@ -44,6 +49,8 @@ FRESH_S = 1.0  # metadata of all topics serves every topic that is asked for wit
 REPLICATION = 3  # of a topic whose source has no replicas at all, where the target has so many brokers
 LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender would wait as well, but louder
 PURPOSE = "topics"  # of the connections that empty sets are sent on
+GROWN = "target topic %s: grown from %d to %d partitions, as its source has"
+CONTROLLER_AGAIN = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=10.0)  # an election of a controller
 OUT_OF_REACH = (WireError, ConsumerError, KazooException)  # try again later
 
 
@@ -69,6 +76,8 @@ class TargetTopics:
 
     zookeeper() opens the target's ZooKeeper for a while; zookeeper is None: not given.
     replication 0: the source's, but no more than the target has brokers.
+    admin: makes topics by requests, where the brokers take them.
+    settings: of topics that are made.
     """
 
     def __init__(
@@ -77,7 +86,12 @@ class TargetTopics:
         znodes: Znodes,
         zookeeper: Callable[[], AbstractContextManager[Any]] | None = None,
         replication: int = 0,
+        *,
+        admin: TopicAdmin | None = None,
+        settings: TopicSettings = NO_SETTINGS,
     ) -> None:
+        self._admin = admin
+        self._settings = settings
         self._metadata = metadata
         self._znodes = znodes
         self._zookeeper = zookeeper
@@ -96,6 +110,8 @@ class TargetTopics:
             partitions = self._all().partitions(topic)
             if partitions:
                 return range(len(partitions))
+            if self._admin is not None and self._admin.creates:
+                return range(self._through_controller(self._admin, topic, source))
             if self._zookeeper is not None:
                 with self._zookeeper() as zk:
                     return range(self._through_zookeeper(zk, topic, source))
@@ -106,8 +122,14 @@ class TargetTopics:
 
         Raises TopicMissing with what hinders, and what ZooKeeper and the brokers raise while they are out of reach.
         """
+        if self._admin is not None and self._admin.grows:
+            with self._lock:
+                return range(self._grown_by_controller(self._admin, topic, partitions))
         if self._zookeeper is None:
-            raise TopicMissing(f"target topic {topic} gets no partitions: target.zookeeper.connect is not given")
+            raise TopicMissing(
+                f"target topic {topic} gets no partitions: brokers before 1.0 have no request for it, and "
+                "target.zookeeper.connect is not given"
+            )
         with self._lock, self._zookeeper() as zk:
             brokers = sorted(read_brokers(zk, self._znodes))
             try:
@@ -115,7 +137,7 @@ class TargetTopics:
             except LocalError as exc:
                 raise TopicMissing(f"target topic {topic} gets no partitions: {exc}") from exc
             if after > before:
-                log.info("target topic %s: grown from %d to %d partitions, as its source has", topic, before, after)
+                log.info(GROWN, topic, before, after)
             self._wait_for_leaders(topic, after)
             return range(after)
 
@@ -130,6 +152,42 @@ class TargetTopics:
             return self.view()
         return self._view
 
+    def _through_controller(self, admin: TopicAdmin, topic: str, source: SourceTopic) -> int:
+        replication = self._replication or self._replicas_of(source, admin)
+        settings = self._settings.of(source.settings)
+        try:
+            created = admin.create(topic, NewTopic(source.partitions, replication, settings))
+        except (ControllerRefused, LocalError) as exc:
+            raise TopicMissing(f"target topic {topic} does not exist and cannot be created: {exc}") from exc
+        if created:
+            self._say_created(topic, source.partitions, replication, settings)
+        self._wait_for_leaders(topic, source.partitions if created else 1)
+        return len(self._view.partitions(topic)) or source.partitions
+
+    def _replicas_of(self, source: SourceTopic, admin: TopicAdmin) -> int:
+        """As many as the source has, but no more than the target has brokers; of 0.7 the target's own default."""
+        if not source.replication and admin.takes_defaults:
+            return BROKERS_DEFAULT
+        return min(source.replication or REPLICATION, len(self._view.brokers)) or 1
+
+    def _say_created(self, topic: str, partitions: int, replication: int, settings: Mapping[str, str]) -> None:
+        copies = f", replication {replication}" if replication != BROKERS_DEFAULT else ""
+        given = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+        others = f"with {given}; other settings" if given else "other settings"
+        counts = f"{counted(partitions, 'partition')}{copies}"
+        log.info("target topic %s created: %s (%s are the target's own)", topic, counts, others, extra=made(topic))
+
+    def _grown_by_controller(self, admin: TopicAdmin, topic: str, partitions: int) -> int:
+        before = len(self.view().partitions(topic))
+        if before < partitions:
+            try:
+                admin.grow(topic, partitions)
+            except ControllerRefused as exc:
+                raise TopicMissing(f"target topic {topic} gets no partitions: {exc}") from exc
+            log.info(GROWN, topic, before, partitions)
+            self._wait_for_leaders(topic, partitions)
+        return max(partitions, len(self._view.partitions(topic)))
+
     def _through_zookeeper(self, zk: Any, topic: str, source: SourceTopic) -> int:
         there = read_partitions(zk, self._znodes, [topic]).get(topic)
         if there is not None and zk.exists(f"{DELETED}/{topic}") is not None:
@@ -140,14 +198,12 @@ class TargetTopics:
         replication = self._replication or min(source.replication or REPLICATION, len(brokers)) or 1
         try:
             assignment = topics.assign(brokers, source.partitions, replication, random.randrange(len(brokers) or 1))
-            created = topics.create(zk, topic, assignment)
+            settings = self._settings.of(source.settings)
+            created = topics.create(zk, topic, assignment, settings)
         except LocalError as exc:
             raise TopicMissing(f"target topic {topic} does not exist and cannot be created: {exc}") from exc
         if created:
-            counts = f"{counted(source.partitions, 'partition')}, replication {replication}"
-            log.info(
-                "target topic %s created: %s (other settings are the target's own)", topic, counts, extra=made(topic)
-            )
+            self._say_created(topic, source.partitions, replication, settings)
         self._wait_for_leaders(topic, len(assignment))
         return len(read_partitions(zk, self._znodes, [topic]).get(topic) or assignment)
 

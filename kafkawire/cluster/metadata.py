@@ -96,7 +96,8 @@ def read_reply(reply: dict[str, Any]) -> ClusterView:
             topics[topic["topic"]] = {row["partition"]: _partition(row) for row in topic["partitions"]}
         else:
             errors[topic["topic"]] = topic["error"] or LEADER_NOT_AVAILABLE
-    return ClusterView(brokers, topics, errors)
+    controller = reply.get("controller_id", -1)
+    return ClusterView(brokers, topics, errors, controller if controller >= 0 else None)
 
 
 LEADER_NOT_AVAILABLE = 5  # also a topic without partitions and without an error: it is being created

@@ -21,11 +21,15 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """brokers by id; partitions by topic; errors: the code of each topic that has an error instead of partitions."""
+    """brokers by id; partitions by topic; errors: the code of each topic that has an error instead of partitions.
+
+    controller: the broker that makes and changes topics; None: not told (before 0.10, by ZooKeeper), or none now.
+    """
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     topics: Mapping[str, Mapping[PartitionId, PartitionView]] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
+    controller: int | None = None
 
     def leader(self, tp: TopicPartition) -> Broker | None:
         """Where tp is led; None while it has no leader, its leader's address is unknown, or tp itself is."""

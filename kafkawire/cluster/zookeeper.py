@@ -6,6 +6,7 @@ are: who holds the session decides about them.  A node that vanished in between 
     /brokers/ids/B                             a broker's address (0.7: text; later: JSON, with its listeners)
     /brokers/topics/T                          0.8 and later: partitions and their replicas
     /brokers/topics/T/partitions/P/state       leader and in-sync replicas of one
+    /config/topics/T                           0.8.1 and later: what a topic has set for itself
     /brokers/topics/T/B = 2                    0.7: broker B has the partitions B-0 and B-1 of topic T; it leads them,
                                                no other broker has them, and they come and go with it
 
@@ -15,6 +16,7 @@ that a thousand partitions cost five round trips.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+CONFIG = "/config/topics"
 WINDOW = 200  # nodes asked for at a time: whoever shares the client waits behind no more than that
 _told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by client
 
@@ -181,6 +184,19 @@ def read_partitions(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str,
     nodes = _read(zk, paths.values())
     found = {topic: znodes.topic(nodes[path], f"topic {topic}") for topic, path in paths.items() if path in nodes}
     return {topic: {p: list(r) for p, r in partitions.items()} for topic, partitions in found.items()}
+
+
+def read_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What topics have set for themselves (0.8.1 and later); those without a node that brokers write are left out."""
+    paths = {f"{CONFIG}/{topic}": topic for topic in topics}
+    found = {}
+    for path, data in _read(zk, paths).items():
+        try:
+            settings = json.loads(data)["config"]
+            found[paths[path]] = {str(name): str(value) for name, value in settings.items()}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+    return found
 
 
 def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:

@@ -113,7 +113,7 @@ class Source:
     joined = True
 
     def __init__(self, options: Any, refuses: bool = False) -> None:
-        self.options, self.name = options, options.name
+        self.options, self.name, self.dialect = options, options.name, dialect("0.8.2")
         self.mode: Mode = "zookeeper"
         self.topics: list[str] = []
         self.refuses = refuses

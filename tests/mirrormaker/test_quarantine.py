@@ -45,7 +45,7 @@ class Partition:
         self.fetched = 0
         self.owned = True
         self.period, self.begins_new_log = "one", False
-        self._dialect = dialect(release)
+        self.dialect = self._dialect = dialect(release)
 
     topic_id: int | None = None
 

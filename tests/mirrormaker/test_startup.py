@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from groundwork.tasks import TaskGroup, now, sleep
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker
 from mirrormaker import exits, startup
@@ -30,6 +31,7 @@ class Source:
         self.name = name
         self.options = SourceOptions(name=name, zookeeper_connect=f"{name}:2181", group_id="g")
         self.wrong = wrong
+        self.versions = ClusterVersions("0.8.2")
         self.brokers = {1: Broker(1, name, 9092)}
         self.state = SourceState("joining")
         self.assigned = False
@@ -76,7 +78,7 @@ def starting(monkeypatch: pytest.MonkeyPatch, tasks: TaskGroup, *sources: Source
     return Startup(
         configuration,
         tasks,
-        target=SimpleNamespace(topics=SimpleNamespace(view=nothing), zookeeper=None),  # type: ignore[arg-type]
+        target=SimpleNamespace(topics=SimpleNamespace(view=nothing), zookeeper=None, versions=ClusterVersions("0.8.2")),  # type: ignore[arg-type]
         sources=sources,  # type: ignore[arg-type]
         maps=SimpleNamespace(check=nothing, open=nothing),  # type: ignore[arg-type]
         flow=lambda source: SimpleNamespace(start=lambda mirror: by_name[source.name].start()),  # type: ignore[arg-type, return-value]

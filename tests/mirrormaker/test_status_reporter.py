@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.happenings import Happenings
 from mirrormaker.intake import Intake
@@ -54,6 +55,7 @@ class Flow:
     intake: Intake = field(default_factory=Intake)
     topics: dict[str, object] = field(default_factory=dict)
     gaps: dict[str, int] = field(default_factory=dict)
+    dialect: Dialect = field(default_factory=lambda: dialect("0.8.2"))
     pending: int = 0
     options: object = field(default_factory=lambda: SimpleNamespace(version="0.8.2"))
     rebalances: int = 3

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.dialects import dialect
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.model import Broker, TopicPartition
 from mirrormaker.verify import logs as logs_module
 from mirrormaker.verify.logs import Gap, Logs
@@ -26,7 +26,7 @@ def cluster() -> Iterator[FakeCluster]:
 @pytest.fixture
 def logs(cluster: FakeCluster) -> Iterator[Logs]:
     brokers = [Broker(n, host, port) for n, (host, port) in enumerate(cluster.bootstrap, 1)]
-    opened = Logs.of("the target", dialect("0.8.2"), brokers, [T0, T1])
+    opened = Logs.of("the target", ClusterVersions("0.8.2"), brokers, [T0, T1])
     yield opened
     opened.close()
 

@@ -1,0 +1,184 @@
+"""Topics made and grown by the controller, and what they have set for themselves: by requests, without ZooKeeper.
+
+    admin = TopicAdmin(source, links, dialect, retry=AGAIN)
+    admin.create("orders", NewTopic(8, 3, {"cleanup.policy": "compact"}))    True: made; False: it was there
+    admin.grow("orders", 12)
+    admin.settings(["orders"])
+
+From 0.10.1 on (partitions from 1.0, settings from 0.11).  Another controller than the one that was believed, an
+election and a broker that restarts are waited out by the retry policy; what the controller refuses is
+ControllerRefused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.retry import RetryPolicy
+from kafkawire.cluster.topics import check_name
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect
+from kafkawire.errors import LinkLost, LocalError, WireError, error_info
+from kafkawire.model import Broker
+from kafkawire.net.links import Links
+from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS, DESCRIBE_CONFIGS
+from kafkawire.protocol.adminrequests import (
+    NewTopic,
+    TopicOutcome,
+    create_partitions,
+    create_topics,
+    describe_topics,
+)
+
+PURPOSE = "topics"
+TIMEOUT_MS = 10000  # until the brokers know a topic; past that it is there all the same
+TIMED_OUT, NOT_CONTROLLER, EXISTS, INVALID_PARTITIONS = 7, 41, 36, 37
+HELPS = {  # what an operator can do about an error code
+    29: "give this user the right to create topics (ACL: CREATE on the cluster or the topic)",
+    31: "give this user the right to create topics (ACL: CREATE on the cluster or the topic)",
+    38: "fewer replicas, or more brokers, are needed",
+    40: "a setting is none of this cluster's",
+    44: "the cluster's create.topic.policy refuses it",
+}
+ReplyT = TypeVar("ReplyT")
+
+
+class ControllerRefused(WireError):
+    """The controller does not make or change a topic; code: its error code."""
+
+    def __init__(self, topic: str, outcome: TopicOutcome) -> None:
+        said = f": {outcome.message}" if outcome.message else ""
+        helps = f"; {HELPS[outcome.error]}" if outcome.error in HELPS else ""
+        super().__init__(f"topic {topic}: {error_info(outcome.error).name} ({outcome.error}){said}{helps}")
+        self.code = outcome.error
+
+
+class TopicAdmin:
+    """Makes, grows and describes topics of one cluster.  One caller at a time."""
+
+    def __init__(
+        self,
+        metadata: MetadataSource,
+        links: Links,
+        dialect: Dialect,
+        *,
+        retry: RetryPolicy,
+        sleep: Callable[[float], object] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._metadata = metadata
+        self._links = links
+        self._dialect = dialect
+        self._retry = retry
+        self._sleep = sleep
+        self._now = now
+
+    @property
+    def creates(self) -> bool:
+        """Whether the brokers make topics on request."""
+        return CREATE_TOPICS.key in self._dialect.versions
+
+    @property
+    def grows(self) -> bool:
+        """Whether the brokers give partitions to topics on request."""
+        return CREATE_PARTITIONS.key in self._dialect.versions
+
+    @property
+    def describes(self) -> bool:
+        """Whether the brokers tell the settings of topics."""
+        return DESCRIBE_CONFIGS.key in self._dialect.versions
+
+    @property
+    def takes_defaults(self) -> bool:
+        """Whether a topic can be made with the broker's own number of replicas (BROKERS_DEFAULT)."""
+        return self._dialect.versions.get(CREATE_TOPICS.key, 0) >= 4
+
+    def create(self, topic: str, wanted: NewTopic) -> bool:
+        """Make a topic.  False: it was there, and nothing was changed.
+
+        Raises ControllerRefused, LocalError for a name that is none; Unreachable, LinkLost after retries.
+        """
+        check_name(topic)
+        outcome = self._of_controller(topic, lambda: create_topics(self._dialect, {topic: wanted}, TIMEOUT_MS))
+        if outcome.error in (0, TIMED_OUT):
+            return True
+        if outcome.error == EXISTS:
+            return False
+        raise ControllerRefused(topic, outcome)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic partitions until it has so many; one that has more keeps them.
+
+        Raises ControllerRefused; Unreachable, LinkLost after retries.
+        """
+        outcome = self._of_controller(topic, lambda: create_partitions(self._dialect, {topic: partitions}, TIMEOUT_MS))
+        if outcome.error in (0, TIMED_OUT):
+            return
+        if outcome.error == INVALID_PARTITIONS and len(self._metadata.read(None).partitions(topic)) >= partitions:
+            return  # somebody else was quicker
+        raise ControllerRefused(topic, outcome)
+
+    def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """What each of these topics has set for itself; one that the broker does not tell of is left out.
+
+        Raises Unreachable, LinkLost after retries.
+        """
+        asked = list(topics)
+
+        def ask() -> dict[str, Any]:
+            view = self._metadata.read(None)
+            broker = view.brokers.get(-1 if view.controller is None else view.controller) or _any(view)
+            reply: dict[str, Any] = self._call(broker, lambda: describe_topics(self._dialect, asked))
+            return reply
+
+        found = self._again(ask, lambda reply: False)
+        return {topic: said for topic, said in found.items() if not isinstance(said, TopicOutcome)}
+
+    def _of_controller(self, topic: str, request: Callable[[], Any]) -> TopicOutcome:
+        def ask() -> TopicOutcome:
+            view = self._metadata.read(None)
+            controller = view.brokers.get(view.controller) if view.controller is not None else None
+            if controller is None:
+                return TopicOutcome(NOT_CONTROLLER, "the cluster has no controller now")
+            reply: dict[str, TopicOutcome] = self._call(controller, request)
+            if topic not in reply:
+                raise LinkLost(f"{controller} said nothing about topic {topic}")
+            return reply[topic]
+
+        return self._again(ask, lambda outcome: outcome.error == NOT_CONTROLLER or error_info(outcome.error).retriable)
+
+    def _call(self, broker: Broker, request: Callable[[], Any]) -> Any:
+        """One request on a connection of its own kind; built once the broker is known."""
+        try:
+            link = self._links.fresh(broker, PURPOSE)
+            link.open()
+            return link.call(request())
+        except LinkLost:
+            self._links.drop(broker, PURPOSE)
+            raise
+
+    def _again(self, ask: Callable[[], ReplyT], unsettled: Callable[[ReplyT], bool]) -> ReplyT:
+        lost: WireError | None = None
+        reply: ReplyT | None = None
+        for _ in self._retry.attempts(self._sleep, self._now):
+            try:
+                reply, lost = ask(), None
+            except (LinkLost, Unreachable) as away:
+                lost = away
+                continue
+            if not unsettled(reply):
+                return reply
+        if lost is not None:
+            raise lost
+        if reply is None:
+            raise LocalError("a retry policy without an attempt")
+        return reply
+
+
+def _any(view: ClusterView) -> Broker:
+    if not view.brokers:
+        raise Unreachable("the cluster names no broker")
+    return next(iter(view.brokers.values()))

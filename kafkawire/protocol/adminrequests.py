@@ -1,0 +1,106 @@
+"""Requests that make topics, give them partitions, and describe their settings; what their replies mean.
+
+As requests08: each builder takes the dialect first.  CreateTopics and CreatePartitions go to the controller, which else
+answers 41 (a broker of KRaft hands them on); DescribeConfigs of a topic goes to any broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkawire.errors import LocalError
+from kafkawire.protocol import adminapis
+from kafkawire.protocol.request import ApiVersions
+from kafkawire.protocol.requests08 import Request
+
+BROKERS_DEFAULT = -1  # partitions or replicas, from CreateTopics v4 on (KIP-464)
+_OF_TOPIC_ITSELF = 1  # source of a setting, from DescribeConfigs v1 on
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made; settings: those that are not the broker's default."""
+
+    partitions: int
+    replication: int = BROKERS_DEFAULT
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome:
+    """What became of one topic.  message: the broker's own sentence, "" where it has none."""
+
+    error: int
+    message: str = ""
+
+
+def create_topics(d: ApiVersions, topics: Mapping[str, NewTopic], timeout_ms: int) -> Request:
+    """Make topics; timeout_ms: how long the controller waits until its brokers know them.
+
+    Reply: dict[str, TopicOutcome].  LocalError: a broker's default that this version has no word for.
+    """
+    version = d.speaks(adminapis.CREATE_TOPICS.key)
+    for name, topic in topics.items():
+        if version < 4 and BROKERS_DEFAULT in (topic.partitions, topic.replication):
+            raise LocalError(f"topic {name}: Kafka {d.release} wants to be told its partitions and replicas")
+    fields: dict[str, Any] = {
+        "topics": [
+            {
+                "topic": name,
+                "partitions": topic.partitions,
+                "replication": topic.replication,
+                "assignments": [],
+                "configs": [{"name": key, "value": value} for key, value in topic.settings.items()],
+            }
+            for name, topic in topics.items()
+        ],
+        "timeout_ms": timeout_ms,
+    }
+    if version >= 1:
+        fields["validate_only"] = False
+    return _request(d, adminapis.CREATE_TOPICS, fields, _outcomes)
+
+
+def create_partitions(d: ApiVersions, counts: Mapping[str, int], timeout_ms: int) -> Request:
+    """Give each topic partitions until it has so many.  Reply: dict[str, TopicOutcome]; 37: it has as many, or more."""
+    fields = {
+        "topics": [{"topic": name, "count": count, "assignments": None} for name, count in counts.items()],
+        "timeout_ms": timeout_ms,
+        "validate_only": False,
+    }
+    return _request(d, adminapis.CREATE_PARTITIONS, fields, _outcomes)
+
+
+def describe_topics(d: ApiVersions, topics: Iterable[str]) -> Request:
+    """Ask for what topics have set for themselves.  Reply: dict[str, dict[str, str] | TopicOutcome]."""
+    version = d.speaks(adminapis.DESCRIBE_CONFIGS.key)
+    resources = [{"resource_type": adminapis.OF_TOPIC, "name": name, "configs": None} for name in topics]
+    fields: dict[str, Any] = {"resources": resources}
+    if version >= 1:
+        fields["include_synonyms"] = False
+    return _request(d, adminapis.DESCRIBE_CONFIGS, fields, _settings)
+
+
+def _outcomes(reply: dict[str, Any]) -> dict[str, TopicOutcome]:
+    return {row["topic"]: TopicOutcome(row["error"], row.get("error_message") or "") for row in reply["topics"]}
+
+
+def _settings(reply: dict[str, Any]) -> dict[str, dict[str, str] | TopicOutcome]:
+    return {
+        row["name"]: TopicOutcome(row["error"], row["error_message"] or "")
+        if row["error"]
+        else {one["name"]: one["value"] for one in row["configs"] if _its_own(one) and one["value"] is not None}
+        for row in reply["resources"]
+    }
+
+
+def _its_own(setting: Mapping[str, Any]) -> bool:
+    """Whether it is set for the topic, and not taken from a broker or a default."""
+    return setting["source"] == _OF_TOPIC_ITSELF if "source" in setting else not setting["is_default"]
+
+
+def _request(d: ApiVersions, api: Any, fields: Mapping[str, Any], finish: Any) -> Request:
+    version = d.speaks(api.key)
+    return Request(api, version, [api.encode_request(version, fields)], finish=finish)
