@@ -67,8 +67,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def starting(monkeypatch: pytest.MonkeyPatch, tasks: TaskGroup, *sources: Source, timeout_ms: int = 200) -> Startup:
     by_name = {source.name: source for source in sources}
-    monkeypatch.setattr(startup, "probe_target", lambda view, options: ClusterView({1: HERE}))
-    monkeypatch.setattr(startup, "probe_source", lambda options, mirror, timeout_s: by_name[options.name].probe())
+    monkeypatch.setattr(startup, "probe_target", lambda view, options, versions: ClusterView({1: HERE}))
+    monkeypatch.setattr(
+        startup, "probe_source", lambda options, mirror, timeout_s, versions: by_name[options.name].probe()
+    )
     configuration = Configuration(
         tuple(source.options for source in sources),
         TargetOptions(brokers=(("target", 9092),)),
