@@ -18,7 +18,7 @@ from typing import Any
 from groundwork.failpoints import failpoint
 from groundwork.tasks import Event, now
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LinkLost
+from kafkawire.errors import LinkLost, LocalError, RemoteError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
@@ -27,6 +27,7 @@ from kafkawire.protocol.request import Request
 from producer.barrier import BarrierLink
 from producer.batches import Batch, Batches
 from producer.config import NO_CONFIRM, ProducerConfig
+from producer.formatchange import outdated, renewed
 from producer.leaders import Leaders
 from producer.outages import Outages
 from producer.outcomes import Outcomes
@@ -167,13 +168,24 @@ class BrokerConnection:
         if link is None or self._closed:  # closed while it was opened: no greenlet would receive the response
             return False
         due = batches.due(now(), self._mine, self._alone())
-        fitting = self._fitting(due, link.broker) if self._silent else self._sealed(due)
+        fitting = self._fitting(due, link.broker) if self._silent else self._sealed(self._in_format(due))
         if len(fitting) < len(due):
             self.wake.set()
         if fitting:
             self._send(link, fitting)
         self._s.completed()  # due() dropped what may not be sent any more
         return bool(fitting)
+
+    def _in_format(self, due: list[Batch]) -> list[Batch]:
+        """Those whose format the brokers take; the others, made before a roll, return to their queues in another."""
+        dialect = self._s.dialect
+        old = [batch for batch in due if outdated(batch, dialect)]
+        for batch in old:
+            try:
+                self._s.batches.put_back(batch, renewed(batch, dialect), now())
+            except (RemoteError, LocalError) as unreadable:
+                self._s.outcomes.unsendable(batch, unreadable, now())
+        return [batch for batch in due if batch not in old] if old else due
 
     def _sealed(self, due: list[Batch]) -> list[Batch]:
         """Number the batches of an idempotent producer; those that may not be sent yet return to their queues."""

@@ -149,6 +149,10 @@ class Outcomes:
         """Handle a batch that was not sent, because the broker would silently drop it for its size."""
         self._split(batch, TOO_LARGE, broker, now)
 
+    def unsendable(self, batch: Batch, reason: Exception, now: float) -> None:
+        """Fail a batch that no broker of the cluster can be sent: nothing of it was stored."""
+        self._fail(batch, reason, now)
+
     def maybe_lost(self, count: int, reason: LinkLost) -> None:
         """Count messages whose connection broke before a barrier behind them was answered."""
         self.counters.maybe_lost += count
