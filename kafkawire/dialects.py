@@ -38,10 +38,6 @@ ENTRY_OVERHEAD: Mapping[int, int] = {
     RECORD_BATCH: RECORD_OVERHEAD,  # at most
 }
 UNASKED = "0.8.2"  # until brokers have said what they are: every one from 0.8 to 3.9 takes its requests
-# What the rows would speak and the code around them does not yet: the newest version by api key, and the newest format.
-# Whoever makes it read and write record batches takes these away.
-_HELD_BACK = {apis.PRODUCE.key: 2}
-_HELD_BACK_MAGIC = 1
 _GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
 _TRANSACTIONS = (
     transactionapis.INIT_PRODUCER_ID,
@@ -109,6 +105,11 @@ class Dialect:
     def gives_whole_entries(self) -> bool:
         """A fetch brings the first entry of the first partition that has one whole, however large it is (KIP-74)."""
         return self.describes_itself and self.versions.get(apis.FETCH.key, 0) >= 3
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether messages carry a timestamp."""
+        return self.magic >= 1
 
     @property
     def keeps_offsets(self) -> bool:
@@ -387,14 +388,5 @@ def _newer(older: Dialect, release: str, versions: Mapping[apis.Api, int], **cha
     return replace(older, **{"release": release, "versions": spoken, **changed})
 
 
-def _held_back(row: Dialect) -> Dialect:
-    versions = {key: min(version, _HELD_BACK.get(key, version)) for key, version in row.versions.items()}
-    if row.magic <= _HELD_BACK_MAGIC:
-        return replace(row, versions=versions)
-    formats = frozenset(magic for magic in row.formats if magic <= _HELD_BACK_MAGIC)
-    codecs = row.codecs - {4}
-    return replace(row, versions=versions, magic=_HELD_BACK_MAGIC, formats=formats, codecs=codecs)
-
-
-DIALECTS = {release: _held_back(row) for release, row in _rows().items()}
+DIALECTS = _rows()
 NEWEST = next(reversed(DIALECTS.values()))  # its versions are the newest that we speak to anybody

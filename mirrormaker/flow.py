@@ -29,7 +29,7 @@ from mirrormaker.options import MirrorOptions
 from mirrormaker.quarantine import Case, Quarantine
 from mirrormaker.routes import Outputs, RouteRules, TopicRoute, as_configured
 from mirrormaker.selection import Selection, merged_sentence
-from mirrormaker.sethandler import SetHandler, by_topic
+from mirrormaker.sethandler import SetHandler, blocks_of, by_topic
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from mirrormaker.throttle import FlowThrottle
@@ -208,6 +208,7 @@ class Flow:
         that nothing is overtaken; the others go on.  What the handler of before dropped stays counted.
         """
         self._dropped_before = self._dropped()
+        rules.dropped.update(self._rules.dropped)
         self._rules, self.selection, self._handler = rules, selection, handler
         self._changes += 1
         self._other_rules = self._rules_of_others(rules)
@@ -233,6 +234,11 @@ class Flow:
     def _rules_of_others(rules: RouteRules) -> RouteRules:
         """Of topics that only a handler sends to."""
         return replace(rules, handler="", set_handler="", codec="", of_topic=as_configured)
+
+    @property
+    def dropped_fields(self) -> dict[tuple[str, str], int]:
+        """Messages that went to the target without a field that its format has no room for, by topic and field."""
+        return dict(self._rules.dropped)
 
     @property
     def left_out(self) -> dict[tuple[str, str], int]:
@@ -358,14 +364,20 @@ class Flow:
             return self.quarantine.handler_failed(message, failed)
         for sent in made:
             there = topic if sent.topic == source.topic else self._other(sent.topic, source.topic, topic)
-            outputs.append(there.sent(source, offset, sent.key, sent.value, sent.timestamp_ms, sent.partition))
+            one = (sent.key, sent.value, sent.timestamp_ms, sent.partition)
+            outputs.append(there.sent(source, offset, *one, headers=sent.headers))
         return outputs
 
     def _placed(self, handler: SetHandler, topic: TopicRoute, source: TopicPartition, rows: Rows) -> Placed:
         """What message.set.handler wants sent for messages of a source partition."""
         given = handler.handled(source, rows)
         into: dict[TopicPartition, Lists] = {}
-        for name, these, partitions in by_topic(given, rows.resume_at):
+        try:
+            headers = blocks_of(given, rows)
+        except LocalError as failed:
+            where = f"{source} at {rows.offsets[0]} to {rows.offsets[-1]}: {self.handler_option}"
+            raise MessageHandlerFailed(f"{where} gave back headers that cannot be sent: {failed}") from failed
+        for name, these, partitions in by_topic(given, rows.resume_at, headers):
             try:
                 there = topic if name is None or name == source.topic else self._other(name, source.topic, topic)
             except MessageHandlerFailed as failed:

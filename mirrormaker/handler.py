@@ -1,10 +1,11 @@
 """message.handler: a user's Python function between source and target.
 
     def handler(message):          # a kafkawire.model.Message: .topic .partition .offset .key .value .timestamp_ms
+                                   # .headers, a tuple of (name, bytes or None)
         return DROP                             drop it (counted); an empty list does the same
         return key, value                       send this instead, to the same topic
         return topic, key, value                ... to another topic
-        return Send(value, key=..., topic=..., partition=..., timestamp_ms=...)
+        return Send(value, key=..., topic=..., partition=..., timestamp_ms=..., headers=...)
                                                 ... to a partition that the handler chooses
         return message                          send it (perhaps changed, perhaps with another topic)
         return [ ... ]                          several of these, in this order
@@ -22,6 +23,8 @@ from typing import NamedTuple
 
 from groundwork.failures import kind_of
 from kafkawire.dialects import Dialect
+from kafkawire.errors import LocalError
+from kafkawire.headers import packed
 from kafkawire.model import Message, PartitionId, TopicPartition
 from producer.conversion import MessageHandlerFailed
 
@@ -42,7 +45,8 @@ class Send(NamedTuple):
     """A message to send, as a handler makes it.
 
     topic: None: the message's own.  partition: of the target topic, a number (0.7: a BrokerPartition); None: chosen as
-    for any other message.  timestamp_ms: None: the message's.
+    for any other message.  timestamp_ms: None: the message's.  headers: pairs of a name and bytes or None; None: the
+    message's, () none.
     """
 
     value: bytes | None
@@ -50,16 +54,18 @@ class Send(NamedTuple):
     topic: str | None = None
     partition: PartitionId | None = None
     timestamp_ms: int | None = None
+    headers: Iterable[tuple[str, bytes | None]] | None = None
 
 
 class Sent(NamedTuple):
-    """What a handler returned, in one form."""
+    """What a handler returned, in one form.  headers: their block (kafkawire.headers)."""
 
     topic: str
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None
     partition: PartitionId | None = None
+    headers: bytes | None = None
 
 
 class HandlerTopicMissing(MessageHandlerFailed):
@@ -91,14 +97,17 @@ def _sent(given: object, message: Message, where: str) -> Sent:
     key: object
     value: object
     topic, timestamp_ms = message.topic, message.timestamp_ms
+    headers: Iterable[tuple[str, bytes | None]] | None = message.headers
     partition: PartitionId | None = None
     match given:
         case Send():
             key, value, partition = given.key, given.value, given.partition
             topic = topic if given.topic is None else given.topic
             timestamp_ms = timestamp_ms if given.timestamp_ms is None else given.timestamp_ms
+            headers = headers if given.headers is None else given.headers
         case Message():
             topic, key, value, timestamp_ms = given.topic, given.key, given.value, given.timestamp_ms
+            headers = given.headers
         case (key, value):
             pass
         case (str(topic), key, value):
@@ -107,7 +116,15 @@ def _sent(given: object, message: Message, where: str) -> Sent:
             raise MessageHandlerFailed(f"{where} gave back a {type(given).__name__}, not {RETURNS}, or DROP")
     if not isinstance(topic, str):
         raise MessageHandlerFailed(f"{where} gave back a topic that is a {type(topic).__name__}, not text")
-    return Sent(topic, _bytes(key, "key", where), _bytes(value, "value", where), timestamp_ms, partition)
+    data = _bytes(key, "key", where), _bytes(value, "value", where)
+    return Sent(topic, *data, timestamp_ms, partition, _block(headers, where))
+
+
+def _block(headers: Iterable[tuple[str, bytes | None]] | None, where: str) -> bytes | None:
+    try:
+        return packed(headers)
+    except (LocalError, TypeError) as failed:
+        raise MessageHandlerFailed(f"{where} gave back headers that cannot be sent: {failed}") from failed
 
 
 def _bytes(data: object, name: str, where: str) -> bytes | None:

@@ -17,6 +17,7 @@ from kafkawire.dialects import expected
 from kafkawire.model import TopicPartition
 from mirrormaker.badmessages import POLICIES, Policies
 from mirrormaker.listen import Address, listen_address
+from mirrormaker.losses import FIELDS
 from mirrormaker.partitioning import Numbering, numbering
 from mirrormaker.selection import prefix, renames, topic_filter
 from mirrormaker.topicsettings import NO_SETTINGS, TopicSettings, topic_settings
@@ -39,6 +40,15 @@ def replication(raw: object) -> int:
     if isinstance(raw, bool) or not text.isdigit():
         raise ValueError("a whole number; 0 takes the source's")
     return int(text)
+
+
+def droppable(raw: object) -> frozenset[str]:
+    """Fields of messages, as a list or with commas between them."""
+    found = raw if isinstance(raw, list | tuple | set | frozenset) else str(raw).split(",")
+    names = frozenset(str(name).strip() for name in found) - {""}
+    if not names <= set(FIELDS):
+        raise ValueError(f"of {' and '.join(FIELDS)}")
+    return names
 
 
 def socket_path(raw: object) -> str:
@@ -294,6 +304,11 @@ class MirrorOptions(Options):
         "identity keeps the number, key hashes the key as 0.8.2's producer does; auto: identity where there are enough",
         choices=PARTITIONINGS,
     )
+    drop_fields: frozenset[str] = option(
+        "drop.fields", frozenset(),
+        "headers, timestamps: what messages go without, counted, where the target's message format has no room for it;"
+        " default: a message that has it parks its partition", kind=droppable,
+    )  # fmt: skip
     grow: bool = option(
         "target.grow.partitions",
         False,

@@ -49,6 +49,7 @@ OF_MIRROR = frozenset(
         "topic.overrides",
         "partitioning",
         "target.grow.partitions",
+        "drop.fields",
         "message.handler",
         "message.set.handler",
         "log.level",

@@ -112,6 +112,7 @@ class MirrorReport:
 
     limits: what an operator paused or throttled, also where it is not owned at present.
     gaps: messages that the source deleted before they were read (of 0.7: bytes), by (source, topic).
+    dropped_fields: messages that the target has without headers or a timestamp, by (source, topic, field).
     reload: None: there was none since the start.  produced: None: nothing was connected yet.
 
     not_ready: sentences; empty: it is ready.  A mirror is alive as long as a report can be made.
@@ -135,6 +136,7 @@ class MirrorReport:
     not_ready: tuple[str, ...]
     log_level: str
     gaps: dict[tuple[str, str], int] = field(default_factory=dict)
+    dropped_fields: dict[tuple[str, str, str], int] = field(default_factory=dict)
     reload: ReloadReport | None = None
     produced: ProduceReport | None = None
     limits: tuple[WaitingTopic, ...] = ()
@@ -145,7 +147,8 @@ class MirrorReport:
 
 
 def as_json(report: MirrorReport) -> dict[str, Any]:
-    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}, gaps likewise."""
+    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}, gaps and
+    dropped_fields likewise."""
     found = {name: _shallow(value) for name, value in _fields(report).items()}
     found["left_out"] = [
         {"source": source, "topic": topic, "reason": reason, "messages": count}
@@ -153,6 +156,10 @@ def as_json(report: MirrorReport) -> dict[str, Any]:
     ]
     found["gaps"] = [
         {"source": source, "topic": topic, "missing": count} for (source, topic), count in sorted(report.gaps.items())
+    ]
+    found["dropped_fields"] = [
+        {"source": source, "topic": topic, "field": name, "messages": count}
+        for (source, topic, name), count in sorted(report.dropped_fields.items())
     ]
     return found | {"ready": report.ready}
 

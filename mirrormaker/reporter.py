@@ -181,6 +181,11 @@ class Reporter:
                 for flow in self._flows
                 for (topic, reason), count in flow.left_out.items()
             },
+            dropped_fields={
+                (flow.name, topic, name): count
+                for flow in self._flows
+                for (topic, name), count in flow.dropped_fields.items()
+            },
             not_ready=not_ready(sources, outage, stopping=self._stopping()),
             log_level=current_level(),
             gaps={(source.name, topic): count for source in self._sources for topic, count in source.gaps.items()},

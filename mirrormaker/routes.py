@@ -17,14 +17,16 @@ What is done to the bytes of a set is producer.conversion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
+from kafkawire.headers import packed
 from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
 from mirrormaker.encoding import PLAIN, Encoders
+from mirrormaker.losses import Losses
 from mirrormaker.partitioning import (
     HASHED,
     UNNUMBERED,
@@ -122,6 +124,13 @@ class RouteRules:
     encoders: Encoders = PLAIN
     of_topic: Callable[[str], TopicSettings] = as_configured  # by source topic
     grow: bool = False  # mirror.target.grow.partitions
+    drop: frozenset[str] = frozenset()  # mirror.drop.fields
+    dropped: dict[tuple[str, str], int] = field(default_factory=dict, compare=False)  # messages, by topic and field
+
+    @property
+    def losses(self) -> Losses:
+        """What messages lose in the target's format."""
+        return Losses(self.source, self.target, self.drop, self.dropped)
 
     def grows(self, topic: str) -> bool:
         """Whether the target topic is to get as many partitions as its source topic has.
@@ -189,7 +198,17 @@ class RouteRules:
             return "; ".join(reasons)
         if self.source.formats.isdisjoint(self.target.formats):
             return "source and target do not share a message format"
+        if self.source.magic > max(self.target.formats):
+            return f"the target has no message format v{self.source.magic}, which the source writes{self._dropped()}"
         return f"compression.codec {codec} is asked for" if codec else ""
+
+    def _dropped(self) -> str:
+        """What a reason adds about fields that messages of the target cannot have."""
+        lost = self.losses.fields
+        let_go = [name for name in lost if name in self.drop]
+        kept = [name for name in lost if name not in self.drop]
+        said = f"; {' and '.join(let_go)} are dropped" if let_go else ""
+        return said + (f"; a message with {' or '.join(kept)} parks its partition (mirror.drop.fields)" if kept else "")
 
     def _codec(self, target_topic: str, differs: str | None) -> str:
         """The codec that is asked for; "": as the source has it."""
@@ -250,6 +269,7 @@ class TopicRoute:
         self._dialect = rules.target
         self._message_max_bytes = rules.message_max_bytes
         self._encoders = rules.encoders
+        self._losses = rules.losses
 
     def steps(
         self,
@@ -276,15 +296,17 @@ class TopicRoute:
             return by_columns(fetched, narrowed(place), dialect, limit, codec, least_bytes=SET_BYTES)
         if self._encoders or not self.partitioner.single:
             return by_columns(fetched, self._place(fetched), dialect, limit, codec)
-        target = self.partitioner.of_source(fetched.partition)
+        target, fit = self.partitioner.of_source(fetched.partition), self._losses.fit(fetched.tp)
         if self.route.kind == "pass-through":
-            return pass_through(fetched, target, dialect, limit, aligned)
-        return transcode(fetched, target, dialect, limit, codec)
+            return pass_through(fetched, target, dialect, limit, aligned, fit=fit)
+        return transcode(fetched, target, dialect, limit, codec, fit=fit)
 
     def output(self, message: Message) -> tuple[Output]:
         """A message as it is, to its target partition."""
         source = TopicPartition(message.topic, message.partition)
-        return (self.sent(source, message.offset, message.key, message.value, message.timestamp_ms),)
+        headers = packed(message.headers) if message.headers else None
+        one = (message.offset, message.key, message.value, message.timestamp_ms)
+        return (self.sent(source, *one, headers=headers),)
 
     def sent(
         self,
@@ -294,21 +316,27 @@ class TopicRoute:
         value: bytes | None,
         timestamp_ms: int | None,
         partition: object = None,
+        *,
+        headers: bytes | None = None,
     ) -> Output:
         """What is sent for a message of a source partition, encoded.  partition: as message.handler chose, if it did.
 
-        Raises MessageHandlerFailed, NoSuchPartition.
+        Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
         """
+        fit = self._losses.fit(source)
+        if fit is not None:
+            fitted = fit(Rows((offset,), [key], [value], [timestamp_ms], offset, [headers]))
+            timestamp_ms, headers = fitted.timestamps_ms[0], fitted.headers[0] if fitted.headers else None
         if self._encoders:
             (key,) = self._encoders.keys(source, (offset,), [key])
             (value,) = self._encoders.values(source, (offset,), [value])
         if partition is not None:
             try:
-                return Output(self.partitioner.named(partition), key, value, timestamp_ms)
+                return Output(self.partitioner.named(partition), key, value, timestamp_ms, headers)
             except NoSuchPartition as failed:
                 raise MessageHandlerFailed(f"{source} at {offset}: message.handler: {failed}", offset) from failed
         try:
-            return Output(self.partitioner.partition(source.partition, key), key, value, timestamp_ms)
+            return Output(self.partitioner.partition(source.partition, key), key, value, timestamp_ms, headers)
         except PartitionerFailed as failed:
             raise MessageHandlerFailed(f"{source} at {offset}: {failed}", offset) from failed
 
@@ -331,15 +359,20 @@ class TopicRoute:
     ) -> None:
         """Encode messages of a source partition, and add them to the lists of their target partitions.
 
-        partitions: as message.set.handler chose them.  Raises MessageHandlerFailed, NoSuchPartition.
+        partitions: as message.set.handler chose them.  Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
         """
+        fit = self._losses.fit(source)
+        rows = rows if fit is None else fit(rows)
+        headed = rows.headers is not None
         keys = self._encoders.keys(source, rows.offsets, rows.keys)
         values = self._encoders.values(source, rows.offsets, rows.values)
         if partitions is None and self.partitioner.single:
-            all_of_them = into.setdefault(self.partitioner.of_source(source.partition), Lists([], [], []))
+            all_of_them = _lists(into, self.partitioner.of_source(source.partition), headed)
             all_of_them.keys.extend(keys)
             all_of_them.values.extend(values)
             all_of_them.timestamps_ms.extend(rows.timestamps_ms)
+            if all_of_them.headers is not None:
+                all_of_them.headers.extend(rows.headers or [None] * len(keys))
             return
         targets: list[TopicPartition] = []
         try:
@@ -350,10 +383,13 @@ class TopicRoute:
             by = "message.set.handler: " if isinstance(failed, NoSuchPartition) else ""
             raise MessageHandlerFailed(f"{source} at {offset}: {by}{failed}", offset) from failed
         for target, key, value, timestamp_ms in zip(targets, keys, values, rows.timestamps_ms, strict=True):
-            lists = into.get(target) or into.setdefault(target, Lists([], [], []))
+            lists = into.get(target) or _lists(into, target, headed)
             lists.keys.append(key)
             lists.values.append(value)
             lists.timestamps_ms.append(timestamp_ms)
+        if rows.headers is not None:
+            for target, block in zip(targets, rows.headers, strict=True):
+                _lists(into, target, headed=True).headers.append(block)  # type: ignore[union-attr]
 
     def _targets(
         self, source: PartitionId, keys: Sequence[bytes | None], partitions: Sequence[object] | None
@@ -363,6 +399,15 @@ class TopicRoute:
         partition, named = self.partitioner.partition, self.partitioner.named
         chosen = zip(keys, partitions, strict=True)
         return (partition(source, key) if one is None else named(one) for key, one in chosen)
+
+
+def _lists(into: dict[TopicPartition, Lists], target: TopicPartition, headed: bool) -> Lists:
+    """The lists of a target partition, with a list of headers where that is wanted."""
+    found = into.get(target)
+    if found is None or (headed and found.headers is None):
+        before = Lists([], [], []) if found is None else found
+        found = into[target] = before._replace(headers=[None] * len(before.keys) if headed else None)
+    return found
 
 
 def but_the_first(count: int, outputs: Outputs) -> Outputs:

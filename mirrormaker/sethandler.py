@@ -24,6 +24,7 @@ from typing import Any
 
 from groundwork.failures import kind_of
 from kafkawire.dialects import Dialect
+from kafkawire.headers import Headers, packed, unpacked
 from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.handler import DROP, Drops
 from producer.conversion import MessageHandlerFailed, Rows
@@ -42,6 +43,8 @@ class MessageColumns:
     offsets             of the messages, ascending; those of an entry of 0.7 share theirs
     keys, values        bytes or None
     timestamps_ms       None where the source has none (0.8, 0.9)
+    headers             a tuple of (name, bytes or None) a row; None: no row has any.  In what a handler makes itself,
+                        None: each row has those of the message at its offset
     topics              target topics; None, for all or for a row: the source topic's own
     partitions          of the target topics; None, for all or for a row: chosen as for any other message
 
@@ -50,7 +53,7 @@ class MessageColumns:
     it was given.
     """
 
-    __slots__ = ("keys", "offsets", "partition", "partitions", "timestamps_ms", "topic", "topics", "values")
+    __slots__ = ("headers", "keys", "offsets", "partition", "partitions", "timestamps_ms", "topic", "topics", "values")
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class MessageColumns:
         timestamps_ms: Sequence[int | None],
         topics: Sequence[str | None] | None = None,
         partitions: Sequence[PartitionId | None] | None = None,
+        headers: Sequence[Headers] | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -72,6 +76,7 @@ class MessageColumns:
         self.timestamps_ms = timestamps_ms
         self.topics = topics
         self.partitions = partitions
+        self.headers = headers
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -91,7 +96,7 @@ class MessageColumns:
         return f"<MessageColumns {self.topic}/{self.partition}, {len(self)} messages>"
 
 
-COLUMNS = ("offsets", "keys", "values", "timestamps_ms", "topics", "partitions")
+COLUMNS = ("offsets", "keys", "values", "timestamps_ms", "topics", "partitions", "headers")
 TYPES: dict[str, tuple[type, ...]] = {
     "keys": (bytes, type(None)),
     "values": (bytes, type(None)),
@@ -130,6 +135,7 @@ class SetHandler:
             keys=list(rows.keys),
             values=list(rows.values),
             timestamps_ms=[None if stamp == -1 else stamp for stamp in rows.timestamps_ms],
+            headers=None if rows.headers is None else [unpacked(block) for block in rows.headers],
         )
         try:
             given = self._handler(columns)
@@ -199,18 +205,32 @@ class SetHandler:
         return MessageHandlerFailed(f"{source} at {offset}: {OPTION} {self._name} {why}", offset)
 
 
+def blocks_of(given: MessageColumns, rows: Rows) -> list[bytes | None] | None:
+    """The header blocks of what a handler gave back for these messages.  LocalError for what are no headers."""
+    if given.headers is not None:
+        return [packed(headers) if headers else None for headers in given.headers]
+    if rows.headers is None:
+        return None
+    there = dict(zip(as_list(rows.offsets), rows.headers, strict=True))
+    return [there[offset] for offset in given.offsets]
+
+
 def by_topic(
-    given: MessageColumns, resume_at: int
+    given: MessageColumns, resume_at: int, headers: list[bytes | None] | None = None
 ) -> Iterator[tuple[str | None, Rows, Sequence[PartitionId | None] | None]]:
-    """The rows for each target topic, and the partitions chosen for them, if any are.  None: the source topic's own."""
+    """The rows for each target topic, and the partitions chosen for them, if any are.  None: the source topic's own.
+
+    headers: blocks of the rows, see blocks_of().
+    """
     columns = (as_list(given.offsets), as_list(given.keys), as_list(given.values), as_list(given.timestamps_ms))
     if given.topics is None:
-        yield None, Rows(*columns, resume_at), given.partitions
+        yield None, Rows(*columns, resume_at, headers), given.partitions
         return
     for topic in dict.fromkeys(given.topics):
         mine = [one == topic for one in given.topics]
         offsets, keys, values, timestamps_ms = (list(compress(column, mine)) for column in columns)
-        rows = Rows(offsets, keys, values, timestamps_ms, resume_at)
+        blocks = None if headers is None else list(compress(headers, mine))
+        rows = Rows(offsets, keys, values, timestamps_ms, resume_at, blocks)
         yield topic, rows, None if given.partitions is None else list(compress(given.partitions, mine))
 
 

@@ -70,6 +70,7 @@ class Snapshot:
     dropped: int = 0  # messages that a handler dropped since the start
     dropped_by: tuple[str, ...] = ()  # its option; both where a reload named another one
     left_out: int = 0  # messages that policies left out of the target since the start
+    without: tuple[tuple[str, int], ...] = ()  # fields, and messages that the target has without them
 
 
 def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
@@ -101,7 +102,15 @@ def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
         dropped=sum(count for (_, _, reason), count in report.left_out.items() if reason in HANDLERS),
         dropped_by=tuple(sorted({reason for _, _, reason in report.left_out} & set(HANDLERS))),
         left_out=sum(count for (_, _, reason), count in report.left_out.items() if reason not in HANDLERS),
+        without=_without(report),
     )
+
+
+def _without(report: MirrorReport) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for (_, _, name), count in sorted(report.dropped_fields.items()):
+        found[name] = found.get(name, 0) + count
+    return tuple(found.items())
 
 
 def _name(row: PartitionReport) -> str:
@@ -130,6 +139,8 @@ def status_line(before: Snapshot, this: Snapshot) -> str:
         line += f"; dropped {this.dropped:,} ({', '.join(this.dropped_by)})"
     if this.left_out:
         line += f"; left out {this.left_out:,} (policies)"
+    for name, count in this.without:
+        line += f"; {count:,} without {name} (mirror.drop.fields)"
     for limited, word in ((this.paused, "paused"), (this.throttled, "throttled")):
         if limited.partitions:
             line += f"; {word} {limited.partitions}: {_few(limited.names)} (operator)"

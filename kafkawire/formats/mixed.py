@@ -19,6 +19,8 @@ from kafkawire.formats.outgoing import check as check
 from kafkawire.formats.outgoing import count as count
 from kafkawire.formats.outgoing import encode as encode
 from kafkawire.formats.outgoing import encode_columns as encode_columns
+from kafkawire.formats.outgoing import may_pass as may_pass
+from kafkawire.formats.outgoing import renewed as renewed
 from kafkawire.formats.outgoing import split as split
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v01 import scan as entries

@@ -131,6 +131,10 @@ def _of_topics(report: MirrorReport) -> Iterator[Any]:
         "skipped_messages", "Messages that are not in the target, for a reason of the configuration.",
         sorted(report.left_out.items()), (*BY_TOPIC, "reason"),
     )  # fmt: skip
+    yield _counter(
+        "dropped_fields", "Messages that the target has without a field which its format has no room for.",
+        sorted(report.dropped_fields.items()), (*BY_TOPIC, "field"),
+    )  # fmt: skip
     units = {source.name: source.lag_unit for source in report.sources}
     for unit in ("messages", "bytes"):
         yield _counter(

@@ -164,7 +164,12 @@ class Pair:
         if self.pinned:
             source["version"], target["target.version"] = self.source.kind.pin, self.target.kind.pin
         names = "|".join(name.replace(".", r"\.") for name in self.names)
-        document = {"sources": [source], "target": target, "mirror": {"whitelist": names, **TIMING}}
+        mirror: dict[str, Any] = {"whitelist": names, **TIMING}
+        lost = ("headers",) * (self.source.kind.headers and not self.target.kind.headers)
+        lost += ("timestamps",) * (self.source.kind.timestamps and not self.target.kind.timestamps)
+        if lost:
+            mirror["drop.fields"] = ",".join(lost)
+        document = {"sources": [source], "target": target, "mirror": mirror}
         self.file.write_text(yaml.safe_dump(document, sort_keys=False))
 
     def _start(self) -> None:

@@ -1,0 +1,70 @@
+"""What messages lose in a target whose message format has no room for it: refused, or dropped and counted.  Pure.
+
+    headers      of record batches (Kafka 0.11 and later); no older format has any
+    timestamps   of 0.10 and later; formats v0 and 0.7's have none
+
+A message that has such a field parks its partition, and the sentence names the option that lets it go without: nothing
+is lost that nobody gave up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kafkawire.dialects import Dialect
+from kafkawire.model import TopicPartition
+from producer.conversion import FieldLost, Fit, Rows
+
+HEADERS, TIMESTAMPS = "headers", "timestamps"
+FIELDS = (HEADERS, TIMESTAMPS)
+OPTION = "mirror.drop.fields"
+_SINCE = {HEADERS: "Kafka 0.11", TIMESTAMPS: "Kafka 0.10"}
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What may be left out of the messages of one source for one target, and what was.
+
+    drop: fields that the options let go.  counts: messages that went without, by topic and field, since the start.
+    """
+
+    source: Dialect
+    target: Dialect
+    drop: frozenset[str] = frozenset()
+    counts: dict[tuple[str, str], int] = field(default_factory=dict, compare=False)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields that messages of the source may have, and messages of the target cannot."""
+        headers = self.source.record_batches and not self.target.record_batches
+        timestamps = self.source.has_timestamps and not self.target.has_timestamps
+        return (HEADERS,) * headers + (TIMESTAMPS,) * timestamps
+
+    def fit(self, source: TopicPartition) -> Fit | None:
+        """What a conversion does with the messages of a source partition; None: nothing of them can be lost."""
+        return (lambda rows: self.fitted(source, rows)) if self.fields else None
+
+    def fitted(self, source: TopicPartition, rows: Rows) -> Rows:
+        """Messages without what the target cannot have.  Raises FieldLost for the first that may not go without."""
+        lost = self.fields
+        if HEADERS in lost and rows.headers is not None and any(rows.headers):
+            self._lose(source, HEADERS, rows.offsets, [bool(block) for block in rows.headers])
+        if TIMESTAMPS in lost:
+            timed = [stamp is not None and stamp >= 0 for stamp in rows.timestamps_ms]
+            if any(timed):
+                self._lose(source, TIMESTAMPS, rows.offsets, timed)
+                rows = rows._replace(timestamps_ms=[None] * len(timed))
+        return rows._replace(headers=None) if HEADERS in lost else rows
+
+    def _lose(self, source: TopicPartition, name: str, offsets: Sequence[int], there: Sequence[bool]) -> None:
+        if name not in self.drop:
+            offset = offsets[there.index(True)]
+            raise FieldLost(
+                f"{source} at {offset}: the message has {name}, and those of the target (Kafka "
+                f"{self.target.release}) have none, which came with {_SINCE[name]}: set {OPTION}: {name} to copy such "
+                f"messages without their {name}",
+                offset,
+            )
+        key = source.topic, name
+        self.counts[key] = self.counts.get(key, 0) + sum(there)
