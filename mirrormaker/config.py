@@ -508,7 +508,7 @@ def route_rules(
         encoders=encoders_of(target),
         of_topic=mirror.for_topic,
         grow=mirror.grow,
-        drop=mirror.drop_fields,
+        drop=frozenset(mirror.drop_fields),
     )
 
 

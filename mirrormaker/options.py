@@ -42,13 +42,13 @@ def replication(raw: object) -> int:
     return int(text)
 
 
-def droppable(raw: object) -> frozenset[str]:
+def droppable(raw: object) -> tuple[str, ...]:
     """Fields of messages, as a list or with commas between them."""
     found = raw if isinstance(raw, list | tuple | set | frozenset) else str(raw).split(",")
-    names = frozenset(str(name).strip() for name in found) - {""}
+    names = {str(name).strip() for name in found} - {""}
     if not names <= set(FIELDS):
-        raise ValueError(f"of {' and '.join(FIELDS)}")
-    return names
+        raise ValueError(" or ".join((*FIELDS, ",".join(FIELDS))))
+    return tuple(name for name in FIELDS if name in names)
 
 
 def socket_path(raw: object) -> str:
@@ -304,8 +304,8 @@ class MirrorOptions(Options):
         "identity keeps the number, key hashes the key as 0.8.2's producer does; auto: identity where there are enough",
         choices=PARTITIONINGS,
     )
-    drop_fields: frozenset[str] = option(
-        "drop.fields", frozenset(),
+    drop_fields: tuple[str, ...] = option(
+        "drop.fields", (),
         "headers, timestamps: what messages go without, counted, where the target's message format has no room for it;"
         " default: a message that has it parks its partition", kind=droppable,
     )  # fmt: skip

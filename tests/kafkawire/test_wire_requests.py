@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,9 +17,7 @@ from tests.kafkawire.wire_vectors import named
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 D082, D09, D010, D0101 = (dialect(release) for release in ("0.8.2", "0.9", "0.10.0", "0.10.1"))
 BATCH = named("produce_request_v3").data[-69:]
-# As long as the rows of newer releases speak v2 of Produce.
-D011 = replace(D0101, release="0.11", versions={**D0101.versions, 0: 3})
-D24 = replace(D011, release="2.4", versions={**D0101.versions, 0: 8})
+D011, D24 = dialect("0.11"), dialect("2.4")
 
 
 def frame(request: Request, correlation_id: int) -> bytes:

@@ -42,6 +42,7 @@ def everything() -> MirrorReport:
         produced=ProduceReport(requests=1, retries=1, unknown_outcomes=1, errors={6: 1}),
         reload=ReloadReport(at_ms=1, problem=""),
         left_out={("dc1", "orders", "skip"): 1},
+        dropped_fields={("dc1", "orders", "headers"): 1},
         gaps={("dc1", "orders"): 1, ("old", "clicks"): 1},
     )
 

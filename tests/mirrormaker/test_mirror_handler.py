@@ -1,7 +1,10 @@
 """What message.handler may give back, and what happens when it does not."""
 
+from dataclasses import replace
+
 import pytest
 
+from kafkawire.headers import unpacked
 from kafkawire.model import Message
 from mirrormaker.handler import DROP, Send, Sent, handled
 from producer.conversion import MessageHandlerFailed
@@ -37,6 +40,32 @@ def changed(given: Message) -> Message:
 def test_everything_a_handler_may_give_back(handler: object, sent: list[Sent]) -> None:
     assert callable(handler)
     assert handled(handler, message(), "a:b") == sent
+
+
+HEADERS = (("trace", b"1"), ("trace", None))
+
+
+@pytest.mark.parametrize(
+    ("handler", "headers"),
+    [
+        (lambda m: m, HEADERS),
+        (lambda m: (None, b"x"), HEADERS),
+        (lambda m: Send(b"x"), HEADERS),
+        (lambda m: Send(b"x", headers=()), None),
+        (lambda m: Send(b"x", headers=[("new", b"")]), (("new", b""),)),
+        (lambda m: replace(m, headers=None), None),
+    ],
+)
+def test_headers_stay_unless_a_handler_gives_others(handler: object, headers: object) -> None:
+    assert callable(handler)
+    (sent,) = handled(handler, replace(message(), headers=HEADERS), "a:b")
+    assert (sent.headers and unpacked(sent.headers)) == headers
+
+
+@pytest.mark.parametrize("headers", [[("a", "text")], [("a",)], [(b"a", b"b")], 7])
+def test_what_are_no_headers_is_refused(headers: object) -> None:
+    with pytest.raises(MessageHandlerFailed, match=r"orders/3 at 81920: message\.handler a:b gave back headers that"):
+        handled(lambda m: Send(b"x", headers=headers), message(), "a:b")  # type: ignore[arg-type]
 
 
 def boom(given: Message) -> object:

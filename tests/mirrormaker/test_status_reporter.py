@@ -50,6 +50,7 @@ class Flow:
     counts_bytes: bool = False
     has_handler: bool = False
     left_out: dict[tuple[str, str], int] = field(default_factory=dict)
+    dropped_fields: dict[tuple[str, str], int] = field(default_factory=dict)
     throttle: bool = False
     handler_option: str = "message.handler"
     intake: Intake = field(default_factory=Intake)

@@ -41,6 +41,24 @@ def test_neighbouring_plain_parts_travel_together_and_partitions_share_a_request
     assert due(batches) == [["a", "b"], ["x"]]
 
 
+def test_a_record_batch_travels_alone_whatever_its_codec():
+    batches = filled(Limits(), part("a", magic=2), part("b", magic=2), part("x", T1, codec=3, magic=2))
+    first = batches.due(0.0, everybody)
+    assert [texts(batch) for batch in first] == [["a"], ["x"]]
+    assert {batch.magic for batch in first} == {2}
+    batches.complete(first[0])
+    assert due(batches) == [["b"]]
+
+
+def test_a_request_has_record_batches_or_sets_of_older_formats_and_the_next_one_the_others():
+    other = TopicPartition("t", 2)
+    batches = filled(Limits(), part("a"), part("x", T1, magic=2), part("c", other, magic=1))
+    first = batches.due(0.0, everybody)
+    assert [texts(batch) for batch in first] == [["a"], ["c"]]
+    assert batches.is_due(0.0, everybody)
+    assert due(batches) == [["x"]]
+
+
 def test_a_partition_has_at_most_one_batch_in_flight():
     batches = filled(Limits(), part("a"))
     (first,) = batches.due(0.0, everybody)
