@@ -86,6 +86,7 @@ class SecureListeners:
             return []
         scram = any(name in self.mechanisms for name in SCRAM)
         modules = [_plain_login(), *([f"{_MODULES}.scram.ScramLoginModule required;"] if scram else [])]
+        self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / "broker.jaas"
         file.write_text("KafkaServer {\n" + "\n".join(modules) + "\n};\n")
         return [f"-Djava.security.auth.login.config={file}"]
