@@ -354,8 +354,10 @@ def _read_twice(sources: Sequence[SourceOptions]) -> list[str]:
     """Pairs of sources that are one cluster: sentences."""
     sentences = []
     for one, other in combinations(sources, 2):
-        if loops(one.zookeeper_connect, other.zookeeper_connect):
-            both = f"sources {one.name} and {other.name} read the same cluster ({other.zookeeper_connect})"
+        shared = {*one.brokers} & {*other.brokers} if one.coordinated and other.coordinated else ()
+        if shared or loops(one.zookeeper_connect, other.zookeeper_connect):
+            where = ", ".join(f"{host}:{port}" for host, port in sorted(shared)) or other.zookeeper_connect
+            both = f"sources {one.name} and {other.name} read the same cluster ({where})"
             if one.group_id == other.group_id:
                 sentences.append(f"{both} in the same group: keep one; num.streams gives it more streams")
             else:

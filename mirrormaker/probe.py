@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from groundwork.tasks import connect
+from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.release import ASKED_FROM
 from kafkawire.cluster.versions import ClusterVersions
@@ -25,11 +26,14 @@ from kafkawire.cluster.zookeeper import (
 from kafkawire.dialects import expected
 from kafkawire.errors import NoListener, OtherGeneration
 from kafkawire.model import Broker
+from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from zkconsumer.errors import ConsumerError
 from zkconsumer.errors import NoBrokers as NoBrokers
+from zkconsumer.errors import Unreachable as SourceUnreachable
+from zkconsumer.kafkagroup.topics import INTERNAL_TOPICS
 
 
 class OtherCluster(ConsumerError):
@@ -56,6 +60,8 @@ def probe_source(
 
     Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError.
     """
+    if source.coordinated:
+        return _probe_coordinated(source, mirror, timeout_s, versions or ClusterVersions(source.version))
     znodes = expected(source.version).through(source.security_protocol).znodes
     with zookeeper_session("zookeeper.connect", source.zookeeper_connect, timeout_s, source.security) as zk:
         brokers = read_brokers(zk, znodes)
@@ -70,6 +76,41 @@ def probe_source(
     if not versions.pinned or versions.dialect.number >= ASKED_FROM or source.kafka_security != OPEN:
         require_release(brokers.values(), "version", versions, source.kafka_security)
     return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
+
+
+def _probe_coordinated(
+    source: SourceOptions, mirror: MirrorOptions, timeout_s: float, versions: ClusterVersions
+) -> SourceView:
+    """The same of a source whose group Kafka's coordinator keeps: asked of its brokers, without ZooKeeper."""
+    view = source_view(source, timeout_s, versions)
+    brokers = dict(view.brokers)
+    require_release(brokers.values(), "version", versions, source.kafka_security)
+    if not versions.dialect.coordinates_groups:
+        raise WrongVersion(
+            f"coordination kafka: its brokers are of Kafka {versions.dialect.release}, which coordinates no groups; "
+            "those of 0.9 and later do: take coordination zookeeper"
+        )
+    chosen = mirror.topics
+    names = [name for name in sorted(view.topics) if chosen.matches(name, source.exclude_internal_topics)]
+    hidden = INTERNAL_TOPICS if source.exclude_internal_topics else ()
+    return SourceView(brokers, {name: len(view.topics[name]) for name in names if name not in hidden})
+
+
+def source_view(source: SourceOptions, timeout_s: float, versions: ClusterVersions) -> ClusterView:
+    """All topics and brokers of a source whose group Kafka's coordinator keeps.  Raises zkconsumer's Unreachable,
+    WrongVersion."""
+    security = source.kafka_security.connect(connect)
+    links = Links(source.client_name, versions.connect(security), int(timeout_s * 1000))
+    try:
+        return KafkaClient.of_brokers(source.brokers, links, versions.dialect).view()
+    except Unreachable as away:
+        brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(source.brokers)]
+        why = versions.refusal(brokers, "version", security)
+        if why is not None:
+            raise WrongVersion(why) from None
+        raise SourceUnreachable(f"{away}: is bootstrap.servers right?") from away
+    finally:
+        links.end()
 
 
 def require_generation(zk: Any, option: str, version: str) -> None:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from groundwork.tasks import TaskGroup
 from kafkawire.cluster.versions import ClusterVersions
-from kafkawire.cluster.zookeeper import read_owners, read_partitions, read_settings, read_topics
+from kafkawire.cluster.zookeeper import read_settings
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, Ticket, TopicPartition
 from mirrormaker.options import SourceOptions
@@ -108,9 +108,9 @@ class Source:
     def topic(self, name: str) -> SourceTopic:
         """Partitions and replication of a topic.  Raises ConsumerError."""
         assert self._connector is not None
-        found = self._connector.ask(f"partitions of {name}", read_partitions, [name]).get(name)
+        found = self._connector.partitions([name]).get(name)
         if not found:
-            raise ConsumerError(f"source topic {name} is not in ZooKeeper (deleted?)")
+            raise ConsumerError(f"source topic {name} is not in its cluster any more (deleted?)")
         replication = 0 if self._dialect.partitions_by_broker else max(len(replicas) for replicas in found.values())
         return SourceTopic(self.options.broker_partitions.total or len(found), replication, self._settings_of(name))
 
@@ -131,18 +131,18 @@ class Source:
         """Every topic of the source, mirrored or not.  Raises ConsumerError."""
         if self._connector is None or not self._joined:
             raise ConsumerError(f"source {self.name} is not joined yet")
-        return self._connector.ask("topics", read_topics)
+        return list(self._connector.topics())
 
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[PartitionId]]:
         """The partitions of each of these topics that is there.  Raises ConsumerError."""
         assert self._connector is not None
-        found = self._connector.ask("partitions of topics", read_partitions, topics)
+        found = self._connector.partitions(topics)
         return {topic: list(partitions) for topic, partitions in found.items()}
 
     def owners(self, topics: Sequence[str]) -> dict[TopicPartition, str]:
         """Who of the group owns each partition of these topics.  Raises ConsumerError."""
         assert self._connector is not None
-        return self._connector.ask("owners of partitions", read_owners, self.options.group_id, topics)
+        return dict(self._connector.owners(topics))
 
     # state -----------------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Source:
             return self._absent
         outage = self._connector.outage
         if silent_s := self._connector.silent_s:
-            silent = f"ZooKeeper silent for {silent_s:.0f} s"
+            silent = f"{self._keeper} silent for {silent_s:.0f} s"
             return SourceState("out of reach", f"{silent}; {outage}" if outage else silent)
         if not owned and not self.assigned:
             return SourceState("joining", "the group has made no assignment yet")
@@ -188,7 +188,12 @@ class Source:
     def trouble(self) -> str:
         """Why the whole source makes no progress; "": it may."""
         silent_s = self._connector.silent_s if self._connector is not None else 0.0
-        return f"source {self.name}: ZooKeeper silent for {silent_s:.0f} s" if silent_s else ""
+        return f"source {self.name}: {self._keeper} silent for {silent_s:.0f} s" if silent_s else ""
+
+    @property
+    def _keeper(self) -> str:
+        """What keeps the group."""
+        return "the group's coordinator" if self.options.coordinated else "ZooKeeper"
 
     @property
     def deleted(self) -> Mapping[str, str]:

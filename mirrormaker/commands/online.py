@@ -14,12 +14,14 @@ from groundwork.zksecurity import ZkSecurity
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.release import releases
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_owners, read_partitions, read_topics, read_view
 from kafkawire.dialects import expected
-from kafkawire.errors import LinkLost
+from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.protocol.subscriptions import read_assignment
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.formatlosses import sample_topics, timestamps_lost
@@ -35,6 +37,7 @@ from mirrormaker.probe import (
     probe_target_zookeeper,
     require_generation,
     same_cluster,
+    source_view,
     target_brokers,
 )
 from mirrormaker.routes import RouteRules
@@ -43,6 +46,7 @@ from mirrormaker.sizes import size_warnings, topic_limits
 from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
+from zkconsumer.offsets.coordinator import Coordinator
 
 COLUMNS = ("source", "topic", "partitions", "target topic", "target partitions", "route")
 TIMEOUT_S = 6.0
@@ -225,8 +229,25 @@ def source_topics(source: SourceOptions) -> tuple[dict[str, list[PartitionId]], 
 
     Raises Unreachable, ChrootMissing, ConsumerError.
     """
+    if source.coordinated:
+        return _coordinated_topics(source)
     znodes = expected(source.version).znodes
     with zookeeper_session("zookeeper.connect", source.zookeeper_connect, TIMEOUT_S, source.security) as zk:
         found = read_partitions(zk, znodes, read_topics(zk, znodes))
         owners = read_owners(zk, znodes, source.group_id, found)
     return {topic: list(partitions) for topic, partitions in found.items()}, owners
+
+
+def _coordinated_topics(source: SourceOptions) -> tuple[dict[str, list[PartitionId]], dict[TopicPartition, str]]:
+    """The same of a source whose group Kafka's coordinator keeps."""
+    versions = ClusterVersions(source.version)
+    view = source_view(source, TIMEOUT_S, versions)
+    links = Links(source.client_name, versions.connect(source.kafka_security.connect(connect)), int(TIMEOUT_S * 1000))
+    try:
+        state = Coordinator(lambda: list(view.brokers.values()), links, versions.dialect, 2).describe(source.group_id)
+        owners = {tp: member for member, data in state.assignments.items() for tp in read_assignment(data)}
+    except WireError as reason:
+        raise ConsumerError(f"the coordinator of group {source.group_id} tells no owners: {reason}") from reason
+    finally:
+        links.end()
+    return {topic: list(partitions) for topic, partitions in view.topics.items()}, owners

@@ -1,4 +1,4 @@
-"""Bounds: up to where each log is compared while messages flow, and what ZooKeeper says about a source.
+"""Bounds: up to where each log is compared while messages flow, and what its cluster says about a source.
 
     begins    the first offset that is compared: where the log begins, or of a time
     end       where a source log ended when the comparison began
@@ -21,12 +21,13 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from groundwork.tasks import now, sleep
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.zookeeper import read_partitions
 from kafkawire.dialects import expected
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from mirrormaker.options import MirrorOptions, SourceOptions
-from mirrormaker.probe import probe_source
+from mirrormaker.probe import probe_source, source_view
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.former import written_before
@@ -59,7 +60,7 @@ class TargetBounds:
 
 @dataclass(frozen=True, slots=True)
 class SourceCluster:
-    """A source as ZooKeeper has it: brokers, and the partitions of the topics that are mirrored."""
+    """A source as ZooKeeper, or its brokers, have it: brokers, and the partitions of the topics that are mirrored."""
 
     options: SourceOptions
     brokers: Mapping[int, Broker]
@@ -76,6 +77,10 @@ def read_source(options: SourceOptions, mirror: MirrorOptions, only: TopicFilter
     seen = probe_source(options, mirror, CONNECT_S)
     names = [topic for topic in seen.topics if only is None or only.matches(topic, exclude_internal=False)]
     speaks = expected(options.version)
+    if options.coordinated:
+        view = source_view(options, CONNECT_S, ClusterVersions(options.version))
+        partitions = {topic: speaks.in_order(view.topics[topic]) for topic in names if topic in view.topics}
+        return SourceCluster(options, seen.brokers, partitions, frozenset())
     with _session(options) as zk:
         found = read_partitions(zk, speaks.znodes, names)
         partitions = {topic: speaks.in_order(found[topic]) for topic in names if topic in found}
@@ -137,9 +142,10 @@ def _in_zookeeper(source: SourceCluster, tps: Collection[TopicPartition]) -> dic
 
 def _in_kafka(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Not asked before there is anything: looking for a coordinator would create the topic of offsets."""
-    with _session(source.options) as zk:
-        if zk.exists(f"{TOPICS}/{OFFSETS_TOPIC}") is None:
-            return {}
+    if not source.options.coordinated:
+        with _session(source.options) as zk:
+            if zk.exists(f"{TOPICS}/{OFFSETS_TOPIC}") is None:
+                return {}
     broker = next(iter(source.brokers.values()))
     options = source.options
     with SimpleConsumer(

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from groundwork.executor import ThreadExecutor
 from groundwork.hub import OwnThread
 from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.options import specs
 from groundwork.tasks import connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
-from kafkawire.cluster.release import why_never
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, PartitionId, TopicPartition
@@ -61,6 +59,7 @@ class CoordinatedAssignment:
         config = context.config
         self._config = config
         self._dialect = context.dialect
+        self._versions = context.versions
         self._hub = context.hub
         self._tasks = context.tasks
         self._lease = context.lease
@@ -70,7 +69,8 @@ class CoordinatedAssignment:
         self._leaving = False
         self._away_since: float | None = None  # the coordinator is out of reach
         self._connect = config.kafka_security.connect(connect)
-        self._links = Links(config.client_name, self._connect, min(config.socket_timeout_ms, METADATA_MS))
+        asking = context.versions.connect(self._connect)
+        self._links = Links(config.client_name, asking, min(config.socket_timeout_ms, METADATA_MS))
         self.leaders: CurrentLeaders = RefreshedLeaders(MetadataSource(config.brokers, context.dialect, self._links))
         self._topics = GroupTopics(
             self.leaders, context.registration, context.consumer_id, config.exclude_internal_topics
@@ -80,7 +80,7 @@ class CoordinatedAssignment:
             client_name=config.client_name,
             dialect=context.dialect,
             brokers=self._brokers,
-            connect=self._connect,
+            connect=asking,
             session_timeout_ms=config.group_session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             sleep=sleep,
@@ -90,16 +90,15 @@ class CoordinatedAssignment:
             self._requests,
             context.lease,
             session_timeout_ms=config.group_session_timeout_ms,
-            rebalance_timeout_ms=self._rebalance_timeout_ms(),
+            rebalance_timeout_ms=self._rebalance_timeout_ms,
             on_rebalance=self._rebalancing,
             on_fenced=self._fenced,
             on_over=self._lease_over,
             on_state=self._state_changed,
         )
-        self._executor = ThreadExecutor(context.hub)
         self._store = store_of_coordinated(
             config=config,
-            dialect=context.dialect,
+            versions=context.versions,
             leaders=self.leaders,
             on_event=context.on_event,
             claim=lambda: self._heartbeats.claim,
@@ -162,10 +161,15 @@ class CoordinatedAssignment:
             if why is not None:
                 raise ConsumerError(f"{why}; nothing was joined") from e
             raise Unreachable(f"{e}: are they running, and is bootstrap.servers right?") from e
+        if not self._dialect.coordinates_groups:
+            raise ConsumerError(
+                f"coordination kafka: the brokers are of Kafka {self._dialect.release}, which coordinates no groups;"
+                " those of 0.9 and later do: take coordination zookeeper; nothing was joined"
+            )
 
     def _why_never(self) -> str | None:
         brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(self._config.brokers)]
-        return why_never(brokers, self._dialect, specs(type(self._config))["version"].key, self._connect)
+        return self._versions.refusal(brokers, specs(type(self._config))["version"].key, self._connect)
 
     def take_part(self) -> None:
         self._tasks.spawn("heartbeats", self._heartbeats.run)
@@ -187,7 +191,6 @@ class CoordinatedAssignment:
     def close(self) -> None:
         self._leaving = True
         self._heartbeats.end()
-        self._executor.close()
         self._store.close()
         self._requests.end()
         self._links.end()

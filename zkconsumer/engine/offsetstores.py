@@ -110,14 +110,16 @@ def store_of_group(
 def store_of_coordinated(
     *,
     config: ConsumerConfig,
-    dialect: Dialect,
+    versions: ClusterVersions,
     leaders: LeaderSource,
     on_event: OnEvent,
     claim: Callable[[], Claim | None],
     on_refused: Callable[[Claim, int], object],
 ) -> ClaimedOffsets:
     """The store of a member of a group that Kafka's coordinator keeps.  claim, on_refused: as of ClaimedOffsets."""
-    links = Links(config.client_name, config.kafka_security.connect(connect), config.offsets_channel_timeout_ms)
+    dialect = versions.dialect
+    asking = versions.connect(config.kafka_security.connect(connect))
+    links = Links(config.client_name, asking, config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
     lock = Lock()  # reads and commits go over the same links
     backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms

@@ -30,6 +30,7 @@ RETRY_S = 0.25  # after one without an answer, or while the coordinator moves
 class Heartbeats:
     """One member's, in the event loop.  The callbacks must not wait.
 
+    rebalance_timeout_ms()                         how long the coordinator waits for us to join
     on_rebalance(claim), on_fenced(claim, code)    what the coordinator answered: 27; 22, 25 or another that lasts
     on_over(claim)                                 the lease is over
     on_state(state, why)                           the state changed; why: the error of the last heartbeat
@@ -41,7 +42,7 @@ class Heartbeats:
         lease: Lease,
         *,
         session_timeout_ms: int,
-        rebalance_timeout_ms: int,
+        rebalance_timeout_ms: Callable[[], int],
         on_rebalance: Callable[[Claim], object],
         on_fenced: Callable[[Claim, int], object],
         on_over: Callable[[Claim], object],
@@ -52,7 +53,7 @@ class Heartbeats:
         self._requests = members
         self._lease = lease
         self._session_s = session_timeout_ms / 1000
-        self._rebalance_s = rebalance_timeout_ms / 1000
+        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._on_rebalance = on_rebalance
         self._on_fenced = on_fenced
         self._on_over = on_over
@@ -138,7 +139,8 @@ class Heartbeats:
             self._enter(SessionState.CONNECTED, "")
             if code and not self._rebalances:
                 self._rebalances = True
-                self._lease.limit(self._calm_at + self._rebalance_s - margin_of(self._rebalance_s))
+                rebalance_s = self._rebalance_timeout_ms() / 1000
+                self._lease.limit(self._calm_at + rebalance_s - margin_of(rebalance_s))
                 self._on_rebalance(claim)
             self._wake_guard.set()
         elif code in (requests.LOADING, *requests.MOVED):

@@ -513,7 +513,7 @@ def unfit(config: ConsumerConfig, release: Dialect) -> Iterator[str]:
             " them to a newer cluster by `zkconsumer offsets translate`"
         )
     if config.coordinated:
-        if not release.coordinates_groups:
+        if config.version and not release.coordinates_groups:
             yield (
                 f"'coordination' kafka: brokers of {called} coordinate no groups, those of 0.9 and later do; take"
                 " zookeeper, or set the release right"
