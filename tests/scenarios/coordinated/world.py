@@ -1,0 +1,377 @@
+"""A group and its coordinator as values: the real step machines of its members, a coordinator that keeps Kafka's rules.
+
+    JoinGroup     waits until every member that the coordinator knows has joined, or `time` passes: who has not is out
+    SyncGroup     waits for the leader, the first that joined
+    a heartbeat   of each member that is connected, after every step: 25 unknown, 22 another generation, 27 joining
+    OffsetCommit  of the current generation, stable or joining; else 22, 25, 27
+
+What is promised is checked after every step: no partition is read by two members, and no commit is taken of a member for
+a partition that another one reads.  A frozen process reads nothing; its lease is over before it runs again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafkawire.model import TopicPartition
+from zkconsumer.kafkagroup.assignors import GroupMember, assign_range
+from zkconsumer.kafkagroup.lifecycle import (
+    Action,
+    Changed,
+    Claim,
+    Close,
+    Do,
+    Failed,
+    Fenced,
+    Finished,
+    Happening,
+    IdGiven,
+    IdUnknown,
+    JoinAgain,
+    Joined,
+    Located,
+    MemberState,
+    Phase,
+    Rebalancing,
+    Refused,
+    Report,
+    Synced,
+    begin,
+    step,
+)
+
+MAX_RETRIES, BACKOFF_MS = 4, 500
+
+
+class Violation(AssertionError):
+    """A promise is broken."""
+
+
+@dataclass
+class Member:
+    name: str
+    topics: frozenset[str]
+    state: MemberState
+    actions: deque[Action]
+    events: deque[Report | Happening] = field(default_factory=deque)
+    reading: set[TopicPartition] = field(default_factory=set)
+    waiting: Action | None = None  # a wait, or a request that the coordinator has not answered
+    frozen: bool = False
+    cut: bool = False  # the coordinator is out of its reach
+    told: Claim | None = None  # of this claim it knows by a heartbeat that it is to join
+
+
+class World:
+    def __init__(self) -> None:
+        self.topics: dict[str, int] = {}
+        self.members: dict[str, Member] = {}
+        self.trace: list[tuple[str, str]] = []
+        self.holds: dict[str, Do] = {}
+        self.breaks: dict[str, Do] = {}
+        self.refuses: set[str] = set()
+        # the coordinator
+        self.known: dict[str, Member] = {}  # by member id
+        self.pending: set[str] = set()  # ids that were given out, and that nobody has joined with yet
+        self.generation = 0
+        self.phase = "stable"  # or joining, syncing
+        self.joined: list[str] = []  # member ids, the leader first
+        self.assigned: dict[str, list[TopicPartition]] = {}
+        self._ids = 0
+
+    # what happens -------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str, partitions: int) -> None:
+        self.topics[name] = partitions
+        for member in self.members.values():
+            if member.state.claim is not None and name in member.topics:
+                member.events.append(Changed())
+
+    def join(self, name: str, topics: str = "t") -> None:
+        state, actions = begin(MAX_RETRIES, BACKOFF_MS)
+        self.members[name] = Member(name, frozenset(topics.split()), state, deque(actions))
+
+    def close(self, name: str) -> None:
+        self.members[name].events.append(Close())
+
+    def kill(self, name: str) -> None:
+        del self.members[name]
+
+    def freeze(self, name: str) -> None:
+        self.members[name].frozen = True
+
+    def thaw(self, name: str) -> None:
+        """It runs again, long after: its lease is over, and nothing is delivered before that is seen."""
+        member = self.members[name]
+        member.frozen = False
+        self.lease_over(name)
+
+    def lease_over(self, name: str) -> None:
+        member = self.members[name]
+        member.reading.clear()  # at once, before the event is taken off the queue
+        if member.state.claim is not None:
+            member.events.append(Fenced(member.state.claim))
+
+    def cut(self, name: str) -> None:
+        """Its requests get no answer; those that wait fail."""
+        member = self.members[name]
+        member.cut = True
+        if member.waiting is not None and member.waiting.do in (Do.JOIN, Do.SYNC):
+            member.events.append(Failed(member.waiting.turn, "the link was lost"))
+            member.waiting = None
+
+    def mend(self, name: str) -> None:
+        self.members[name].cut = False
+
+    def expire(self, name: str) -> None:
+        """The session of a member, killed or not, ends at the coordinator: by then its lease is over."""
+        member = self.members.get(name)
+        if member is not None and not member.frozen:
+            self.lease_over(name)
+        for member_id in [one for one, whose in self.known.items() if whose.name == name]:
+            self._out(member_id)
+
+    def move(self) -> None:
+        """The coordinator moves to another broker, and has the members as they were; a rebalance begins anew."""
+        for member in self.members.values():
+            if member.waiting is not None and member.waiting.do in (Do.JOIN, Do.SYNC):
+                member.events.append(Failed(member.waiting.turn, "the link was lost"))
+                member.waiting = None
+        self.joined = []
+        if self.phase == "syncing":
+            self.phase = "joining"
+
+    def forget(self) -> None:
+        """The coordinator has lost the group."""
+        self.known, self.assigned, self.joined, self.phase = {}, {}, [], "stable"
+        self.pending = set()
+
+    def refuse(self, name: str) -> None:
+        self.refuses.add(name)
+
+    def accept(self, name: str) -> None:
+        self.refuses.discard(name)
+
+    # steps --------------------------------------------------------------------------------------------------------
+
+    def movable(self) -> list[str]:
+        self._beat()
+        return [m.name for m in self.members.values() if not m.frozen and (m.events or self._free_to_act(m))]
+
+    def _free_to_act(self, member: Member) -> bool:
+        return bool(member.actions) and member.actions[0].do is not self.holds.get(member.name)
+
+    def step(self, name: str) -> None:
+        member = self.members[name]
+        if self._free_to_act(member):
+            self._do(member, member.actions.popleft())
+        else:
+            member.state, actions = step(member.state, member.events.popleft())
+            if any(action.turn for action in actions):  # what was held or waited for is out of date
+                member.actions = deque(action for action in member.actions if not action.turn)
+                member.waiting = None
+            member.actions.extend(actions)
+            if member.state.phase is Phase.CLOSED:
+                if member.reading:
+                    raise Violation(f"{name} has left and reads {member.reading}")
+                del self.members[name]
+        self._coordinate()
+        self._check()
+
+    def pass_time(self) -> None:
+        """The waits of all are over; the coordinator waits no longer for members that have not joined."""
+        for member in self.members.values():
+            if member.waiting is not None and member.waiting.do is Do.WAIT and not member.frozen:
+                member.events.append(Finished(member.waiting.turn))
+                member.waiting = None
+        if self.phase == "joining" and self.joined:
+            for member_id in [one for one in self.known if one not in self.joined]:
+                late = self.known[member_id]
+                if late.name in self.members and not late.frozen:
+                    self.lease_over(late.name)  # it ends rebalance.timeout.ms after the last calm heartbeat
+                self._out(member_id)
+        self._coordinate()
+
+    def run(self, pick: Callable[[list[str]], str] = lambda names: names[0], limit: int = 20_000) -> None:
+        """Until nobody can move without time passing."""
+        for _ in range(limit):
+            names = self.movable()
+            if not names:
+                return
+            self.step(pick(names))
+        raise Violation(f"no end in sight: {self.trace[-20:]}")
+
+    # the coordinator ----------------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        for member in self.members.values():
+            claim = member.state.claim
+            if claim is None or member.frozen or member.cut or member.state.phase in (Phase.SYNCING, Phase.JOINING):
+                continue
+            if any(isinstance(event, Fenced) for event in member.events):
+                continue
+            if self.known.get(claim.member_id) is not member:
+                member.reading.clear()
+                member.events.append(Fenced(claim, forget=True))
+            elif claim.generation != self.generation:
+                member.reading.clear()
+                member.events.append(Fenced(claim))
+            elif self.phase == "joining" and member.told is not claim:
+                member.told = claim
+                member.events.append(Rebalancing(claim))
+
+    def _out(self, member_id: str) -> None:
+        if self.known.pop(member_id, None) is not None:
+            self.joined = [one for one in self.joined if one != member_id]
+            self._rebalance()
+
+    def _rebalance(self) -> None:
+        if self.phase == "syncing":
+            for member in self.known.values():
+                if member.waiting is not None and member.waiting.do is Do.SYNC:
+                    member.events.append(JoinAgain(member.waiting.turn))
+                    member.waiting = None
+            self.joined = []
+        self.phase = "joining"
+
+    def _coordinate(self) -> None:
+        if self.phase == "joining" and not self.known:
+            self.phase, self.assigned = "stable", {}
+        if self.phase == "joining" and set(self.joined) == set(self.known):
+            self.generation += 1
+            self.phase, self.assigned = "syncing", {}
+            for member_id in self.joined:
+                member = self.known[member_id]
+                if member.waiting is not None and member.waiting.do is Do.JOIN:
+                    member.events.append(Joined(member.waiting.turn, Claim(self.generation, member_id)))
+                    member.waiting = None
+        if self.phase == "stable":
+            for member_id, member in self.known.items():
+                if member.waiting is not None and member.waiting.do is Do.SYNC:
+                    tps = dict.fromkeys(self.assigned.get(member_id, ()), f"{member.name}-0")
+                    member.events.append(Synced(member.waiting.turn, tps))
+                    member.waiting = None
+
+    # actions ------------------------------------------------------------------------------------------------------
+
+    def _do(self, member: Member, action: Action) -> None:
+        broken = self.breaks.get(member.name) is action.do
+        if broken:
+            del self.breaks[member.name]
+        broken = broken or (member.cut and action.do in (Do.JOIN, Do.SYNC, Do.COMMIT, Do.LEAVE, Do.LOCATE))
+        report, said = getattr(self, f"_{action.do.name.lower()}")(member, action, broken)
+        what = {Do.WAIT: f"wait {action.wait_ms} ms", Do.ALARM: f"alarm ({action.text})"}.get(action.do, str(action))
+        self.trace.append((member.name, f"{what} ({said})" if said else what))
+        if report is not None:
+            member.events.append(report)
+
+    def _join(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        if member.reading:
+            raise Violation(f"{member.name} joins and reads {member.reading}")
+        if broken:
+            return Failed(action.turn, "no coordinator"), "failed"
+        if member.name in self.refuses:
+            return Refused(action.turn, "no protocol in common"), "refused"
+        if not action.member_id:
+            self._ids += 1
+            self.pending.add(f"{member.name}#{self._ids}")
+            return IdGiven(action.turn, f"{member.name}#{self._ids}"), "told an id"
+        if action.member_id not in {*self.known, *self.pending}:
+            return IdUnknown(action.turn), "unknown"
+        self.pending.discard(action.member_id)
+        self.known[action.member_id] = member
+        self._rebalance()
+        if action.member_id not in self.joined:
+            self.joined.append(action.member_id)
+        member.waiting = action
+        return None, ""
+
+    def _sync(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        if broken:
+            return Failed(action.turn, "no coordinator"), "failed"
+        claim = action.claim
+        assert claim is not None
+        if self.known.get(claim.member_id) is not member:
+            return JoinAgain(action.turn, forget=True), "unknown"
+        if claim.generation != self.generation or self.phase == "joining":
+            return JoinAgain(action.turn), "too late"
+        member.waiting = action
+        if self.phase == "syncing" and self.joined and self.joined[0] == claim.member_id:
+            group = [GroupMember(one, self.known[one].topics) for one in self.known]
+            self.assigned = assign_range(self.topics, group)
+            self.phase, self.joined = "stable", []
+            return None, "leads"
+        return None, ""
+
+    def _locate(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        if broken:
+            return Failed(action.turn, "no coordinator"), "failed"
+        return Located(action.turn, frozenset(action.assignment)), ""
+
+    def _start(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        if not any(isinstance(event, Fenced) for event in member.events):
+            member.reading |= action.assignment.keys()  # else there is no claim any more
+        return Finished(action.turn), ""
+
+    def _stop(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        member.reading -= action.assignment.keys()
+        return Finished(action.turn), ""
+
+    def _drain(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        return Finished(action.turn), ""
+
+    def _commit(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        claim = member.state.claim
+        if broken or claim is None:
+            return Failed(action.turn, "no coordinator"), "failed"
+        if self.known.get(claim.member_id) is not member or claim.generation != self.generation:
+            return Failed(action.turn, "fenced"), "fenced"
+        if self.phase == "syncing":
+            return Failed(action.turn, "the group rebalances"), "too late"
+        for other in self.members.values():
+            if other is not member and not other.frozen and other.reading & action.assignment.keys():
+                raise Violation(f"{member.name} commits what {other.name} reads")
+        return Finished(action.turn), ""
+
+    def _wait(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        member.waiting = action
+        return None, ""
+
+    def _leave(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        if broken:
+            return Failed(action.turn, "no coordinator"), "failed"
+        self._out(action.member_id)
+        return Finished(action.turn), ""
+
+    def _drop(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        member.reading -= action.assignment.keys()
+        return None, ""
+
+    def _alarm(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+        return None, ""
+
+    # promises -----------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        readers: dict[TopicPartition, str] = {}
+        for member in self.members.values():
+            for tp in member.reading if not member.frozen else ():
+                if tp in readers:
+                    raise Violation(f"{tp} is read by {readers[tp]} and {member.name}")
+                readers[tp] = member.name
+
+    def check_whole(self) -> None:
+        """Once nothing more happens: everything that somebody wants is read."""
+        for member in self.members.values():
+            if not member.state.settled:
+                raise Violation(f"{member.name} is {member.state.phase}, {member.state.blocked}")
+        wanted = {
+            TopicPartition(topic, p)
+            for topic, n in self.topics.items()
+            if any(topic in member.topics for member in self.members.values())
+            for p in range(n)
+        }
+        read = {tp for member in self.members.values() for tp in member.reading}
+        if read != wanted:
+            raise Violation(f"read: {sorted(read)}, wanted: {sorted(wanted)}")
