@@ -86,6 +86,7 @@ class Delivery:
     waiting    partitions that admit holds back, with the sentence that says why
     before_commit   called with the offsets that the source is about to commit
     alone      no two source topics may be sent to one target topic
+    pending    whether something for a target topic is not committed there yet
     """
 
     tickets: Tickets = field(default_factory=ShareTickets)
@@ -93,6 +94,7 @@ class Delivery:
     waiting: Mapping[str, str] = field(default_factory=dict)
     before_commit: Callable[[Mapping[TopicPartition, int]], object] = lambda offsets: None
     alone: bool = False
+    pending: Callable[[str], bool] = lambda topic: False
 
 
 PLAIN_DELIVERY = Delivery()
@@ -418,8 +420,11 @@ class Flow:
         Not for ever: other topics may be sent there, too.
         """
         former, until = self._former.pop(name, None), now() + FORMER_S
-        while former is not None and self.sender.pending(former) and now() < until:
+        while former is not None and self._pending(former) and now() < until:
             sleep(FORMER_POLL_S)
+
+    def _pending(self, topic: str) -> bool:
+        return self.sender.pending(topic) or self._delivery.pending(topic)
 
     def _prepared(self, name: str) -> TopicRoute:
         """A topic and its route.  Raises what Topics.prepare raises, and TopicRefused."""

@@ -380,6 +380,29 @@ class MirrorOptions(Options):
         "where a start goes on: committed, at least once; target-end: behind what the target has, once",
         choices=("committed", "target-end"),
     )
+    guarantee: str = option(
+        "delivery.guarantee",
+        "at-least-once",
+        "exactly-once: messages and the source's position are committed together, in transactions of the target (0.11 "
+        "and later), whose consumers read with isolation.level read_committed",
+        choices=("at-least-once", "exactly-once"),
+    )
+    transactional_id_prefix: str = option(
+        "transactional.id.prefix",
+        "",
+        "prefix of the transactional ids and of the groups of positions in the target, one of each for a source "
+        "partition: PREFIX-SOURCE-TOPIC-PARTITION; default: the source's group.id",
+    )
+    transaction_interval_ms: int = option(
+        "transaction.interval.ms", 500,
+        "interval between the transactions of a partition, by which read_committed consumers see its messages later",
+        "ms", least=1,
+    )  # fmt: skip
+    transaction_timeout_ms: int = option(
+        "transaction.timeout.ms", 60000,
+        "time after which the target aborts a transaction of a mirror that is gone; read_committed consumers wait for "
+        "it so long, unless another member takes the partition over", "ms", least=1000,
+    )  # fmt: skip
     map_folder: str = option(
         "offset.map.folder",
         "",
@@ -432,12 +455,26 @@ class MirrorOptions(Options):
         given = self.policies_given
         if "dead-letter" in given and not self.dead_letter_topic:
             yield f"{' and '.join(sorted(given['dead-letter']))}: dead-letter needs 'dead.letter.topic'"
+        if self.exactly_once and self.resume == "target-end":
+            yield (
+                "'delivery.guarantee: exactly-once' goes on at the position in the target, and 'resume: target-end' "
+                "behind what the target has: keep one"
+            )
+        if self.exactly_once and self.transaction_timeout_ms < 2 * self.transaction_interval_ms:
+            yield (
+                f"'transaction.timeout.ms' ({self.transaction_timeout_ms}) must be at least twice "
+                f"'transaction.interval.ms' ({self.transaction_interval_ms}): the target would abort what takes longer"
+            )
         if self.resume == "target-end" and (given.keys() & {"dead-letter", "skip"}):
             places = ", ".join(sorted(given.get("dead-letter", set()) | given.get("skip", set())))
             yield (
                 f"{places}: 'resume: target-end' compares what the target has with the source, so nothing may be left "
                 "out: choose park or fail, or set resume: committed"
             )
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.guarantee == "exactly-once"
 
     def for_topic(self, topic: str) -> TopicOverride:
         """What is different for a source topic; None where nothing is."""

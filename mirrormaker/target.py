@@ -10,27 +10,64 @@ they do not (0.7)               their ZooKeeper is (target.zookeeper.connect), a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from groundwork.tasks import Lock, TaskGroup, connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.topicadmin import TopicAdmin
 from kafkawire.cluster.versions import ClusterVersions
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect
+from kafkawire.model import Broker
 from kafkawire.net.links import Links
 from mirrormaker.options import TargetOptions
 from mirrormaker.topics import CONTROLLER_AGAIN, BrokerTopics, TargetTopics, Topics
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from producer.config import BY_OFFSETS
+from producer.coordinators import Coordinators
+from producer.leaders import Metadata
 from producer.outages import Reports
+from producer.outcomes import Counters
 from producer.sender import Sender
+from producer.sequences import Sequences
 from producer.zookeeper import ZookeeperSource
 
 log = logging.getLogger(__name__)
+
+
+class Transactions(Protocol):
+    """The transactions of one source's partitions (mirrormaker.exactlyonce)."""
+
+    def fence(self) -> None: ...
+    def flush(self) -> None: ...
+
+
+class SharedMetadata:
+    """Metadata for many senders over the same connection, one reader at a time."""
+
+    def __init__(self, source: MetadataSource) -> None:
+        self._source = source
+        self._lock = Lock()
+        self._view: ClusterView | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._source.dialect
+
+    def read(self, topics: Sequence[str] | None) -> ClusterView:
+        """As MetadataSource."""
+        with self._lock:
+            self._view = self._source.read(topics)
+        return self._view
+
+    def brokers(self) -> list[Broker]:
+        """Brokers as they were seen last.  Raises Unreachable when none has ever answered."""
+        return list((self._view or self.read(None)).brokers.values())
 
 
 class Target:
@@ -47,6 +84,10 @@ class Target:
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
         self.topics: Topics
         self._senders: dict[str, Sender] = {}  # by source
+        self.transactions: dict[str, Transactions] = {}  # by source, where it is copied exactly once
+        self._transactional: set[Sender] = set()
+        self._shared: SharedMetadata | None = None  # of these
+        self._retired = Counters()  # of senders that are closed
         self.writers: dict[str, str] = {}  # of target topics that must have no other: SOURCE/TOPIC
         self._sessions: list[ZookeeperSource] = []
         self._links: list[Links] = []
@@ -76,7 +117,7 @@ class Target:
     def sender_of(self, source: str) -> Sender:
         """The sender of a source, which is made at the first call."""
         if source not in self._senders:
-            made = self._by_metadata() if self.dialect.describes_itself else self._by_zookeeper()
+            made = self._by_own_metadata() if self.dialect.describes_itself else self._by_zookeeper()
             self._senders[source] = made
         return self._senders[source]
 
@@ -90,18 +131,44 @@ class Target:
         sender = self.sender_of(source)
         sender.drop(lambda part, ticket: not ticket.may_send())
         sender.close_links()
+        if source in self.transactions:
+            self.transactions[source].fence()
 
     def flush(self) -> None:
         """Let no batch linger any more."""
         for sender in self._senders.values():
             sender.flush(0.0)
+        for transactions in self.transactions.values():
+            transactions.flush()
+
+    def transactional_sender(self, sequences: Sequences, transactional_id: str) -> Sender:
+        """A sender of its own for one transactional id; retire() ends it."""
+        made = self._by_metadata(self._shared_metadata(), sequences, transactional_id)
+        self._transactional.add(made)
+        return made
+
+    def coordinators(self) -> Coordinators:
+        """Coordinators of transactional ids and groups there."""
+        return Coordinators(self._shared_metadata().brokers, self._links_until_close(), self.dialect)
+
+    def _shared_metadata(self) -> SharedMetadata:
+        if self._shared is None:
+            self._shared = SharedMetadata(self.metadata(self._links_until_close()))
+        return self._shared
+
+    def retire(self, sender: Sender) -> None:
+        """End a sender of a transactional id; what it counted stays counted."""
+        self._transactional.discard(sender)
+        self._retired.messages += sender.counters.messages
+        self._retired.bytes += sender.counters.bytes
+        sender.close(0.0)
 
     def close_senders(self) -> int:
         """End all senders at once; the number of parts left, whose tickets are not called."""
         left: list[int] = []
         closing = [
             self._tasks.spawn(f"close-{source}", lambda sender: left.append(sender.close(0.0)), sender)
-            for source, sender in self._senders.items()
+            for source, sender in (*self._senders.items(), *(("transactions", each) for each in self._transactional))
         ]
         for task in closing:
             task.join()
@@ -110,17 +177,21 @@ class Target:
     @property
     def messages(self) -> int:
         """Messages that the target acknowledged since the start."""
-        return sum(sender.counters.messages for sender in self._senders.values())
+        return self._retired.messages + sum(sender.counters.messages for sender in self._all())
 
     @property
     def bytes(self) -> int:
         """Bytes that the target acknowledged since the start."""
-        return sum(sender.counters.bytes for sender in self._senders.values())
+        return self._retired.bytes + sum(sender.counters.bytes for sender in self._all())
 
     @property
     def bytes_pending(self) -> int:
         """Bytes of parts that are not acknowledged, those in flight included."""
-        return sum(sender.bytes_pending for sender in self._senders.values())
+        return sum(sender.bytes_pending for sender in self._all())
+
+    def _all(self) -> Iterator[Sender]:
+        yield from self._senders.values()
+        yield from self._transactional
 
     @property
     def outage(self) -> str:
@@ -153,15 +224,22 @@ class Target:
         """A client of brokers that describe themselves, for several tasks, by these connections."""
         return KafkaClient.of_brokers(self.options.brokers, links, self.dialect, lock=Lock())
 
-    def _by_metadata(self) -> Sender:
+    def _by_own_metadata(self) -> Sender:
+        return self._by_metadata(self.metadata(self._links_until_close()))
+
+    def _by_metadata(
+        self, metadata: Metadata, sequences: Sequences | None = None, transactional_id: str | None = None
+    ) -> Sender:
         return Sender(
-            self.metadata(self._links_until_close()),
+            metadata,
             self.options,
             self._tasks,
             events=_log_event,
             created=self._created,
             reports=self._reports,
             versions=self.versions,
+            sequences=sequences,
+            transactional_id=transactional_id,
         )
 
     def _by_zookeeper(self) -> Sender:

@@ -268,9 +268,10 @@ class ProducerConfig(SecurityOptions):
         7."""
         return self.request_timeout_ms + RESPONSE_GRACE_MS
 
-    def numbers_batches(self, spoken: Dialect) -> bool:
-        """Whether record batches get numbers, by which brokers of this dialect store each once (KIP-98)."""
-        return spoken.record_batches and self.acks == -1 and self.idempotence is not False
+    @property
+    def numbers_batches(self) -> bool:
+        """Whether record batches get numbers, by which brokers store each once (KIP-98)."""
+        return self.acks == -1 and self.idempotence is not False
 
     @property
     def patience(self) -> Patience:

@@ -210,7 +210,8 @@ class BrokerConnection:
         config, dialect = self._s.config, self._s.dialect
         sets = {batch.tp: batch.buffers() for batch in due}
         magic = max(batch.magic for batch in due)
-        request = dialect.requests.produce(dialect, config.acks, config.request_timeout_ms, sets, magic)
+        whose = self._s.transactional_id
+        request = dialect.requests.produce(dialect, config.acks, config.request_timeout_ms, sets, magic, whose)
         sent = InFlight(link, request, due)
         self._in_flight.append(sent)
         failpoint("before send")

@@ -66,7 +66,7 @@ class Sender:
         transactional_id: str | None = None,
     ) -> None:
         dialect = metadata.dialect
-        own = sequences is None and config.numbers_batches(dialect)
+        own = sequences is None and config.numbers_batches
         if own:
             sequences = Sequences(lambda: self._ids.want() if self._ids is not None else None)
         self._config = config

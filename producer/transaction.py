@@ -154,6 +154,11 @@ class Transaction:
         self._end()
         self.state, self.why, self.fenced = State.NEW, why, fenced
 
+    def refuse(self, why: str) -> None:
+        """The cluster will not take it."""
+        self._end()
+        self.state, self.why = State.REFUSED, why
+
     def initialized(self, producer: ProducerId) -> None:
         """There is a producer id."""
         self.producer, self.state, self.why, self.fenced = producer, State.READY, "", False
@@ -181,8 +186,7 @@ class Transaction:
         elif follow is Next.OVER:
             self.restart(f"{where}: {error_info(worst).name} ({worst})", worst in FENCED)
         elif follow is Next.REFUSED:
-            self._end()
-            self.state, self.why = State.REFUSED, f"{where}: {error_info(worst).name} ({worst})"
+            self.refuse(f"{where}: {error_info(worst).name} ({worst})")
         return follow
 
     def _done(self, ask: Ask) -> None:

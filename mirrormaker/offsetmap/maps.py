@@ -11,6 +11,7 @@ from pathlib import Path
 
 from groundwork.tasks import TaskGroup
 from mirrormaker.config import selection
+from mirrormaker.exactlyonce.transactions import ExactlyOnce
 from mirrormaker.flow import PLAIN_DELIVERY, Delivery
 from mirrormaker.offsetmap.file import FileStorage, file_of
 from mirrormaker.offsetmap.recorder import MapRecorder, MapRefused, MapStorage
@@ -35,6 +36,7 @@ class OffsetMaps:
     def __init__(
         self, target: Target, mirror: MirrorOptions, tasks: TaskGroup, *, several: bool, state_folder: str
     ) -> None:
+        self._exactly_once = ExactlyOnce(target, mirror, tasks) if mirror.exactly_once else None
         self._target = target
         self._mirror = mirror
         self._tasks = tasks
@@ -47,6 +49,8 @@ class OffsetMaps:
         """Whether maps can be kept as the options say, before any is opened.  Raises ConsumerError with the reason."""
         if self._mirror.resume == "target-end" and not self._wanted:
             raise MapRefused("resume: target-end needs an offset map: give offset.map.folder")
+        if self._exactly_once is not None:
+            self._exactly_once.check()
         if self._wanted and not self._target.dialect.answers_produce:
             version = self._target.dialect.release
             log.warning("no offset map: target.version %s never says where it stored anything", version)
@@ -54,8 +58,12 @@ class OffsetMaps:
     def open(self, source: Source) -> None:
         """Open the map of a source, where one is kept.  Raises ConsumerError with the reason; WireError while the
         target is away."""
-        if self._wanted and self._target.dialect.answers_produce and source.name not in self._deliveries:
+        if source.name in self._deliveries:
+            return
+        if self._wanted and self._target.dialect.answers_produce:
             self._deliveries[source.name] = self._opened(source)
+        if self._exactly_once is not None:
+            self._deliveries[source.name] = self._exactly_once.delivery(source, self.delivery(source.name))
 
     def delivery(self, source: str) -> Delivery:
         """What the map of a source adds to its flow."""

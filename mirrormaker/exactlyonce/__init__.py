@@ -1,0 +1,1 @@
+"""delivery.guarantee: exactly-once.  Messages and positions share the target's transactions."""

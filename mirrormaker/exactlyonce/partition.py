@@ -1,0 +1,402 @@
+"""The transactions of one source partition, for one ownership period: a task, a sender and a transactional id.
+
+    begin       InitProducerId of the partition's transactional id: who owned it before is fenced, what it left open is
+                aborted, what it had decided to commit is committed.  Then the position is read from the target: it can
+                change no more but by us
+    gate        sets that the source gives meanwhile are held; those before the position are done without being sent
+    transact    every transaction.interval.ms: the parts of all steps that came are sent, and once all are acknowledged
+                the position behind them is committed in the same transaction.  Then the source may commit
+    over        the coordinator has aborted it (it took longer than transaction.timeout.ms), or a broker has forgotten
+                the producer: initialized again, the position says whether it was committed, and if not it is sent again
+    fenced      another process owns the partition now, or believes so: the period ends, and the next one, if the group
+                gives us the partition still, begins with the position
+
+Whoever initialized last is the only one who can commit, and commits behind what was committed before: so it holds
+whatever a process believes about its lease, even one that wakes up after minutes (SIGSTOP) and goes on sending.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from groundwork.failpoints import failpoint
+from groundwork.tasks import Event, TaskGroup, now, sleep
+from kafkawire.errors import LocalError
+from kafkawire.model import MessageSet, TopicPartition
+from mirrormaker.exactlyonce.position import metadata_of, position_of
+from mirrormaker.exactlyonce.steps import Step, StepQueue
+from mirrormaker.source import Share
+from producer.coordinators import Coordinators, TransactionRefused
+from producer.errors import UnknownOutcome
+from producer.sender import Sender
+from producer.sequences import Sequences
+from producer.transaction import State, Transaction
+from zkconsumer.errors import ConsumerError
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.5
+UNPARK_S = 0.1
+REFRESH_S = 3600.0  # brokers forget an offset that was not committed for a day (0.11 to 1.x), later ones for a week
+
+PassOn = Callable[[MessageSet, Share, int], object]  # the last: how many of its first messages are in the target
+
+
+class ExactlyOnceRefused(LocalError):
+    """A partition cannot be copied exactly once as things are; names it, and what helps."""
+
+
+class PeriodOver(UnknownOutcome):
+    """The ownership period ended in the middle of a transaction: the next one begins with the target's position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """One ownership period of a source partition.
+
+    key: another one is another period.  owned(): whether it still lasts.  topic: the czxid of the source's topic.
+    at: a partition of the target that offsets are committed for.
+    """
+
+    source: TopicPartition
+    key: object
+    owned: Callable[[], bool]
+    topic: int | None
+    at: TopicPartition
+    pass_on: PassOn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transacting:
+    """How partitions are copied in transactions.
+
+    interval_s: a transaction is committed so long after its first part.  timeout_ms: the coordinator aborts it by
+    itself after that.  max_bytes(): it may be so large.  sender(sequences, transactional id): makes the sender of a
+    period; retire(transactions): the period is over.
+    """
+
+    interval_s: float
+    timeout_ms: int
+    max_bytes: Callable[[], int]
+    coordinators: Coordinators
+    sender: Callable[[Sequences, str], Sender]
+    retire: Callable[[PartitionTransactions], object]
+
+
+class PartitionTransactions:
+    """The transactions of one source partition during one ownership period; run() is its task.
+
+    name: transactional id, and group of the position.  waiting: where it says why the partition waits, by its name.
+    unpark(tp): fetches a parked partition again; False: not yet.
+    """
+
+    def __init__(
+        self,
+        period: Period,
+        *,
+        source: str,
+        name: str,
+        how: Transacting,
+        waiting: dict[str, str],
+        unpark: Callable[[TopicPartition], bool],
+        tasks: TaskGroup,
+    ) -> None:
+        self.period = period
+        self._source = source
+        self._name = name
+        self._how = how
+        self._coordinators = how.coordinators
+        self._waiting = waiting
+        self._unpark = unpark
+        self._tasks = tasks
+        self._transaction = Transaction(name, how.timeout_ms)
+        self._wake = Event()
+        self._sequences = Sequences(self._wake.set, transactional=True)
+        self.sender = how.sender(self._sequences, name)
+        self._steps = StepQueue()
+        self._held: deque[tuple[MessageSet, Share]] = deque()
+        self._position: int | None = None  # in the target
+        self._open = self._busy = self._over = self._flushed = False
+        self._refused: ExactlyOnceRefused | None = None
+        self.ended_by = ""  # why the period ended in the middle of a transaction
+        self.commits = 0
+
+    # ---- the flow's side --------------------------------------------------------------------------------------------
+
+    def admit(self, fetched: MessageSet, share: Share) -> None:
+        """Let a set go on, now or once the position is known; sets keep their order."""
+        if self._refused is not None:
+            share.ticket(fetched.resume_at).failed(self._refused, fetched.start)
+        elif self.ended_by:
+            share.ticket(fetched.resume_at).failed(PeriodOver(self.ended_by), fetched.start)
+        elif self._open and not self._busy:
+            self._pass(fetched, share)
+        else:
+            self._held.append((fetched, share))
+
+    def enqueue(self, step: Step) -> None:
+        """A step of the flow, behind all others."""
+        if self.ended_by:
+            step.fail(PeriodOver(self.ended_by), None)
+            return
+        self._steps.waiting.append(step)
+        self._wake.set()
+
+    def flush(self) -> None:
+        """Commit what there is now: the mirror stops."""
+        self._flushed = True
+        self._wake.set()
+
+    def fence(self) -> None:
+        """The lease is over: nothing more is sent, what is in flight is cut off."""
+        self.sender.drop(lambda part, ticket: not ticket.may_send())
+        self.sender.close_links()
+        self._wake.set()
+
+    def pending(self, topic: str) -> bool:
+        """Whether something for a target topic is not committed yet."""
+        steps = (*self._steps.open, *self._steps.waiting)
+        return any(tp.topic == topic for step in steps for tp in step.targets)
+
+    # ---- the task ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until the period is over."""
+        try:
+            self._run()
+        except TransactionRefused as refused:
+            self._refuse(refused)
+        finally:
+            self._over = True
+            self._waiting.pop(str(self.period.source), None)
+            self._how.retire(self)
+
+    def _run(self) -> None:
+        if not self._initialize():
+            return
+        self._begin()
+        committed_at = now()
+        while self._current():
+            if self._steps.waiting:
+                self._transact()
+                committed_at = now()
+            elif self._position is not None and now() - committed_at > REFRESH_S:
+                self._refresh()
+                committed_at = now()
+            else:
+                self._wake.wait(POLL_S)
+                self._wake.clear()
+
+    def _current(self) -> bool:
+        return not self._over and self.period.owned()
+
+    def _said(self, why: str) -> None:
+        name = str(self.period.source)
+        if why:
+            self._waiting[name] = f"exactly once: {why}"
+        else:
+            self._waiting.pop(name, None)
+
+    def _initialize(self) -> bool:
+        """Fence who came before, and read the position; False: the period is over.  Raises TransactionRefused."""
+        transaction, period = self._transaction, self.period
+        if transaction.state is not State.NEW:
+            transaction.restart("")
+        while self._current():
+            if not self._coordinators.carry_out(transaction, self._current, self._said):
+                continue
+            found = self._coordinators.committed(self._name, [period.at], self._current, self._said)
+            if found is None:
+                return False
+            assert transaction.producer is not None
+            self._sequences.renew(transaction.producer)
+            self._position = position_of(found.values(), period.topic)
+            return True
+        return False
+
+    # ---- the gate ---------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Let the sets go on that were held."""
+        self._open = self._busy = True
+        self._tasks.spawn(f"held-{self._name}", self._pass_held)
+
+    def _pass_held(self) -> None:
+        if self._held and self._position is not None:
+            fetched, _ = self._held[0]
+            log.log(
+                logging.INFO if self._position != fetched.start else logging.DEBUG,
+                "source %s: %s goes on at %d, as the target says; the group committed %d",
+                self._source,
+                self.period.source,
+                max(self._position, fetched.start),
+                fetched.start,
+                extra={"key": self.period.source},
+            )
+        try:
+            while self._held and self._current():
+                self._pass(*self._held.popleft())
+                sleep(0)
+        finally:
+            self._busy = False
+
+    def _pass(self, fetched: MessageSet, share: Share) -> None:
+        """A set, without what the target has of it."""
+        position = self._position if self._position is not None else fetched.start
+        if fetched.start >= position:
+            self.period.pass_on(fetched, share, 0)
+        elif fetched.resume_at <= position:
+            share.ticket(fetched.resume_at).done()
+        else:
+            there = sum(1 for message in fetched.messages() if message.offset < position)
+            self.period.pass_on(fetched, share, there)
+
+    # ---- a transaction ----------------------------------------------------------------------------------------------
+
+    def _transact(self) -> None:
+        """One transaction, from its first step on to its end."""
+        steps, transaction = self._steps, self._transaction
+        transaction.begin()
+        until, closing = now() + self._how.interval_s, False
+        while True:
+            self._wake.clear()
+            if not closing:
+                self._send(steps.take(self._how.max_bytes()))
+            if transaction.ask is not None:
+                if not self._coordinators.carry_out(transaction, self._current, self._said):
+                    break
+                self._sequences.added(transaction.added)
+                self.sender.wake()
+            if self._sequences.broken:
+                transaction.restart(self._sequences.broken, self._sequences.fenced)
+                break
+            if steps.failed is not None:
+                self._failed(steps.failed)
+                return
+            if not self._current() or steps.unwanted:
+                self._over = True
+                return
+            closing = closing or now() >= until or self._flushed or steps.full(self._how.max_bytes())
+            if closing and steps.stored:
+                self._commit(steps.end)
+                return
+            self._wake.wait(POLL_S if closing else max(0.001, min(POLL_S, until - now())))
+        if self._current():
+            self._lost()
+
+    def _send(self, taken: list[Step]) -> None:
+        for step in taken:
+            self._transaction.need(step.targets)
+            for part, ticket in step.parts(self._wake.set):
+                self.sender.submit(part, ticket)
+
+    def _commit(self, position: int) -> bool:
+        """Commit what was sent, with the position behind it; whether that was done."""
+        failpoint("before transaction commit")
+        if not self._ended(position):
+            return False
+        failpoint("after transaction commit")
+        self._steps.committed()
+        return True
+
+    def _ended(self, position: int) -> bool:
+        offsets = {self.period.at: (position, metadata_of(self.period.topic))}
+        self._transaction.commit(self._name, offsets)
+        if not self._coordinators.carry_out(self._transaction, self._current, self._said):
+            if self._current():
+                self._lost()
+            return False
+        self._sequences.ended()
+        self._position = position
+        self.commits += 1
+        return True
+
+    def _refresh(self) -> None:
+        """Commit the position once more, so that brokers do not forget it."""
+        assert self._position is not None
+        self._transaction.begin()
+        self._ended(self._position)
+
+    # ---- what ends one ----------------------------------------------------------------------------------------------
+
+    def _lost(self) -> None:
+        """The transaction is over, and may be committed or not: the position tells."""
+        why, fenced, before = self._transaction.why, self._transaction.fenced, self._position
+        log.warning(
+            "source %s: %s: the transaction is over: %s; %s",
+            self._source,
+            self.period.source,
+            why,
+            "another process has its transactional id" if fenced else "it is looked up whether it was committed",
+            extra={"key": self.period.source, "event": "transaction-over", "source": self._source},
+        )
+        if fenced:
+            self._end_period(why)
+            return
+        if not self._restarted():
+            return
+        if self._steps.open and self._position == self._steps.end:
+            self._steps.committed()
+        elif self._position == before:
+            self._steps.aborted()
+        else:
+            self._end_period(f"{why}; its position is {self._position} now, and was {before}")
+
+    def _restarted(self) -> bool:
+        """Abort what is open by another epoch, which no request of the one before can disturb."""
+        self.sender.drop(lambda part, ticket: True)
+        self.sender.close_links()
+        return self._initialize()
+
+    def _failed(self, step: Step) -> None:
+        """A step can never be stored: what precedes it is committed first, then it fails alone."""
+        assert step.failure is not None
+        reason, at = step.failure.reason, step.failure.at
+        if len(self._steps.open) > 1:
+            before = self._position
+            if self._restarted() and self._position == before:
+                self._steps.aborted(step)
+            elif self._current():
+                self._end_period(f"its position is {self._position} now, and was {before}")
+            return
+        reached = step.reached if len(step.items) == 1 else None
+        if reached is None:
+            self._restarted()
+        elif not self._ended(reached):
+            return  # tried again, or the period is over
+        self._over = True
+        step.fail(reason, at, reached)
+
+    def _end_period(self, why: str) -> None:
+        """Park the partition and fetch it again: another period begins with the target's position."""
+        self._over = True
+        self.ended_by = f"{self.period.source}: the transaction was not committed: {why}"
+        self._tasks.spawn(f"again-{self._name}", self._fetch_again)
+        self._fail_all(PeriodOver(self.ended_by))
+
+    def _fetch_again(self) -> None:
+        while self.period.owned():
+            sleep(UNPARK_S)
+            try:
+                if self._unpark(self.period.source):
+                    return
+            except ConsumerError:
+                return  # it is stopping
+
+    def _refuse(self, why: TransactionRefused) -> None:
+        """The cluster takes no transactions of this partition: it is parked, and tried again as parked ones are."""
+        self._refused = ExactlyOnceRefused(f"{self.period.source}, delivery.guarantee: exactly-once: {why}")
+        extra = {"key": self.period.source, "event": "exactly-once-refused", "source": self._source}
+        log.error("source %s: %s", self._source, self._refused, extra=extra)
+        self._fail_all(self._refused)
+
+    def _fail_all(self, reason: Exception) -> None:
+        """Nothing more goes on in this period; the first ticket parks the partition, and stands for all behind it."""
+        for step in (*self._steps.open, *self._steps.waiting):
+            step.fail(reason, None)
+        while self._held:
+            fetched, share = self._held.popleft()
+            share.ticket(fetched.resume_at).failed(reason, fetched.start)

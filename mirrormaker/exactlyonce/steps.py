@@ -1,0 +1,192 @@
+"""The steps of one source partition on their way through transactions.  Pure.
+
+Step         what a route made of a stretch of the source: its parts, and their tickets, which hear nothing before
+             the transaction is committed
+StepQueue    steps in order: which ones a transaction takes, and what becomes of them when it ends
+
+committed    the tickets of its steps are done, so the source may commit behind them
+aborted      its steps are at the head of the queue again, to go into the next transaction as they are
+failed       one of its steps can never be stored.  A transaction is all or nothing: it is aborted, the steps before
+             that one go alone, and then that one goes alone; so all before it is in the target when it fails
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kafkawire.model import Part, Ticket, TopicPartition
+from producer.outcomes import OffsetListener
+
+
+class Failure(NamedTuple):
+    """Why a part can never be stored, the ticket of that part, and the source offset where it ends as well as known."""
+
+    ticket: Ticket
+    reason: Exception
+    at: int | None
+
+
+class Step:
+    """Parts that end at one position of the source, with the tickets that they would have without a transaction."""
+
+    __slots__ = ("_placed", "alone", "attempt", "failure", "items", "left", "reached", "resume_at", "size")
+
+    def __init__(self, resume_at: int, items: Sequence[tuple[Part, Ticket]]) -> None:
+        self.resume_at = resume_at
+        self.items = items
+        self.size = sum(len(part.entries) for part, _ in items)
+        self.alone = False  # in its transaction, because it failed in one with others
+        self.attempt = 0
+        self.left = len(items)  # parts that are not stored yet, in this attempt
+        self.reached: int | None = None  # source offset up to which its only part is stored
+        self.failure: Failure | None = None
+        self._placed: list[tuple[OffsetListener, int, int | None, bool]] = []
+
+    @property
+    def targets(self) -> set[TopicPartition]:
+        """The partitions that it is sent to."""
+        return {part.tp for part, _ in self.items}
+
+    def parts(self, wake: Callable[[], object]) -> list[tuple[Part, StepTicket]]:
+        """Its parts for one attempt.  wake(): called when the last of them is stored, or one of them failed."""
+        return [(part, StepTicket(self, ticket, self.attempt, wake)) for part, ticket in self.items]
+
+    def placed(self, listener: OffsetListener, count: int, offset: int | None, exact: bool) -> None:
+        """Part of it is stored there, which counts once the transaction is committed."""
+        self._placed.append((listener, count, offset, exact))
+
+    def again(self) -> None:
+        """Its transaction is aborted: nothing of it is in the target."""
+        self.attempt += 1
+        self.left, self.reached, self.failure = len(self.items), None, None
+        self._placed.clear()
+
+    def done(self) -> None:
+        """Its transaction is committed."""
+        self._tell_placed()
+        for _, ticket in self.items:
+            ticket.done()
+
+    def fail(self, reason: Exception, at: int | None, committed: int | None = None) -> None:
+        """It can never be stored.  committed: up to where its only part is in the target all the same."""
+        ticket = self.failure.ticket if self.failure is not None else self.items[0][1]
+        if committed is not None:
+            self._tell_placed()
+            ticket.reached(committed)
+        ticket.failed(reason, at)
+
+    def _tell_placed(self) -> None:
+        for listener, count, offset, exact in self._placed:
+            listener.placed(count, offset, exact)
+        self._placed.clear()
+
+
+class StepTicket:
+    """Ticket of one part in one attempt (kafkawire.model.Ticket, producer.outcomes.OffsetListener)."""
+
+    __slots__ = ("_attempt", "_step", "_ticket", "_wake")
+
+    def __init__(self, step: Step, ticket: Ticket, attempt: int, wake: Callable[[], object]) -> None:
+        self._step = step
+        self._ticket = ticket
+        self._attempt = attempt
+        self._wake = wake
+
+    @property
+    def _counts(self) -> bool:
+        return self._step.attempt == self._attempt
+
+    def may_send(self) -> bool:
+        return self._counts and self._ticket.may_send()
+
+    def placed(self, count: int, offset: int | None, exact: bool) -> None:
+        if self._counts and isinstance(self._ticket, OffsetListener):
+            self._step.placed(self._ticket, count, offset, exact)
+
+    def reached(self, resume_at: int) -> None:
+        if self._counts:
+            self._step.reached = resume_at
+
+    def done(self) -> None:
+        if self._counts:
+            self._step.left -= 1
+            if not self._step.left:
+                self._wake()
+
+    def failed(self, reason: Exception, resume_at: int | None) -> None:
+        if self._counts and self._step.failure is None:
+            self._step.failure = Failure(self._ticket, reason, resume_at)
+            self._wake()
+
+
+class StepQueue:
+    """Steps that wait (waiting), and those of the open transaction (open), in the order of the source."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Step] = deque()
+        self.open: list[Step] = []
+        self.size = 0  # bytes of the open transaction
+        self._first = 0  # of the open ones: those before it are stored
+
+    def take(self, max_bytes: int) -> list[Step]:
+        """Those that go into the open transaction now; at least one, if it is empty."""
+        taken: list[Step] = []
+        while self.waiting and not self.full(max_bytes):
+            step = self.waiting.popleft()
+            self.size += step.size
+            taken.append(step)
+            self.open.append(step)
+        return taken
+
+    def full(self, max_bytes: int) -> bool:
+        """Whether the open transaction takes no more of what waits."""
+        if not (self.open and self.waiting):
+            return False
+        head = self.waiting[0]
+        return head.alone or self.open[0].alone or self.size + head.size > max_bytes
+
+    @property
+    def stored(self) -> bool:
+        """Whether all of the open transaction is acknowledged."""
+        return not self._unstored()
+
+    @property
+    def failed(self) -> Step | None:
+        """The first step of the open transaction that can never be stored."""
+        return next((step for step in self._unstored() if step.failure is not None), None)
+
+    @property
+    def end(self) -> int:
+        """The position behind the open transaction."""
+        return self.open[-1].resume_at
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether something of the open transaction may not be sent any more."""
+        return any(not ticket.may_send() for step in self._unstored() for _, ticket in step.items)
+
+    def _unstored(self) -> Sequence[Step]:
+        """Open steps from the first on that is not stored."""
+        while self._first < len(self.open) and not self.open[self._first].left:
+            self._first += 1
+        return self.open[self._first :]
+
+    def committed(self) -> None:
+        """The open transaction is committed."""
+        done = self._ended()
+        for step in done:
+            step.done()
+
+    def aborted(self, culprit: Step | None = None) -> None:
+        """The open transaction is aborted; culprit: because of this step, which is alone the next time."""
+        if culprit is not None:
+            culprit.alone = True
+        for step in reversed(self._ended()):
+            step.again()
+            self.waiting.appendleft(step)
+
+    def _ended(self) -> list[Step]:
+        ended, self.open, self.size, self._first = self.open, [], 0, 0
+        return ended

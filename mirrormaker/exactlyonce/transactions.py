@@ -1,0 +1,187 @@
+"""delivery.guarantee: exactly-once, for one source: the transactions of all its partitions, as a flow sees them.
+
+A transactional id per source partition, and not one per mirror: the source's group hands partitions to another process
+one by one, and whoever takes one must fence who had it, without harm to the partitions that stay where they are.  An id
+of the process would need the group's generation in each commit (KIP-447) to fence a process that only believes that it
+owns a partition; a group in ZooKeeper has none, and its coordinator would not be the target's.
+
+The cost: a transaction of its own for each partition that has something to copy, five small requests every
+transaction.interval.ms.  Connections for these are shared; for the messages each partition has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from groundwork.tasks import TaskGroup
+from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
+from mirrormaker.exactlyonce.partition import PartitionTransactions, Period, Transacting
+from mirrormaker.exactlyonce.position import name_of
+from mirrormaker.exactlyonce.steps import Step
+from mirrormaker.flow import Delivery, Forward, Tickets
+from mirrormaker.options import MirrorOptions
+from mirrormaker.routes import TopicRoute
+from mirrormaker.source import Share, Source
+from mirrormaker.target import Target
+from producer.coordinators import Coordinators
+from producer.steps import Step as RouteStep
+from zkconsumer.errors import ConsumerError
+
+
+class NoTransactions(ConsumerError):
+    """The target cannot be written to exactly once; a sentence."""
+
+
+class ExactlyOnce:
+    """Exactly-once copies into one target, from all its sources."""
+
+    def __init__(self, target: Target, mirror: MirrorOptions, tasks: TaskGroup) -> None:
+        self._target = target
+        self._mirror = mirror
+        self._tasks = tasks
+        self._coordinators: Coordinators | None = None
+
+    def check(self) -> None:
+        """Whether the target can, once it was asked.  Raises NoTransactions."""
+        if not self._target.dialect.record_batches:
+            release = self._target.dialect.release
+            raise NoTransactions(
+                f"delivery.guarantee: exactly-once needs a target of 0.11 or later, and it is {release}: set resume: "
+                "target-end, which needs no transactions, or at-least-once"
+            )
+
+    def delivery(self, source: Source, plain: Delivery) -> Delivery:
+        """The same delivery, in transactions."""
+        if self._coordinators is None:
+            self._coordinators = self._target.coordinators()
+        made = SourceTransactions(
+            source.name,
+            prefix=self._mirror.transactional_id_prefix or source.options.group_id,
+            target=self._target,
+            mirror=self._mirror,
+            queued_max_bytes=source.options.queued_max_bytes,
+            coordinators=self._coordinators,
+            inner=plain.tickets,
+            unpark=source.unpark,
+            tasks=self._tasks,
+        )
+        self._target.transactions[source.name] = made
+        return replace(plain, tickets=made, admit=made.admit, waiting=made.waiting, pending=made.pending)
+
+
+class SourceTransactions:
+    """Gate and tickets of one source's flow (mirrormaker.flow.Delivery).
+
+    inner: tickets without transactions.  unpark(tp): fetches a parked partition again; False: not yet.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        prefix: str,
+        target: Target,
+        mirror: MirrorOptions,
+        queued_max_bytes: int,
+        coordinators: Coordinators,
+        inner: Tickets,
+        unpark: Callable[[TopicPartition], bool],
+        tasks: TaskGroup,
+    ) -> None:
+        self.waiting: dict[str, str] = {}
+        self._source = source
+        self._prefix = prefix
+        self._target = target
+        self._mirror = mirror
+        self._queued_max_bytes = queued_max_bytes
+        self._coordinators = coordinators
+        self._inner = inner
+        self._unpark = unpark
+        self._tasks = tasks
+        self._partitions: dict[TopicPartition, PartitionTransactions] = {}
+
+    # ---- of a flow --------------------------------------------------------------------------------------------------
+
+    def admit(self, fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> None:
+        """Let a set go on, now or once the target's position is known."""
+        current = self._partitions.get(fetched.tp)
+        if current is None or current.period.key is not share.period:
+            current = self._begin(fetched, share, topic, forward)
+        current.admit(fetched, share)
+
+    def of_set(
+        self, fetched: MessageSet, share: Share, topic: TopicRoute
+    ) -> Callable[[RouteStep], Sequence[tuple[Part, Ticket]]]:
+        return partial(self._of_step, self._partitions.get(fetched.tp), self._inner.of_set(fetched, share, topic))
+
+    def _of_step(
+        self,
+        current: PartitionTransactions | None,
+        tickets: Callable[[RouteStep], Sequence[tuple[Part, Ticket]]],
+        step: RouteStep,
+    ) -> Sequence[tuple[Part, Ticket]]:
+        """The parts go into a transaction: nothing of them is left for the flow to send."""
+        assert current is not None, "a set goes through admit first"
+        current.enqueue(Step(step.resume_at, tickets(step)))
+        return ()
+
+    def _begin(self, fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> PartitionTransactions:
+        tp = fetched.tp
+        period = Period(
+            source=tp,
+            key=share.period,
+            owned=share.holding(),
+            topic=share.topic,
+            at=TopicPartition(topic.target, topic.partitions[0]),
+            pass_on=partial(forward, topic),
+        )
+        made = PartitionTransactions(
+            period,
+            source=self._source,
+            name=name_of(self._prefix, self._source, tp),
+            how=Transacting(
+                interval_s=self._mirror.transaction_interval_ms / 1000,
+                timeout_ms=self._mirror.transaction_timeout_ms,
+                max_bytes=self._max_bytes,
+                coordinators=self._coordinators,
+                sender=self._target.transactional_sender,
+                retire=partial(self._retire, tp),
+            ),
+            waiting=self.waiting,
+            unpark=self._unpark,
+            tasks=self._tasks,
+        )
+        self._partitions[tp] = made
+        self._tasks.spawn(f"transactions-{self._source}-{tp}", made.run)
+        return made
+
+    def _max_bytes(self) -> int:
+        """Of one transaction: all that are open are less than what may be fetched and not done."""
+        return self._queued_max_bytes // 2 // max(1, len(self._partitions))
+
+    def _retire(self, tp: TopicPartition, transactions: PartitionTransactions) -> None:
+        """A period is over."""
+        if self._partitions.get(tp) is transactions and not transactions.ended_by:
+            del self._partitions[tp]
+        self._target.retire(transactions.sender)
+
+    # ---- of the mirror ----------------------------------------------------------------------------------------------
+
+    def fence(self) -> None:
+        """The source's lease is over."""
+        for each in self._all():
+            each.fence()
+
+    def flush(self) -> None:
+        """The mirror stops: commit what there is."""
+        for each in self._all():
+            each.flush()
+
+    def pending(self, topic: str) -> bool:
+        """Whether something for a target topic is not committed yet."""
+        return any(each.pending(topic) for each in self._all())
+
+    def _all(self) -> Iterator[PartitionTransactions]:
+        return iter(list(self._partitions.values()))
