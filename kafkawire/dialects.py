@@ -90,6 +90,10 @@ class Dialect:
         where = f" for offsets in {store}" if api_key in (apis.OFFSET_COMMIT.key, apis.OFFSET_FETCH.key) else ""
         raise LocalError(f"Kafka {self.release} has no {name}{where}")
 
+    def batches_only(self) -> Dialect:
+        """The same, into which everything is written as record batches; as it is, where it has none."""
+        return replace(self, formats=frozenset({RECORD_BATCH})) if self.record_batches else self
+
     def through(self, protocol: str) -> Dialect:
         """The same, with brokers' addresses in ZooKeeper by the listener of a security protocol (SSL, SASL_SSL, …)."""
         if protocol == znodes_v08.PLAINTEXT or self.partitions_by_broker:

@@ -496,9 +496,12 @@ def route_rules(
 
     here, there: what the brokers of source and target showed themselves to be; None: as the options say.
     """
+    into = there or expected(target.version)
+    if mirror.exactly_once or target.idempotence:
+        into = into.batches_only()  # sets of older formats, which brokers up to 3.9 take, cannot be numbered
     return RouteRules(
         source=here or expected(source.version),
-        target=there or expected(target.version),
+        target=into,
         message_max_bytes=target.message_max_bytes,
         partitioning=mirror.partitioning,
         numbering=source.broker_partitions,
