@@ -169,6 +169,8 @@ class Scan:
     # Nothing is to be delivered, and resume_at is past start: what stands there is no message (the end of a
     # transaction, one that was aborted, what a cleaner emptied), or the broker left it out as it converted its log.
     left_out: bool = False
+    # Offsets [first, behind) of what transactions keep from a reader: their markers, and messages that were aborted.
+    kept_back: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

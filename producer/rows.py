@@ -47,16 +47,23 @@ def parts(
     codec: int,
     limit: int,
     sizes: Sequence[int] | None = None,
+    headers: Sequence[bytes | None] | None = None,
 ) -> Iterator[Part]:
     """The rows in order, in parts of at most `limit` bytes before compression; a larger row is a part by itself.
 
-    sizes: bytes of each row's entry, if known.
+    sizes: bytes of each row's entry, if known, those of its headers included.  headers: a block a row
+    (kafkawire.headers), where any has some.
     """
-    ends = list(accumulate(sizes_of(rows, dialect.magic) if sizes is None else sizes))
+    if sizes is None:
+        sizes = sizes_of(rows, dialect.magic)
+        if headers is not None:
+            sizes = [size + len(block or b"") for size, block in zip(sizes, headers, strict=True)]
+    ends = list(accumulate(sizes))
     at = 0
     while at < len(rows):
         end = max(at + 1, bisect_right(ends, limit + (ends[at - 1] if at else 0)))
         numbered = ((n, key, value, stamp) for n, (key, value, stamp) in enumerate(rows[at:end]))
-        entries = dialect.messages.encode(numbered, codec=codec, magic=dialect.magic)
+        blocks_of = None if headers is None else headers[at:end]
+        entries = dialect.messages.encode(numbered, codec=codec, magic=dialect.magic, headers=blocks_of)
         yield Part(tp, entries, dialect.magic, codec, end - at)
         at = end

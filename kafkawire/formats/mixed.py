@@ -74,15 +74,17 @@ def scan(buffer: Bytes, start: int, aborted: Sequence[tuple[int, int]] = ()) -> 
     if not _changes(buffer, found):
         return found
     runs, resume_at, left_out = list(found.runs), found.resume_at, found.left_out
+    kept_back = found.kept_back
     while _changes(buffer, found):
         found = _stretch(buffer, found.end, start, transactions)
         runs += found.runs
         resume_at = max(resume_at, found.resume_at)
         left_out |= found.left_out
+        kept_back += found.kept_back
     if runs:
-        return Scan(found.end, resume_at, tuple(runs), 0, found.damage)
+        return Scan(found.end, resume_at, tuple(runs), 0, found.damage, kept_back=kept_back)
     if left_out:
-        return Scan(found.end, resume_at, (), 0, None, left_out=True)
+        return Scan(found.end, resume_at, (), 0, None, left_out=True, kept_back=kept_back)
     return replace(found, resume_at=resume_at)
 
 

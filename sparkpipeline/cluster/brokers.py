@@ -204,7 +204,8 @@ class Brokers:
             broker = self.leader(tp, refresh)
             try:
                 row: FetchedPartition
-                (row,) = self.link(broker, SEARCH).call(d.requests.fetch(d, 0, 0, [(tp, at, size)]))
+                request = d.requests.fetch(d, 0, 0, [(tp, at, size)], committed=self.access.committed)
+                (row,) = self.link(broker, SEARCH).call(request)
             except LinkLost as lost:
                 refresh, why = True, str(lost)
                 continue
@@ -239,7 +240,7 @@ class Brokers:
 
     def _sets(self, tp: TopicPartition, at: int, until: int) -> Iterator[MessageSet]:
         """Consecutive sets from `at` on, until one reaches `until` or the log ends."""
-        size = FETCH_BYTES
+        size, committed = FETCH_BYTES, self.access.committed
         while at < until:
             row = self.fetch(tp, at, size)
             message_set, scan = self.dialect.messages.message_set(
@@ -250,7 +251,7 @@ class Brokers:
                 at = message_set.resume_at
             elif scan.damage is not None:
                 raise CorruptData(str(scan.damage), **_where(tp, at))
-            elif not len(row.buffer) and ((row.high_watermark or 0) <= at or size >= MAX_FETCH_BYTES):
+            elif not len(row.buffer) and ((row.readable_end(committed) or 0) <= at or size >= MAX_FETCH_BYTES):
                 return  # `until` lies beyond the end of the log: nothing there is of that time yet
             elif size >= MAX_FETCH_BYTES:
                 raise MessageTooLarge(f"does not fit into {size} bytes", **_where(tp, at))

@@ -8,13 +8,18 @@ Per range, rows are what both of the last say, offsets lie inside of it, and not
 all ranges together have the row numbers and checksums that the reader saw.  The first difference is a Mismatch, and
 nothing is committed.
 
+Where brokers have transactions (0.11) offsets do not count rows either: markers stand among the messages, and those of
+aborted transactions are left out.  The reader says of each range how many offsets these are, by the heads of batches
+alone; rows and they together must be as many as the range has offsets.  A range of which no row came has nobody to say
+it: the driver reads it once more, and must find no message either.
+
 Where offsets are bytes (0.7) they do not count rows.  There the reader says how many bytes of the log its rows cover,
 and all ranges together must have as many as the rows cover: a message that is left out would be missing there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -30,6 +35,8 @@ from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import StagedName, tail
 from sparkpipeline.ranges import OffsetRange, partition_key
 
+ReadAgain = Callable[[OffsetRange], tuple[int, int]]  # its messages, and the offsets that transactions keep back
+NAME_IT = "if the topic is compacted, name it in compacted.topics"
 COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timestampType int"  # what is read back
 
 
@@ -195,11 +202,13 @@ def counted(
     *,
     compacted: Iterable[str] = (),
     may_lose: bool = False,
+    read_again: ReadAgain = lambda rng: (0, 0),
 ) -> list[RangeCount]:
     """What came of each range of the plan, in its order.  Raises Mismatch.
 
     compacted: topics where offsets may be missing anywhere; may_lose: the beginning of a range may have been deleted
-    after it was planned (out.of.range=earliest)."""
+    after it was planned (out.of.range=earliest).  read_again: reads a range without rows once more."""
+    transactions = seen.kept_back is not None
     by_place: dict[tuple[int, str, str], list[CountedFile]] = {}
     for file in files:
         by_place.setdefault((file.name.task, file.name.hour.topic, str(file.name.partition)), []).append(file)
@@ -207,12 +216,14 @@ def counted(
     for task in range(len(plan.tasks)):
         for rng in plan.of_task(task):
             mine = by_place.pop((task, rng.topic, str(rng.partition)), [])
-            found.append(_checked(rng, tuple(mine), rng.topic in set(compacted), may_lose))
+            found.append(_checked(rng, tuple(mine), rng.topic in set(compacted), may_lose, transactions))
     if by_place:
         odd = next(iter(by_place.values()))[0]
         raise Mismatch("was staged and belongs to no range of the plan", file=odd.path)
     if seen.covered is not None:
         found = _covered(found, seen.covered, may_lose)
+    if seen.kept_back is not None:
+        found = _kept_back(found, seen.kept_back, set(compacted), may_lose, read_again)
     _check_sums(found, seen)
     return found
 
@@ -228,7 +239,41 @@ def _covered(counts: Sequence[RangeCount], covered: int, may_lose: bool) -> list
     raise Mismatch(f"the ranges have {wanted} bytes, and the rows that were read cover {covered} of them")
 
 
-def _checked(rng: OffsetRange, files: tuple[CountedFile, ...], compacted: bool, may_lose: bool) -> RangeCount:
+def _kept_back(
+    counts: Sequence[RangeCount], kept_back: int, compacted: set[str], may_lose: bool, read_again: ReadAgain
+) -> list[RangeCount]:
+    """The same with what was deleted before it was read, where that may be.  Raises Mismatch for other offsets that are
+    neither rows nor kept back by transactions."""
+    found: dict[OffsetRange, RangeCount] = {}
+    dense = [count for count in counts if count.range.topic not in compacted and count.gaps]
+    with_rows = [count for count in dense if count.rows]
+    gaps = sum(count.gaps for count in with_rows)
+    if gaps != kept_back:
+        lost = gaps - kept_back
+        if not (may_lose and 0 < lost <= sum(count.lacks for count in with_rows)):
+            first = with_rows[0].range if with_rows else None
+            where = {} if first is None else {"topic": first.topic, "partition": first.partition, "start": first.start}
+            raise Mismatch(
+                f"{gaps} offsets of the ranges have no row, and transactions keep back {kept_back} of them: {NAME_IT}",
+                **where,
+            )
+        found |= {count.range: replace(count, lost=count.lacks) for count in with_rows if count.lacks}
+    for count in (count for count in dense if not count.rows):
+        rows, kept = read_again(count.range)
+        if rows or kept > count.range.count or (kept < count.range.count and not may_lose):
+            raise Mismatch(
+                f"no row for {count.range.count} offsets: read once more it has {rows} messages, and transactions keep"
+                f" back {kept} offsets: {NAME_IT}",
+                topic=count.range.topic, partition=count.range.partition, start=count.range.start,
+                until=count.range.until,
+            )  # fmt: skip
+        found[count.range] = replace(count, lost=count.range.count - kept)
+    return [found.get(count.range, count) for count in counts]
+
+
+def _checked(
+    rng: OffsetRange, files: tuple[CountedFile, ...], compacted: bool, may_lose: bool, transactions: bool
+) -> RangeCount:
     count = RangeCount(rng, files)
     where = {"topic": rng.topic, "partition": rng.partition, "start": rng.start, "until": rng.until}
     first, last = count.first, count.last
@@ -239,13 +284,12 @@ def _checked(rng: OffsetRange, files: tuple[CountedFile, ...], compacted: bool, 
     lost = count.lacks
     if count.rows > rng.count:
         raise Mismatch(f"{count.rows} rows for {rng.count} offsets", **where)
-    if compacted or not count.gaps:
+    if compacted or not count.gaps or transactions:
         return count
     if may_lose and lost == count.gaps:
         return RangeCount(rng, files, lost)
     raise Mismatch(
-        f"{count.rows} rows for {rng.count} offsets: {count.gaps} are missing; if the topic is compacted (or its"
-        " producers use transactions), name it in compacted.topics",
+        f"{count.rows} rows for {rng.count} offsets: {count.gaps} are missing; {NAME_IT}",
         **where,
     )
 

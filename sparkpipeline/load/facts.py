@@ -126,6 +126,7 @@ def batch_facts(
                 "crc": seen.crcs,
                 "numbers": seen.numbers,
                 **({} if seen.covered is None else {"covered": seen.covered}),
+                **({} if seen.kept_back is None else {"kept_back": seen.kept_back}),
             },
             "spark": {"rows": seen.rows, "read_back": sum(count.rows for count in counts)},
             "footers": {"rows": sum(file.footer.rows for count in counts for file in count.files)},

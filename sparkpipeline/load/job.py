@@ -32,7 +32,7 @@ from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.logmarks import check_logs, marks_of
 from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Marks, Positions, in_order
 from sparkpipeline.load.planner import due
-from sparkpipeline.load.staging import Observed, ToRead, read_and_write
+from sparkpipeline.load.staging import Observed, ToRead, read_again, read_and_write
 from sparkpipeline.paths import ENDING, FinalName, Hour
 from sparkpipeline.ranges import unit_of
 
@@ -220,7 +220,15 @@ class LoadWork:
         listed = [info for info in walk(files, staging) if info.name.endswith(ENDING)]
         found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
         staged = staged_files(listed, staging, backs, found)
-        return seen, counted(plan=work, files=staged, seen=seen, compacted=self.config.compacted, may_lose=may_lose)
+        counts = counted(
+            plan=work,
+            files=staged,
+            seen=seen,
+            compacted=self.config.compacted,
+            may_lose=may_lose,
+            read_again=lambda rng: read_again(self.config, self.cluster.access, rng, may_lose),
+        )
+        return seen, counts
 
     @contextmanager
     def _hint_at_loss(self, batch: int) -> Iterator[None]:

@@ -6,6 +6,7 @@ the order of their offsets.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,10 @@ from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.hours import hour_columns
 from sparkpipeline.load.plan import LoadPlan
 from sparkpipeline.paths import STAGED_BY
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.fetcher import read_many
 from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.pieces import pieces_of
 from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.schema import columns_by_default, counted
 
@@ -28,7 +32,8 @@ class Observed:
     """What was counted while the rows went by.  Spark counts rows; numbers and checksums are the reader's own.
 
     numbers: sum of rowNumber, 0, 1, 2 .. in each range; begun: ranges that had a row 0; crcs: sum of CRC-32 of values;
-    covered: bytes of the log, where its offsets are bytes
+    covered: bytes of the log, where its offsets are bytes; kept_back: offsets that transactions keep from readers,
+    where brokers have transactions: of ranges with rows, and topics that are not compacted
     """
 
     rows: int
@@ -36,6 +41,7 @@ class Observed:
     begun: int
     crcs: int
     covered: int | None = None
+    kept_back: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +62,11 @@ def read_and_write(
 
     observed = Observation()
     crc = F.col("valueCrc")
-    by_broker = access.spoken.partitions_by_broker
+    by_broker, transactions = access.spoken.partitions_by_broker, access.spoken.record_batches
     covered = [F.sum("coveredBytes").alias("covered")] if by_broker else []
+    if transactions:
+        dense = ~F.col("topic").isin(list(config.compacted)) if config.compacted else F.lit(True)
+        covered.append(F.sum(F.when(dense, F.col("keptBack"))).alias("kept_back"))
     rows = (
         read(spark, config, access, wanted)
         .observe(
@@ -70,7 +79,7 @@ def read_and_write(
             F.sum(F.shiftright(crc, 16)).alias("high"),
             *covered,
         )
-        .drop(*counted(by_broker))
+        .drop(*counted(by_broker, transactions))
     )
     write(rows.withColumns(hour_columns(wanted.plan.rule, wanted.plan_ms)), config, staging, files)
     seen = observed.get
@@ -80,6 +89,7 @@ def read_and_write(
         begun=seen["begun"] or 0,
         crcs=((seen["high"] or 0) << 16) + (seen["low"] or 0),
         covered=(seen["covered"] or 0) if by_broker else None,
+        kept_back=(seen["kept_back"] or 0) if transactions else None,
     )
 
 
@@ -91,16 +101,31 @@ def read(spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead) 
 def exact_plan(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> ExactPlan:
     """The ranges of a load's plan task by task, and how they are read."""
     by_broker, plan = access.spoken.partitions_by_broker, wanted.plan
-    columns = (*columns_by_default(config.include_headers, by_broker), *counted(by_broker))
-    read = ReadOptions(
+    transactions = access.spoken.record_batches
+    columns = (*columns_by_default(config.include_headers, by_broker), *counted(by_broker, transactions))
+    read = reading(config, wanted.may_lose, columns)
+    return ExactPlan(tuple(plan.of_task(number) for number in range(len(plan.tasks))), access, read)
+
+
+def reading(config: LoadConfig, may_lose: bool, columns: tuple[str, ...]) -> ReadOptions:
+    """How ranges are read."""
+    return ReadOptions(
         fetch_bytes=config.fetch_bytes,
         fetch_bytes_cap=max(config.fetch_bytes_cap, config.fetch_bytes),
         max_wait_ms=min(500, config.socket_timeout_ms // 2),
-        fail_on_data_loss=not wanted.may_lose,
+        fail_on_data_loss=not may_lose,
         include_headers=config.include_headers,
         columns=columns,
     )
-    return ExactPlan(tuple(plan.of_task(number) for number in range(len(plan.tasks))), access, read)
+
+
+def read_again(config: LoadConfig, access: ClusterAccess, rng: OffsetRange, may_lose: bool) -> tuple[int, int]:
+    """A range of which nothing came, read once more by the driver: its messages, and what transactions keep back."""
+    kept_back: dict[OffsetRange, int] = {}
+    options = reading(config, may_lose, ("offset",))
+    with closing(read_many([rng], access, options, kept_back)) as sets:
+        rows = sum(len(piece) for piece in pieces_of(access.spoken, sets, [rng], options))
+    return rows, kept_back[rng]
 
 
 def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:

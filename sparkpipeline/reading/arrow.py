@@ -24,8 +24,9 @@ from kafkawire.protocol.buffers import Buffers
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.fetcher import read_many
+from sparkpipeline.reading.headers import headers_of
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.reading.pieces import Piece, covering, grouped, pieces_of
+from sparkpipeline.reading.pieces import Piece, accounting, covering, grouped, pieces_of
 
 MILLIS = pa.timestamp("ms", tz="UTC")
 MICROS = pa.timestamp("us", tz="UTC")
@@ -43,6 +44,7 @@ TYPES: dict[str, Any] = {
     "rowNumber": pa.int64(),
     "valueCrc": pa.int64(),
     "coveredBytes": pa.int64(),
+    "keptBack": pa.int64(),
 }
 NO_TIME = -1  # of a message without a timestamp, and its timestampType: as Spark has them
 _FARTHEST_MS = (1 << 63) // 1000  # what fits into microseconds
@@ -62,10 +64,13 @@ def read_ranges(
     Raises as read_sets, and CorruptData and CodecMissing for what a set holds.
     """
     spoken = access.spoken
-    with closing(read_many(ranges, access, options)) as sets:
+    kept_back: dict[OffsetRange, int] = {}
+    with closing(read_many(ranges, access, options, kept_back)) as sets:
         found = pieces_of(spoken, sets, ranges, options)
         if "coveredBytes" in options.columns:
             found = covering(found)
+        if "keptBack" in options.columns:
+            found = accounting(found, kept_back)
         small = (part for piece in found for part in piece.cut(options.batch_bytes, options.batch_rows))
         for pieces in grouped(small, options.batch_bytes, options.batch_rows):
             yield record_batch(pieces, options)
@@ -179,8 +184,20 @@ def _within_entries(piece: Piece) -> Any:
 
 
 def _headers(pieces: Pieces, options: ReadOptions) -> Any:
-    """No format up to 0.10 has any."""
-    return pa.nulls(_count(pieces), TYPES["headers"])
+    """Null for a message without any.  Raises CorruptData."""
+    if all(piece.columns.header_at is None for piece in pieces):
+        return pa.nulls(_count(pieces), TYPES["headers"])
+    return _joined([headers_of(piece, TYPES["headers"]) for piece in pieces])
+
+
+def _kept_back(pieces: Pieces, options: ReadOptions) -> Any:
+    """0, and in the last row of a range what transactions keep back of all of it."""
+    return _joined([_at_the_end(piece) for piece in pieces])
+
+
+def _at_the_end(piece: Piece) -> Any:
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), len(piece) - 1)
+    return pa.concat_arrays([zeros, pa.array([piece.kept_back], pa.int64())])
 
 
 def _covered(pieces: Pieces, options: ReadOptions) -> Any:
@@ -230,4 +247,5 @@ _MAKERS: dict[str, Callable[[Pieces, ReadOptions], Any]] = {
     "rowNumber": _row_numbers,
     "valueCrc": _checksums,
     "coveredBytes": _covered,
+    "keptBack": _kept_back,
 }

@@ -15,6 +15,7 @@ Where positions are bytes (0.7) just those up to until are asked for, and a rang
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, MessageSet
@@ -48,12 +49,28 @@ class Sizes:
 
 
 class Cursor:
-    """One range on its way.  lost counts offsets skipped because they were gone, by options.fail_on_data_loss."""
+    """One range on its way.
 
-    def __init__(self, rng: OffsetRange, options: ReadOptions, *, spoken: Dialect, sizes: Sizes, now: float) -> None:
+    lost       offsets skipped because they were gone, by options.fail_on_data_loss
+    kept_back  offsets of the range that transactions keep: markers, and messages of aborted ones
+    committed  messages of transactions are read once these are committed, where brokers have transactions
+    """
+
+    def __init__(
+        self,
+        rng: OffsetRange,
+        options: ReadOptions,
+        *,
+        spoken: Dialect,
+        sizes: Sizes,
+        now: float,
+        committed: bool = True,
+    ) -> None:
         self.range = rng
         self.position = rng.start
         self.lost = 0
+        self.kept_back = 0
+        self._committed = committed
         self._options = options
         self._messages = spoken.messages
         self._exact = not spoken.offsets.count_messages
@@ -90,13 +107,12 @@ class Cursor:
         found, scan = self._messages.message_set(
             tp.topic, tp.partition, self.position, answer.buffer, answer.high_watermark, answer.aborted
         )
-        if scan.runs:
-            self._sizes.seen(found)
+        if scan.runs or scan.left_out:
+            self._keep_back(scan.kept_back)
+            if scan.runs:
+                self._sizes.seen(found)
             self.move(found.resume_at, now)
-            return found
-        if scan.left_out:
-            self.move(found.resume_at, now)
-            return None
+            return found if scan.runs else None
         damage = scan.damage
         if damage is None and self._exact:
             damage = self._messages.cut_short(answer.buffer, scan, self.position, asked_bytes)
@@ -105,10 +121,14 @@ class Cursor:
         if len(answer.buffer):
             self._grow(asked_bytes, scan.needed, broker)
         else:
-            end = answer.readable_end(committed=True)
+            end = answer.readable_end(self._committed)
             # not told: it ends where nothing comes
             self._nothing(self.position if end is None else end, asked_bytes, broker, now)
         return None
+
+    def _keep_back(self, stretches: Iterable[tuple[int, int]]) -> None:
+        begin, end = self.position, self.range.until
+        self.kept_back += sum(max(0, min(behind, end) - max(first, begin)) for first, behind in stretches)
 
     def move(self, position: int, now: float) -> None:
         self.position = position

@@ -52,15 +52,19 @@ def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> 
 
 
 def read_many(
-    ranges: Sequence[OffsetRange], access: ClusterAccess, options: ReadOptions
+    ranges: Sequence[OffsetRange],
+    access: ClusterAccess,
+    options: ReadOptions,
+    kept_back: dict[OffsetRange, int] | None = None,
 ) -> Generator[tuple[int, MessageSet], None, None]:
     """The sets of several ranges, one range after the other, each with the number of its range.
 
+    kept_back: gets how many offsets of each range transactions keep back, once the range is read.
     All links are closed when it ends, or is closed or dropped.
     """
     known = {rng.tp: rng.leader for rng in ranges if rng.leader is not None}
     with Brokers(access, known, buffers=_BUFFERS) as brokers:
-        yield from RangeFetcher(ranges, brokers, options).sets()
+        yield from RangeFetcher(ranges, brokers, options, kept_back=kept_back).sets()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +100,21 @@ class RangeFetcher:
         brokers: Brokers,
         options: ReadOptions,
         *,
+        kept_back: dict[OffsetRange, int] | None = None,
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """kept_back: gets how many offsets of each range transactions keep back, once the range is read."""
         self._brokers = brokers
         self._options = options
         self._sleep = sleep
         self._now = now
         sizes, began = Sizes(), now()
-        self._cursors = [Cursor(rng, options, spoken=brokers.dialect, sizes=sizes, now=began) for rng in ranges]
+        spoken, committed = brokers.dialect, brokers.access.committed
+        self._cursors = [
+            Cursor(rng, options, spoken=spoken, sizes=sizes, now=began, committed=committed) for rng in ranges
+        ]
+        self._kept_back = {} if kept_back is None else kept_back
         self._asked: _InFlight | None = None
         self._answers: dict[Cursor, _Response] = {}  # of ranges whose turn has not come
         self._failures = 0  # one after the other
@@ -118,6 +128,7 @@ class RangeFetcher:
                 if found is not None:
                     self._ask_ahead(number)
                     yield number, found
+            self._kept_back[cursor.range] = cursor.kept_back
 
     def _next(self, cursor: Cursor) -> MessageSet | None:
         """A set; None: something else came, and has been seen to."""
@@ -157,7 +168,8 @@ class RangeFetcher:
         wanted = [(cursor.range.tp, part.position, part.bytes) for cursor, part in together.items()]
         link = self._brokers.link(broker, PURPOSE)
         self._asked = _InFlight(broker, link, together)
-        link.send(d.requests.fetch(d, options.max_wait_ms, options.min_bytes, wanted))
+        committed = self._brokers.access.committed
+        link.send(d.requests.fetch(d, options.max_wait_ms, options.min_bytes, wanted, committed=committed))
 
     def _together(self, cursors: Sequence[Cursor], broker: Broker) -> dict[Cursor, _Wanted]:
         together: dict[Cursor, _Wanted] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafkawire import kernels
@@ -40,6 +40,7 @@ class Piece:
     before: int
     covered_from: int = 0
     covered_to: int = 0
+    kept_back: int = 0  # of the last rows of a range: offsets of it that transactions keep back
 
     def __len__(self) -> int:
         return self.until - self.since
@@ -73,7 +74,8 @@ class Piece:
             end = bisect_right(places, limit, since + 1, most)  # all before it begin within the limit
             if end > since + 1 and self._end(end - 1) > limit:
                 end -= 1
-            yield replace(self, since=since, until=end)
+            last = end == self.until
+            yield replace(self, since=since, until=end, kept_back=self.kept_back if last else 0)
             since = end
 
     def _end(self, row: int) -> int:
@@ -153,6 +155,19 @@ def covering(pieces: Iterator[Piece]) -> Iterator[Piece]:
             last = replace(piece, covered_from=last.covered_from)
     if last is not None and len(last):
         yield last
+
+
+def accounting(pieces: Iterator[Piece], kept_back: Mapping[OffsetRange, int]) -> Iterator[Piece]:
+    """The same, but none without rows, and the last of each range says how many of its offsets transactions keep back.
+
+    kept_back: by range, known once the next one has begun.  Of a range without rows nobody says it."""
+    last: Piece | None = None
+    for piece in pieces:
+        if last is not None and len(piece):
+            yield last if piece.range is last.range else replace(last, kept_back=kept_back[last.range])
+        last = piece if len(piece) else last
+    if last is not None:
+        yield replace(last, kept_back=kept_back[last.range])
 
 
 def grouped(pieces: Iterator[Piece], most_bytes: int, most_rows: int) -> Iterator[list[Piece]]:

@@ -4,7 +4,7 @@ key        string or binary, optional          value  string or binary, required
 topic      string; needed without the option topic, and of no effect with it
 partition  int, optional; null: the partitioner chooses
 timestamp  timestamp, only used with includeTimestamps
-headers    ignored, as in Spark without includeHeaders.  Other columns are ignored too.
+headers    array<struct<key:string,value:binary>>, optional: as includeHeaders says.  Other columns are ignored.
 
 Columns and refusals are those of Spark's own kafka format.  Rows keep their order within a partition.  A row is called
 by its number within its task, from 0.
@@ -20,6 +20,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from kafkawire.dialects import Dialect
+from kafkawire.errors import LocalError
+from kafkawire.headers import packed
 from kafkawire.model import PartitionId, TopicPartition
 from producer.partitioners import Sticky, byte_array_partitioner, default_of, murmur2_partitioner
 from producer.rows import Row, size_of
@@ -32,6 +34,7 @@ TAKEN = {  # column -> types it may have
     "topic": ("string",),
     "partition": ("int",),
     "timestamp": ("timestamp",),
+    "headers": ("array<struct<key:string,value:binary>>",),
 }
 
 
@@ -44,6 +47,7 @@ class Columns:
     topic: str | None
     partition: str | None
     timestamp: str | None
+    headers: str | None = None
 
 
 def columns_of(schema: Any, options: SinkOptions) -> Columns:
@@ -53,9 +57,12 @@ def columns_of(schema: Any, options: SinkOptions) -> Columns:
         name, kind = column.name.lower(), column.dataType.simpleString()
         counts = name in TAKEN and not (name == "timestamp" and not options.include_timestamps)
         counts = counts and not (name == "topic" and options.topic is not None)
+        counts = counts and not (name == "headers" and options.include_headers is False)
         if not counts:
             continue
         if kind.split("(")[0].split(" ")[0] not in TAKEN[name]:
+            if name == "headers" and options.include_headers is None:
+                continue  # of another kind of table: it was ignored when brokers had no headers
             raise OptionRefused(f"must be {' or '.join(TAKEN[name])}, and is {kind}: cast it", column=column.name)
         found[name] = column.name
     return _checked(found, options)
@@ -69,7 +76,9 @@ def _checked(found: dict[str, str | None], options: SinkOptions) -> Columns:
         raise OptionRefused("the option topic is needed when the DataFrame has no column topic", option="topic")
     if found["timestamp"] is None and options.include_timestamps:
         raise OptionRefused("includeTimestamps needs a column timestamp", column="timestamp")
-    return Columns(value, found["key"], found["topic"], found["partition"], found["timestamp"])
+    if found["headers"] is None and options.include_headers:
+        raise OptionRefused("includeHeaders needs a column headers", column="headers")
+    return Columns(value, found["key"], found["topic"], found["partition"], found["timestamp"], found["headers"])
 
 
 KEYS_KEPT = 1 << 16  # hashes of keys: the old ones are slow in Python, and keys come again
@@ -92,6 +101,7 @@ class _Bucket:
 
     rows: list[Row] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    headers: list[bytes | None] = field(default_factory=list)
     size: int = 0
 
 
@@ -102,7 +112,13 @@ class Target(Protocol):
 
     def led(self, topic: str) -> list[PartitionId]: ...
 
-    def send(self, tp: TopicPartition, rows: Sequence[Row], numbers: Sequence[int]) -> None: ...
+    def send(
+        self,
+        tp: TopicPartition,
+        rows: Sequence[Row],
+        numbers: Sequence[int],
+        headers: Sequence[bytes | None] | None = None,
+    ) -> None: ...
 
 
 class RowSender:
@@ -126,6 +142,7 @@ class RowSender:
         self.rows = 0  # taken so far
         self._target, self._columns, self._topic = target, columns, topic
         self._magic, self._max_bytes, self._task = dialect.magic, max_bytes, task
+        self._has_headers = dialect.record_batches and columns.headers is not None
         self._rng = rng or random.Random()
         self._sticky = Sticky(self._rng)
         self._rule = partitioner
@@ -141,9 +158,11 @@ class RowSender:
         first, self.rows = self.rows, self.rows + batch.num_rows
         self._sticky.forget()
         self._led.clear()
+        blocks = self._blocks(batch, first)
         for number, (topic, partition, key, row) in enumerate(self._rows(batch), first):
             tp = self._where(topic, partition, key, number)
-            size = size_of(row, self._magic)
+            block = None if blocks is None else blocks[number - first]
+            size = size_of(row, self._magic) + len(block or b"")
             if size > self._max_bytes:
                 raise self._refused(
                     f"a message of {size} bytes is larger than kafka.message.max.bytes ({self._max_bytes}): raise it "
@@ -155,6 +174,8 @@ class RowSender:
                 bucket = self._buckets[tp] = _Bucket()
             bucket.rows.append(row)
             bucket.numbers.append(number)
+            if blocks is not None:
+                bucket.headers.append(block)
             bucket.size += size
             self._waiting += size
             if bucket.size >= BUCKET_BYTES:
@@ -170,7 +191,7 @@ class RowSender:
     def _send(self, tp: TopicPartition) -> None:
         bucket = self._buckets.pop(tp)
         self._waiting -= bucket.size
-        self._target.send(tp, bucket.rows, bucket.numbers)
+        self._target.send(tp, bucket.rows, bucket.numbers, bucket.headers if any(bucket.headers) else None)
 
     def _rows(self, batch: Any) -> Any:
         """(topic, partition, key as it is hashed, row) of each."""
@@ -184,6 +205,18 @@ class RowSender:
             topics, partitions, keys, values, self._timestamps(batch), strict=True
         ):
             yield topic, partition, key, Row(_as_bytes(key), _as_bytes(value), stamp)
+
+    def _blocks(self, batch: Any, first: int) -> list[bytes | None] | None:
+        """The block of each row's headers; None: they are not written.  Raises NotDelivered for what is no header."""
+        if not self._has_headers:
+            return None
+        found: list[bytes | None] = []
+        for number, row in enumerate(batch.column(self._columns.headers).to_pylist(), first):
+            try:
+                found.append(packed(None if row is None else ((each["key"], each["value"]) for each in row)))
+            except (LocalError, TypeError) as wrong:
+                raise self._refused(f"its headers cannot be written: {wrong}", None, None, number) from None
+        return found
 
     def _timestamps(self, batch: Any) -> list[int | None]:
         """Milliseconds; the time of sending for null; −1 (none) stays −1.  Nothing in formats without timestamps."""

@@ -114,15 +114,22 @@ class TaskSender:
         view = self._leaders.known(topic)
         return [p for p in view.partitions(topic) if view.leader(TopicPartition(topic, p)) is not None]
 
-    def send(self, tp: TopicPartition, rows: Sequence[Row], numbers: Sequence[int]) -> None:
+    def send(
+        self,
+        tp: TopicPartition,
+        rows: Sequence[Row],
+        numbers: Sequence[int],
+        headers: Sequence[bytes | None] | None = None,
+    ) -> None:
         """Have rows sent behind all others of their partition; numbers: how errors call each of them.
 
-        Waits while too much is in flight.  Raises NotDelivered.
+        headers: their blocks (kafkawire.headers), where any has some.  Waits while too much is in flight.  Raises
+        NotDelivered.
         """
         codec = self._config.codec_of(tp.topic)
         limit = limit_of(self._dialect, codec, self._config.batch_bytes, self._config.message_max_bytes)
         at = 0
-        for part in parts(tp, rows, self._dialect, codec, limit):
+        for part in parts(tp, rows, self._dialect, codec, limit, headers=headers):
             # Entries are numbered from 0 in each part: what a part has reached tells which of its rows are stored.
             self._add(replace(part, resume_at=part.count), numbers[at : at + part.count])
             at += part.count

@@ -30,7 +30,8 @@ HEADERS = {"headers": "array<struct<key:string,value:binary>>"}  # with includeH
 BY_BROKER = {"broker": "int", "innerIndex": "int"}  # where partitions belong to brokers: Kafka 0.7
 COUNTED = {"rowNumber": "bigint", "valueCrc": "bigint"}  # 0, 1, 2 .. within a range; CRC-32 of the value, or null
 COVERED = {"coveredBytes": "bigint"}  # of the log, from where the row before it ended: as many in all as the range has
-TYPES = {**COLUMNS, **HEADERS, **BY_BROKER, **COUNTED, **COVERED}
+KEPT_BACK = {"keptBack": "bigint"}  # 0; in the last row of a range: offsets of it that transactions keep from readers
+TYPES = {**COLUMNS, **HEADERS, **BY_BROKER, **COUNTED, **COVERED, **KEPT_BACK}
 
 
 def schema_text(include_headers: bool = False, by_broker: bool = False) -> str:
@@ -43,9 +44,9 @@ def columns_by_default(include_headers: bool, by_broker: bool) -> dict[str, str]
     return {**COLUMNS, **(BY_BROKER if by_broker else {}), **(HEADERS if include_headers else {})}
 
 
-def counted(by_broker: bool) -> dict[str, str]:
-    """The columns to count by: rows, and where offsets are bytes, these too."""
-    return {**COUNTED, **(COVERED if by_broker else {})}
+def counted(by_broker: bool, transactions: bool = False) -> dict[str, str]:
+    """The columns to count by: rows; where offsets are bytes, these; what transactions keep, where brokers have any."""
+    return {**COUNTED, **(COVERED if by_broker else {}), **(KEPT_BACK if transactions else {})}
 
 
 def columns_of(

@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import dialect
+from kafkawire.net.links import Links
 from localkafka import java, releases, tools
 from localkafka.child import Child
 from localkafka.console import ConsoleConsumer
@@ -57,6 +61,17 @@ class _At:
     brokers: str
     version: str
     folder: Path
+
+    def registry(self) -> _At:
+        return self
+
+    def view(self, topic: str) -> ClusterView:
+        host, _, port = self.brokers.partition(":")
+        links = Links("tests", timeout_ms=10_000)
+        try:
+            return KafkaClient.of_brokers([(host, int(port))], links, dialect(self.version)).view()
+        finally:
+            links.close()
 
 
 @contextmanager

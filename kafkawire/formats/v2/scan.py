@@ -73,6 +73,7 @@ def scan(buffer: Bytes, start: int, aborted: AbortedTransactions | None = None, 
     """
     transactions = AbortedTransactions() if aborted is None else aborted
     runs: list[Run] = []
+    kept_back: list[tuple[int, int]] = []
     at, reached, resume_at = begin, LOWEST, start
     damage = None
     try:
@@ -80,9 +81,11 @@ def scan(buffer: Bytes, start: int, aborted: AbortedTransactions | None = None, 
             if batch.base_offset < reached:
                 why = f"it begins at offset {batch.base_offset}, and what is before it ends at {reached - 1}"
                 raise CorruptMessage(why, batch.begin, batch.base_offset)
-            left_out = transactions.contain(buffer, batch) or batch.control or not batch.count
+            withheld = transactions.contain(buffer, batch) or batch.control
             if batch.last_offset >= start:
-                if left_out:
+                if withheld:
+                    kept_back.append((batch.base_offset, batch.resume_at))
+                if withheld or not batch.count:
                     check_crc(buffer, batch)
                 else:
                     runs.append(run_of(batch))
@@ -91,9 +94,9 @@ def scan(buffer: Bytes, start: int, aborted: AbortedTransactions | None = None, 
     except CorruptMessage as exc:
         damage = exc
     if runs:
-        return Scan(at, resume_at, tuple(runs), 0, damage)
+        return Scan(at, resume_at, tuple(runs), 0, damage, kept_back=tuple(kept_back))
     if resume_at > start:
-        return Scan(at, resume_at, (), 0, None, left_out=True)
+        return Scan(at, resume_at, (), 0, None, left_out=True, kept_back=tuple(kept_back))
     return Scan(at, resume_at, (), 0 if damage else _needed(buffer, at), damage)
 
 

@@ -1,0 +1,135 @@
+"""Spark on brokers without ZooKeeper: headers, transactions and zstd read, loaded, streamed and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+
+from tests.conftest import Unique
+from tests.integration.kraftcluster import KraftCluster, kraft_cluster
+from tests.integration.modern import named
+from tests.integration.sparkloads import Job, job
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+TWO = [("h0", b"\x01"), ("h1", b"\x01")]
+AT_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module", params=["3.9.1"])
+def kraft(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftCluster]:
+    with kraft_cluster(tmp_path_factory.mktemp("kraft"), request.param) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def topic(kraft: KraftCluster) -> str:
+    """Partition 0: 10 plain messages with headers and times, 20 with zstd; then transactions of both partitions: 5
+    committed, 7 aborted, 5 committed.  Partition 1 ends with 9 that are aborted."""
+    name = kraft.create("spark-modern", 2, retention_ms="-1")
+    send = kraft.producer
+    send.send(name, 0, 0, 10, time_ms=AT_MS, headers=2)
+    send.send(name, 0, 10, 20, codec="zstd")
+    send.transaction(name, {0: (30, 5), 1: (0, 5)})
+    send.transaction(name, {0: (900, 7), 1: (900, 7)}, commit=False)
+    send.transaction(name, {0: (35, 5), 1: (5, 5)}, codec="zstd")
+    send.transaction(name, {1: (910, 9)}, commit=False)
+    return name
+
+
+WANTED = {0: 40, 1: 10}  # messages of the partitions
+
+
+def values(topic: str) -> dict[int, list[str]]:
+    return {partition: named(topic, partition, 0, count) for partition, count in WANTED.items()}
+
+
+def frame(spark: Any, kraft: KraftCluster, **options: str) -> Any:
+    return spark.read.format("kafka08").options(**{"kafka.bootstrap.servers": kraft.brokers, **options}).load()
+
+
+def by_partition(rows: list[Any]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for row in sorted(rows, key=lambda row: (row.partition, row.offset)):
+        found.setdefault(row.partition, []).append(row.value.decode())
+    return found
+
+
+def test_a_batch_reads_headers_times_and_committed_messages(spark: Any, kraft: KraftCluster, topic: str) -> None:
+    rows = frame(spark, kraft, subscribe=topic, includeHeaders="true").collect()
+    assert by_partition(rows) == values(topic)
+    first = [row for row in rows if row.partition == 0 and row.offset < 30]
+    assert [[tuple(header) for header in row.headers or ()] for row in first] == [TWO] * 10 + [[]] * 20
+    assert [row.headers for row in first[10:]] == [None] * 20
+    assert [int(row.timestamp.timestamp() * 1000) for row in first[:10]] == [AT_MS + n for n in range(10)]
+    assert {row.timestampType for row in rows} == {0}
+    everything = frame(spark, kraft, subscribe=topic, **{"kafka.isolation.level": "read_uncommitted"})
+    assert everything.count() == 50 + 2 * 7 + 9
+    cut = frame(spark, kraft, subscribe=topic, maxRecordsPerPartition="3")  # ranges begin and end inside of batches
+    assert by_partition(cut.collect()) == values(topic)
+
+
+def test_a_stream_reads_each_committed_message_once(
+    spark: Any, kraft: KraftCluster, topic: str, tmp_path: Path
+) -> None:
+    query = (
+        spark.readStream.format("kafka08").option("kafka.bootstrap.servers", kraft.brokers)
+        .option("subscribe", topic).option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "17").load()
+        .selectExpr("partition", "offset", "value").writeStream.format("parquet")
+        .option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    assert query.awaitTermination(90)
+    assert by_partition(spark.read.parquet(str(tmp_path / "out")).collect()) == values(topic)
+
+
+def loaded(of: Job) -> dict[int, list[str]]:
+    found: dict[int, list[tuple[int, str]]] = {}
+    for path in of.data.rglob("*.parquet"):
+        table = parquet.ParquetFile(path).read(columns=["partition", "offset", "value"])
+        columns = [table.column(n).to_pylist() for n in range(3)]
+        for partition, offset, value in zip(*columns, strict=True):
+            found.setdefault(partition, []).append((offset, value.decode()))
+    return {partition: [value for _, value in sorted(rows)] for partition, rows in found.items()}
+
+
+def test_a_load_counts_what_transactions_keep_back(spark: Any, kraft: KraftCluster, topic: str, tmp_path: Path) -> None:
+    of = job(kraft, tmp_path, spark, topics=[topic], limit_rows=40, include_headers=True)  # type: ignore[arg-type]
+    while (ran := of.run()).manifests:
+        counts = [manifest.facts["counts"] for manifest in ran.manifests]
+        assert all("kept_back" in each["reader"] for each in counts)
+    assert loaded(of) == values(topic)
+    of.check()
+    state = of.ledger.state()
+    assert state.newest is not None
+    assert state.newest.facts["positions"] == {topic: {"0": 50, "1": 29}}
+    kraft.producer.transaction(topic, {0: (920, 4)}, commit=False)  # a range of which no row comes
+    done = of.run()
+    assert [manifest.facts["ranges"][0]["rows"] for manifest in done.manifests] == [0]
+    assert of.run().manifests == []
+    assert loaded(of) == values(topic)
+    heads = [
+        parquet.ParquetFile(path).read(columns=["offset", "headers"]).to_pylist()
+        for path in of.data.rglob("*partition=0*") if path.suffix == ".parquet"
+    ] or [parquet.ParquetFile(path).read(columns=["partition", "offset", "headers"]).to_pylist()
+          for path in of.data.rglob("*.parquet")]  # fmt: skip
+    with_headers = [row for rows in heads for row in rows if row["headers"]]
+    assert len(with_headers) == 10
+    assert [(header["key"], header["value"]) for header in with_headers[0]["headers"]] == TWO
+
+
+def test_rows_are_written_with_their_headers_and_read_back(
+    spark: Any, kraft: KraftCluster, topic: str, unique: Unique
+) -> None:
+    copy = kraft.create(unique.topic(), 2, retention_ms="-1")
+    source = frame(spark, kraft, subscribe=topic, includeHeaders="true")
+    rows = source.select("key", "value", "partition", "headers", "timestamp")
+    options = {"kafka.bootstrap.servers": kraft.brokers, "topic": copy, "kafka.compression.codec": "zstd"}
+    rows.write.format("kafka08").mode("append").options(**options, includeTimestamps="true").save()
+    back = frame(spark, kraft, subscribe=copy, includeHeaders="true").collect()
+    expected = sorted((r.partition, r.offset, r.key, r.value, r.headers, r.timestamp) for r in source.collect())
+    found = sorted((r.partition, r.offset, r.key, r.value, r.headers, r.timestamp) for r in back)
+    assert [row[0:1] + row[2:] for row in found] == [row[0:1] + row[2:] for row in expected]
