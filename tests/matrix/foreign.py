@@ -53,7 +53,7 @@ def read_by_librdkafka(brokers: str, topics: Sequence[str]) -> list[tuple[object
 def create_by_librdkafka(brokers: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
     """Create a topic with one replica.  Raises KafkaException."""
     new = NewTopic(topic, partitions, 1, config=dict(config))
-    admin = AdminClient({"bootstrap.servers": brokers})  # what it begins ends with it
+    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 3})  # what it begins ends with it
     admin.create_topics([new], operation_timeout=20)[topic].result(30)
 
 

@@ -20,7 +20,7 @@ from tests.matrix import messages
 from tests.matrix.foreign import console_timestamps, read_by_librdkafka
 from tests.matrix.messages import Topic
 from tests.matrix.peer import Row
-from tests.matrix.sites import Kind, Site
+from tests.matrix.sites import Kind, Site, dropped
 
 ARRIVE_S = 60
 TIMING = {"offset.commit.interval.ms": 500, "status.interval.ms": 1000, "start.timeout.ms": 20000}
@@ -164,12 +164,9 @@ class Pair:
         if self.pinned:
             source["version"], target["target.version"] = self.source.kind.pin, self.target.kind.pin
         names = "|".join(name.replace(".", r"\.") for name in self.names)
-        mirror: dict[str, Any] = {"whitelist": names, **TIMING}
-        lost = ("headers",) * (self.source.kind.headers and not self.target.kind.headers)
-        lost += ("timestamps",) * (self.source.kind.timestamps and not self.target.kind.timestamps)
-        if lost:
-            mirror["drop.fields"] = ",".join(lost)
-        document = {"sources": [source], "target": target, "mirror": mirror}
+        lost = dropped(self.source.kind, self.target.kind)
+        drops = {"drop.fields": list(lost)} if lost else {}
+        document = {"sources": [source], "target": target, "mirror": {"whitelist": names, **TIMING, **drops}}
         self.file.write_text(yaml.safe_dump(document, sort_keys=False))
 
     def _start(self) -> None:

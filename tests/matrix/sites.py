@@ -61,6 +61,13 @@ class Kind:
         return ".".join(map(str, number))
 
 
+def dropped(source: Kind, target: Kind) -> tuple[str, ...]:
+    """What messages of the source have and the target's format has no room for: mirror.drop.fields lets it go."""
+    headers = source.headers and not target.headers
+    timestamps = source.timestamps and not target.timestamps
+    return ("headers",) * headers + ("timestamps",) * timestamps
+
+
 SOURCES = tuple(
     map(Kind, ["0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1", "3.9.1-kraft", "4.3.1"])
 )
