@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple, Protocol
 
 from groundwork.tasks import TaskGroup
 from kafkawire.cluster.versions import ClusterVersions
-from kafkawire.cluster.zookeeper import read_settings
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, Ticket, TopicPartition
 from mirrormaker.options import SourceOptions
@@ -116,10 +115,10 @@ class Source:
 
     def _settings_of(self, topic: str) -> dict[str, str]:
         """Those of a topic's own settings that it passes on."""
-        if not self._copied_settings or self._dialect.partitions_by_broker:
+        if not self._copied_settings:
             return {}
         assert self._connector is not None
-        found = self._connector.ask(f"settings of {topic}", read_settings, [topic]).get(topic, {})
+        found = self._connector.settings([topic]).get(topic, {})
         return {name: value for name, value in found.items() if name in self._copied_settings}
 
     @property

@@ -303,6 +303,10 @@ class ConsumerConnector:
         """Replicas by partition of each of these topics that exists.  Raises ConsumerError."""
         return self._hub.call(self._running().assignment.partitions, topics)
 
+    def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """What each of these topics has set for itself, as far as the cluster tells.  Raises ConsumerError."""
+        return self._hub.call(self._running().assignment.settings, topics)
+
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
         """Who of the group owns each partition of these topics: a thread id; with coordination kafka a member id.
         Raises ConsumerError."""

@@ -126,6 +126,10 @@ class AssignmentSource(Protocol):
         """Replicas by partition of each of these topics that exists.  Raises ConsumerError."""
         ...
 
+    def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """What each of these topics has set for itself, as far as the cluster tells.  Raises ConsumerError."""
+        ...
+
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
         """Who of the group owns each partition of these topics: a thread id, or a member id.  Raises ConsumerError."""
         ...

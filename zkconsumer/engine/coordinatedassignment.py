@@ -16,6 +16,8 @@ from groundwork.options import specs
 from groundwork.tasks import connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
+from kafkawire.cluster.retry import ONCE
+from kafkawire.cluster.topicadmin import TopicAdmin
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, PartitionId, TopicPartition
@@ -212,6 +214,17 @@ class CoordinatedAssignment:
     def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
         found = {topic: partitions for topic, partitions in self._view().topics.items() if topic in topics}
         return {topic: {p: seen.replicas for p, seen in partitions.items()} for topic, partitions in found.items()}
+
+    def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        links = Links(self._config.client_name, self._versions.connect(self._connect), METADATA_MS)
+        source = MetadataSource(self._config.brokers, self._dialect, links)
+        admin = TopicAdmin(source, links, self._dialect, retry=ONCE, sleep=sleep, now=now)
+        try:
+            return admin.settings(topics) if admin.describes else {}
+        except WireError as e:
+            raise ConsumerError(f"the settings of topics cannot be read: {e}") from e
+        finally:
+            links.close()
 
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
         found: dict[TopicPartition, str] = {}

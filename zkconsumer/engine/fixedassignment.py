@@ -177,6 +177,9 @@ class FixedAssignment:
     def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
         return self.ask("read partitions of topics", lambda: None)
 
+    def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        return self.ask("read settings of topics", lambda: None)
+
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
         return self.ask("read owners of partitions", lambda: None)
 

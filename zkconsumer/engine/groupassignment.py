@@ -19,6 +19,7 @@ from kafkawire.cluster.zookeeper import (
     read_brokers,
     read_owners,
     read_partitions,
+    read_settings,
     read_topics,
     secured_brokers,
 )
@@ -230,6 +231,12 @@ class GroupAssignment:
 
     def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
         found: dict[str, dict[PartitionId, list[int]]] = self.ask("read partitions of topics", read_partitions, topics)
+        return found
+
+    def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        if self._dialect.partitions_by_broker:
+            return {}
+        found: dict[str, dict[str, str]] = self.ask("read settings of topics", read_settings, topics)
         return found
 
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:

@@ -5,8 +5,8 @@
     a heartbeat   of each member that is connected, after every step: 25 unknown, 22 another generation, 27 joining
     OffsetCommit  of the current generation, stable or joining; else 22, 25, 27
 
-What is promised is checked after every step: no partition is read by two members, and no commit is taken of a member for
-a partition that another one reads.  A frozen process reads nothing; its lease is over before it runs again.
+What is promised is checked after every step: no partition is read by two members, and no commit is taken of a member
+for a partition that another one reads.  A frozen process reads nothing; its lease is over before it runs again.
 """
 
 from __future__ import annotations
