@@ -1,10 +1,9 @@
 """What a mirror loses where brokers are newer than it reads them: found before it starts, reported by name.
 
     timestamps     `version` or `target.version` names a release without them (before 0.10), and the brokers have them
-    headers        of messages in sources from 0.11 on: record batches, which have them, are not read yet
-    transactions   of such sources: messages of aborted and of open ones are read like any other
-    refusals       of topics that a broker does not convert down (zstd, message.downconversion.enable=false), or does
-                   not let us read
+    headers        of messages in sources from 0.11 on, where `version` names a release before record batches
+    transactions   of such sources: messages of aborted and of open ones are read like any other then
+    refusals       of topics that a broker does not convert down then (zstd, message.downconversion.enable=false)
 
 The first is reported by `run` and by `check --online`; the others by `check --online`, which samples some partitions of
 each topic at two offsets, and by the consumer while it reads (zkconsumer.fetching.formatprobe).
@@ -32,7 +31,7 @@ from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
 from kafkawire.protocol.request import FetchedPartition, Request
 from mirrormaker.options import SourceOptions, TargetOptions
-from zkconsumer.fetching.formatprobe import WHAT, features_of
+from zkconsumer.fetching.formatprobe import WHAT, features_of, unread
 from zkconsumer.refusals import refusal
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,6 @@ PARTITIONS = 4  # of a topic that are sampled
 MAX_PARTITIONS = 256  # that are sampled, of all topics together
 FETCH_BYTES = 16384  # of a partition
 PARTITIONS_PER_REQUEST = 64
-UNREAD = "record batches are not read yet"
 
 
 # ---- releases -------------------------------------------------------------------------------------------------------
@@ -121,6 +119,8 @@ def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Ma
     Raises Unreachable, LinkLost.
     """
     speaks, total = expected(source.version), sum(topics.values())
+    if not source.version or speaks.record_batches:
+        return Sampled((), total, total)  # as its logs are
     found = release_among(brokers, source.kafka_security) if speaks.describes_itself else None
     if found is None or not found.takes(recordbatches.FETCH, recordbatches.VERSION):
         return Sampled((), 0, total)
@@ -128,7 +128,7 @@ def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Ma
     try:
         client = KafkaClient.of_brokers([(broker.host, broker.port) for broker in brokers], links, speaks)
         chosen = [TopicPartition(name, n) for name, count in topics.items() for n in range(min(count, PARTITIONS))]
-        sampling = _Sampling(client, source.name)
+        sampling = _Sampling(client, source.name, unread(speaks.release))
         sampling.read(chosen[:MAX_PARTITIONS])
         return Sampled(sampling.warnings, len(chosen[:MAX_PARTITIONS]), total)
     finally:
@@ -139,8 +139,9 @@ class _Sampling:
     """A sample of some partitions: the first and the last batch of each.  The last one of a topic with transactions is
     most likely the end of one."""
 
-    def __init__(self, client: KafkaClient, source: str) -> None:
+    def __init__(self, client: KafkaClient, source: str, why: str) -> None:
         self._client = client
+        self._why = why
         self._view = client.view()
         self._source = source
         self._found: dict[tuple[str, object], str] = {}  # by topic and what is wrong, in the order of finding
@@ -159,7 +160,7 @@ class _Sampling:
     def _sample(self, positions: Mapping[TopicPartition, int]) -> None:
         for tp, held in self._asked(positions, self._batches).items():
             for what in sorted(features_of(held.batches)):
-                self._found[tp.topic, what] = f"source {self._source}: topic {tp.topic}: {WHAT[what]}; {UNREAD}"
+                self._found[tp.topic, what] = f"source {self._source}: topic {tp.topic}: {WHAT[what]}; {self._why}"
         for tp, row in self._asked(positions, self._fetched).items():
             if row.error and error_info(row.error).lasting:
                 refused = refusal(row.error, self._view.leader(tp), tp, positions[tp])

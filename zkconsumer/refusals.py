@@ -21,6 +21,8 @@ from __future__ import annotations
 from kafkawire.errors import BrokerError, CorruptMessage, LocalError
 from kafkawire.model import Broker, TopicPartition
 
+OWN_RELEASE = "leave the release out, so that the brokers are asked, or name their own"
+
 
 class Refused(BrokerError):
     """A broker's error code with what it was about; position is an offset, group a group's id, where they matter."""
@@ -86,18 +88,18 @@ class NotAllowed(Refused):
 
 
 class NotConverted(Refused):
-    """A broker of 0.11 or later does not put its log into the format that was asked for."""
+    """A broker of 0.11 or later, spoken to as an older release, does not put its log into the format of that."""
 
     helps = (
-        "the topic or its broker has message.downconversion.enable=false, and its log holds a format newer than those "
-        "read here (0.8 to 0.10); set it to true, or leave the topic out"
+        "the topic or its broker has message.downconversion.enable=false, and it is spoken to as a release "
+        f"before record batches (0.11): {OWN_RELEASE}"
     )
 
 
 class CodecNotConverted(Refused):
     helps = (
-        "its log holds messages compressed with zstd, which a broker gives only to clients of 2.1 and later; set "
-        "another compression.type for the topic and its producers (what is there already stays), or leave the topic out"
+        "its log holds messages compressed with zstd, and it is spoken to as a release before 2.1, which had no zstd: "
+        f"{OWN_RELEASE}"
     )
 
 

@@ -60,7 +60,9 @@ def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError
     out: Document = {}
     damages: list[RemoteError | None] = []
     for name, value in fields.items():
-        if name == "message_set":
+        if name == "message_set" and value is None:
+            out["message_set_bytes"] = None  # beside an error
+        elif name == "message_set":
             document, damage = set_document(value, start)
             out |= {"message_set_bytes": len(value)} | (document if len(value) else {})
             where = f"the set of partition {fields.get('partition')}"

@@ -194,3 +194,12 @@ def test_a_throttled_partition_is_asked_for_little_but_for_a_message_that_is_lar
     assert [size for _, _, size in plan.next(64 * FETCH, 0.0)] == [plan.min_bytes, FETCH]
     assert plan.too_small(some[0].tp, plan.min_bytes, 300 * K)
     assert [size for _, _, size in plan.next(64 * FETCH, 0.0)] == [300 * K, FETCH]
+
+
+def test_one_that_got_nothing_though_it_has_messages_is_first_next_time():
+    plan = plan_of(cursors(4), min_bytes=64 * K)
+    assert asked_partitions(plan, 128 * K) == [0, 1]
+    plan.hurry(TopicPartition("t", 1))
+    plan.hurry(TopicPartition("other", 1))
+    assert asked_partitions(plan, 128 * K) == [1, 2]
+    assert asked_partitions(plan, 128 * K) == [3, 0]

@@ -1,4 +1,6 @@
-"""Format probe: what a source log holds that a fetch in our formats does not show, asked in its own format (0.11 on).
+"""Format probe: what a source log holds that a fetch in an older format does not show, asked in its own (0.11 on).
+
+Only where a broker is spoken to as a release before record batches, because an option says so.
 
     samples   of each topic now and then the batches where a fetch began: headers and transactions are reported once
               a topic
@@ -27,6 +29,7 @@ from kafkawire.net.links import Links
 from kafkawire.protocol.request import Request
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.refusals import OWN_RELEASE
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,11 @@ WHAT = {
     HEADERS: "its messages have headers, which are not read: they come without them",
     TRANSACTIONS: "it holds transactions, and messages of aborted and of open ones come like any other",
 }
+
+
+def unread(release: str) -> str:
+    """Why it is so where brokers are spoken to as this release, and what helps."""
+    return f"they are in record batches, which Kafka {release} has not, as which it is read: {OWN_RELEASE}"
 
 
 class FormatWarnings:
@@ -67,7 +75,8 @@ class FormatWarnings:
         reported = self._reported.setdefault(topic, set())
         if what not in reported:
             reported.add(what)
-            self._on_event(ConsumerEvent("format", f"topic {topic}: {WHAT[what]}; record batches are not read yet"))
+            text = f"topic {topic}: {WHAT[what]}; {unread(self._speaks.release)}"
+            self._on_event(ConsumerEvent("format", text))
 
     def complete(self, topic: str) -> bool:
         """Everything was reported for it."""
