@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any, TypeVar
 
 from groundwork.tasks import now
 from kafkawire.dialects import Dialect
+from kafkawire.errors import LocalError
+from kafkawire.headers import packed
 from kafkawire.model import PartitionId, TopicPartition
 from producer.config import ProducerConfig
 from producer.delivery import Bucket, Calls, Completion, Deliveries, Delivery, Flag, Listener, Row
 from producer.errors import NotSent, PartitionerFailed, QueueFull, Undeliverable
-from producer.messages import check_topic
+from producer.messages import Headers, check_topic
 from producer.partitioners import UnkeyedPartitioner
 from producer.plugins import Plugins
 
@@ -95,9 +97,17 @@ class Accumulator:
     # ---- the program's side ----------------------------------------------------------------------------------------
 
     def put(
-        self, info: TopicInfo, partition: PartitionId | None, row: Row, size: int, listener: Listener | None = None
+        self,
+        info: TopicInfo,
+        partition: PartitionId | None,
+        row: Row,
+        size: int,
+        listener: Listener | None = None,
+        headers: bytes | None = None,
     ) -> Delivery | None:
         """Put a row of `size` bytes into the bucket of a partition (None: that of messages without a key).
+
+        headers: their block (kafkawire.headers).
 
         Returns None when there is no room, and puts nothing.  Raises the reason given to close().
         """
@@ -120,6 +130,8 @@ class Accumulator:
             self._sent += 1
             if listener is not None:
                 bucket.listeners[number] = listener
+            if headers is not None:
+                bucket.headers[number] = headers
             if number + 1 == self._batch_messages or bucket.size - size < self._batch_bytes <= bucket.size:
                 self._full()
         return Delivery(bucket, number)
@@ -306,7 +318,9 @@ class Appender:
         partition_key: Any,
         partition: PartitionId | None,
         listener: Listener | None,
+        *,
         patient: bool = False,
+        headers: Headers | None = None,
     ) -> Delivery:
         """Put one message.  patient: wait for room without queue.enqueue.timeout.ms.  Raises as Producer.send()."""
         info = self._accumulator.topic(topic) or self._topic_info(topic)
@@ -321,14 +335,18 @@ class Appender:
             size += len(name) if name is not None else 0
         if partition is not None or key is not None or partition_key is not None:
             partition = self._choose(info, key if partition_key is None else partition_key, partition)
+        block = None
+        if headers:
+            block = self._block(topic, headers)
+            size += len(block or b"")
         if size > info.max_entry_bytes:
             raise self._too_large(info, size)
-        row = (name, data, self._stamp() if self._dialect.magic > 0 else None)
-        delivery = self._accumulator.put(info, partition, row, size, listener)
+        row = (name, data, self._stamp() if self._dialect.has_timestamps else None)
+        delivery = self._accumulator.put(info, partition, row, size, listener, block)
         if delivery is not None:
             return delivery
         deadline = None if patient else self._deadline()
-        while (delivery := self._accumulator.put(info, partition, row, size, listener)) is None:
+        while (delivery := self._accumulator.put(info, partition, row, size, listener, block)) is None:
             self._wait(info, partition, deadline)
         return delivery
 
@@ -409,7 +427,15 @@ class Appender:
         return partitions[self._plugins.partition_of(info.topic, key, len(partitions))]
 
     def _stamp(self) -> int | None:
-        return int(time.time() * 1000) if self._dialect.magic > 0 else None
+        return int(time.time() * 1000) if self._dialect.has_timestamps else None
+
+    def _block(self, topic: str, headers: Headers) -> bytes | None:
+        if not self._dialect.record_batches:
+            raise NotSent(f"topic {topic}: messages of Kafka {self._dialect.release} have no headers; nothing was sent")
+        try:
+            return packed(headers.items() if isinstance(headers, Mapping) else headers)
+        except (LocalError, TypeError) as failed:
+            raise NotSent(f"topic {topic}: headers that cannot be sent: {failed}; nothing was sent") from failed
 
     def _too_large(self, info: TopicInfo, size: int) -> Undeliverable:
         head = info.overhead if self._payload_only else 0

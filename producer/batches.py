@@ -26,6 +26,7 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.interfaces import MessageFormats
 from kafkawire.model import Part, Run, Ticket, TopicPartition
+from producer.steps import BATCH_OVERHEAD
 
 if TYPE_CHECKING:
     from producer.sequences import Seal
@@ -37,7 +38,10 @@ WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
 
 
 def largest_entry(message_max_bytes: int, dialect: Dialect) -> int:
-    """Largest entry in bytes.  0.7 limits the payload alone, so the header is added; the default is 0.7's, too."""
+    """Largest entry in bytes.  0.7 limits the payload alone, so the header is added; the default is 0.7's, too.  Of a
+    record batch the head counts, also around a single record."""
+    if dialect.record_batches:
+        return message_max_bytes - BATCH_OVERHEAD
     if not dialect.measures_payload:
         return message_max_bytes
     payload = PAYLOAD_MAX if message_max_bytes == MESSAGE_MAX else message_max_bytes

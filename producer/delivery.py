@@ -59,6 +59,7 @@ class Bucket:
         "completed",
         "completions",
         "free",
+        "headers",
         "listeners",
         "lock",
         "rows",
@@ -70,6 +71,7 @@ class Bucket:
     def __init__(self, tp: TopicPartition, lock: threading.Lock, flag: Callable[[], Flag]) -> None:
         self.tp = tp
         self.rows: list[Row] = []
+        self.headers: dict[int, bytes] = {}  # blocks of those that have headers, by number
         self.sizes: list[int] = []  # bytes of each one's entry before compression
         self.size = 0  # of all of them
         self.free = False  # none of its messages has a key or a given partition

@@ -135,8 +135,9 @@ class Dispatcher:
         codec = config.codec_of(tp.topic)
         limit = limit_of(self._dialect, codec, config.batch_bytes, self._largest)
         rows, sizes = bucket.rows, bucket.sizes
+        headers = [bucket.headers.get(number) for number in range(len(rows))] if bucket.headers else None
         at = 0
-        for part in parts(tp, rows, self._dialect, codec, limit, sizes):
+        for part in parts(tp, rows, self._dialect, codec, limit, sizes, headers):
             end = at + part.count
             its_sizes = sizes[at:end]
             ticket = _Ticket(self, bucket, begin=at, end=end, size=sum(its_sizes))

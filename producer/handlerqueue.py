@@ -34,6 +34,7 @@ from producer.delivery import Bucket, Deliveries, Delivery, Flag, Listener, Prom
 from producer.dispatcher import Dispatcher
 from producer.errors import Closed, HandlerFailed, QueueFull, raised_by_users
 from producer.handlers import CallbackHandler, EventHandler, Item
+from producer.messages import Headers
 from producer.plugins import Plugins, loaded_handler
 
 log = logging.getLogger(__name__)
@@ -231,9 +232,11 @@ class HandlerQueue:
         partition_key: Any,
         partition: PartitionId | None,
         listener: Listener | None,
+        *,
+        headers: Headers | None = None,
     ) -> Delivery:
         """Queue a message.  Raises QueueFull, Closed, or HandlerFailed when before_enqueue raises."""
-        return self._queued(Item(topic, value, key, partition, partition_key), listener)
+        return self._queued(Item(topic, value, key, partition, partition_key, headers=headers), listener)
 
     def put_values(self, topic: str, values: list[Any], deliveries: Deliveries, listener: Listener | None) -> None:
         """Queue messages without keys."""
@@ -404,7 +407,14 @@ class HandlerQueue:
             return
         try:
             self._appender.put(
-                item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True
+                item.topic,
+                item.value,
+                item.key,
+                item.partition_key,
+                item.partition,
+                item.promise,
+                patient=True,
+                headers=item.headers,
             )
         except self._theirs as exc:  # what send() raises to its caller without a queue
             self._fail([item], exc if isinstance(exc, Exception) else HandlerFailed(f"an encoder raised {exc!r}"))

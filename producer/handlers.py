@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from kafkawire.model import PartitionId
 from producer.delivery import Delivery, Promise
+from producer.messages import Headers
 
 HANDLERS = "producer.handlers"
 
@@ -33,6 +34,7 @@ class Item:
     partition: PartitionId | None = None
     partition_key: Any = None
     promise: Promise | None = field(default=None, repr=False, compare=False)
+    headers: Headers | None = None
 
 
 class CallbackHandler:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from kafkawire.model import PartitionId
 from producer.errors import InvalidTopic, NotSent
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 LONGEST_TOPIC = 249  # 255 until 0.9; longer names do not fit every file system
 
 
@@ -19,7 +20,7 @@ class KeyedMessage:
     """One message, as 0.8's kafka.producer.KeyedMessage.
 
     partition_key: passed to the partitioner instead of the key; not stored.  partition: the message's partition,
-    whatever the key is.
+    whatever the key is.  headers: pairs of a name and bytes or None, or a mapping; brokers of 0.11 and later have them.
     """
 
     topic: str
@@ -27,6 +28,7 @@ class KeyedMessage:
     key: Any = None
     partition_key: Any = None
     partition: PartitionId | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True)

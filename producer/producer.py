@@ -41,7 +41,7 @@ from producer.dispatcher import Dispatcher
 from producer.errors import Closed, NotSent, SendFailed
 from producer.handlerqueue import HandlerQueue, handlers_of
 from producer.handlers import CallbackHandler, EventHandler
-from producer.messages import Given, messages_of
+from producer.messages import Given, Headers, messages_of
 from producer.metrics import ProducerMetrics, Snapshot, TopicSizes
 from producer.partitioners import UnkeyedPartitioner
 from producer.plugins import Encoder, Partitioner, Plugins
@@ -156,6 +156,7 @@ class Producer:
         key: Any = None,
         partition: PartitionId | None = None,
         on_delivery: Listener | None = None,
+        headers: Headers | None = None,
     ) -> Delivery: ...
 
     @overload
@@ -168,8 +169,12 @@ class Producer:
         key: Any = None,
         partition: PartitionId | None = None,
         on_delivery: Listener | None = None,
+        headers: Headers | None = None,
     ) -> Delivery | list[Delivery]:
         """Send one message, in order within its partition; or the messages of message objects, in their order.
+
+        headers: pairs of a name (text) and a value (bytes or None) in order, or a mapping; for brokers of 0.11 and
+        later, else NotSent.
 
         Returns when the message is queued; with producer.type=sync when it is stored.  Raises QueueFull
         (queue.enqueue.timeout.ms); NotSent (InvalidTopic, EncoderFailed, PartitionerFailed) and Undeliverable for a
@@ -181,7 +186,7 @@ class Producer:
         if not isinstance(topic, str):
             return self._send_given(topic, on_delivery)
         listener = on_delivery or self._on_delivery
-        delivery = self._input.put(topic, value, key, None, partition, listener)
+        delivery = self._input.put(topic, value, key, None, partition, listener, headers=headers)
         if self._sync:
             self._hub.post(self._dispatcher.drain)
             delivery.result()
@@ -217,7 +222,8 @@ class Producer:
     def _send_given(self, given: Given, on_delivery: Listener | None) -> list[Delivery]:
         listener = on_delivery or self._on_delivery
         deliveries = [
-            self._input.put(m.topic, m.value, m.key, m.partition_key, m.partition, listener) for m in messages_of(given)
+            self._input.put(m.topic, m.value, m.key, m.partition_key, m.partition, listener, headers=m.headers)
+            for m in messages_of(given)
         ]
         if self._sync:
             self._hub.post(self._dispatcher.drain)

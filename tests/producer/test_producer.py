@@ -13,7 +13,8 @@ import pytest
 from groundwork.tasks import TaskGroup
 from kafkawire.errors import BrokerError, LocalError
 from producer.config import ProducerConfig
-from producer.errors import Closed, QueueFull, SendFailed, Undeliverable
+from producer.errors import Closed, NotSent, QueueFull, SendFailed, Undeliverable
+from producer.messages import KeyedMessage
 from producer.partitioners import byte_array_partitioner
 from producer.producer import Producer
 from tests.fakes.broker import Close, Fail, FakeCluster, Wait
@@ -69,6 +70,17 @@ def test_keys_choose_partitions_as_the_partitioner_says_and_travel_with_the_mess
             keys = [key for _, key, _ in cluster.messages("t", p)]
             assert keys
             assert all(byte_array_partitioner(key or b"", 4) == p for key in keys)
+
+
+def test_headers_are_refused_where_messages_have_none_and_what_are_no_headers_always():
+    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, version="0.8.2")) as producer:
+        with pytest.raises(NotSent, match=r"topic t: messages of Kafka 0\.8\.2 have no headers; nothing was sent"):
+            producer.send("t", b"v", headers=[("a", b"b")])
+        with pytest.raises(NotSent, match="have no headers"):
+            producer.send([KeyedMessage("t", b"v", headers={"a": b"b"})])
+        producer.send("t", b"v", headers=())
+        producer.flush()
+        assert cluster.values("t", 0) == [b"v"]
 
 
 def test_partition_partitioner_and_encoders_can_be_given():
