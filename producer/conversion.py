@@ -28,7 +28,7 @@ from itertools import accumulate, count
 from typing import NamedTuple
 
 from kafkawire.columns import Columns, as_list
-from kafkawire.compression import GZIP, ZSTD
+from kafkawire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
@@ -37,10 +37,9 @@ from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES, STEP_BYTES, part_limi
 from producer.steps import Step as Step
 
 _ENTRY_BYTES = 34  # at most, besides key, value and headers, in any format we write
-# Record batches below it are joined with neighbours: a request takes one a partition.  Where compressing is slow, less.
-JOINED_BYTES = 64 << 10
-SLOW_JOINED_BYTES = 8 << 10
-SLOW_CODECS = frozenset({GZIP, ZSTD})
+# Record batches below it are joined with neighbours, since a request takes one a partition: by codec, as compressing
+# anew costs more than a request from about there on.
+JOINED_BYTES: Mapping[int, int] = {NONE: 32 << 10, SNAPPY: 8 << 10, LZ4: 8 << 10, GZIP: 4 << 10, ZSTD: 4 << 10}
 
 Row = tuple[int, bytes | None, bytes | None, int | None]  # number, key, value, timestamp
 
@@ -117,8 +116,7 @@ def _travelling(fetched: MessageSet) -> Iterator[tuple[Run, ...]]:
     """
     joined: list[Run] = []
     for run in fetched.runs:
-        below = SLOW_JOINED_BYTES if run.codec in SLOW_CODECS else JOINED_BYTES
-        small = run.record_batch and run.end - run.begin < below
+        small = run.record_batch and run.end - run.begin < JOINED_BYTES.get(run.codec, 0)
         if joined and (not small or run.codec != joined[0].codec):
             yield tuple(joined)
             joined = []

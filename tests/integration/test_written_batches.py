@@ -1,4 +1,4 @@
-"""Record batches on real brokers: written by the producer in every codec, and by a mirror into a target without them."""
+"""Record batches on real brokers: what our producer writes, and a mirror into a target that has none."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from localkafka.zookeeper import ZooKeeperAt
 from producer.config import ProducerConfig
 from producer.producer import Producer
 from tests.conftest import Unique
+from tests.integration.badlogs import values_of
 from tests.matrix.foreign import console_timestamps, read_by_librdkafka
 from tests.matrix.sites import Kind, Site, Sites
 
@@ -98,15 +99,13 @@ def test_headers_for_a_target_without_them_park_the_partition_until_they_may_be_
         wait_until(lambda: said(f"parked 1: {topic}/0"), WAIT_S, lambda: log.read_text(errors="replace")[-2000:])
         assert said(sentence)
         assert said("set mirror.drop.fields: headers to copy such messages without their headers")
-        assert values(target, topic) == [b"0", b"1", b"2"]
+        assert values_of(target, topic) == [b"0", b"1", b"2"]
         assert mirror.stop(20) == 0
     document["mirror"]["drop.fields"] = ["headers", "timestamps"]
     with run() as mirror:
-        wait_until(lambda: len(values(target, topic)) >= COUNT, WAIT_S, lambda: log.read_text(errors="replace")[-2000:])
+        wait_until(
+            lambda: len(values_of(target, topic)) >= COUNT, WAIT_S, lambda: log.read_text(errors="replace")[-2000:]
+        )
         wait_until(lambda: said(f"{COUNT // 4} without headers (mirror.drop.fields)"), WAIT_S)
         assert mirror.stop(20) == 0
-    assert values(target, topic) == [b"%d" % number for number in range(COUNT)]
-
-
-def values(cluster: ClusterClient, topic: str) -> list[bytes | None]:
-    return [value for _, value in cluster.read(topic, 0)]
+    assert values_of(target, topic) == [b"%d" % number for number in range(COUNT)]

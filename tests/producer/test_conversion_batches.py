@@ -342,7 +342,7 @@ def test_where_nothing_can_be_lost_nothing_is_looked_at() -> None:
 
 
 def test_joining_is_for_neighbours_of_one_codec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversion, "JOINED_BYTES", 1 << 20)
+    monkeypatch.setattr(conversion, "JOINED_BYTES", {0: 1 << 20, LZ4: 1 << 20})
     data = batch(rows_of(100, 2)) + batch(rows_of(102, 2), LZ4) + batch(rows_of(104, 2), LZ4) + batch(rows_of(106, 1))
     steps = list(pass_through(fetched(data), TARGET, V39, LIMIT))
     assert [(part.codec, part.count) for step in steps for part in step.parts] == [(0, 2), (LZ4, 4), (0, 1)]
