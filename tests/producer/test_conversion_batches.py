@@ -16,6 +16,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.v2.layout import OVERHEAD, batch_at
 from kafkawire.headers import packed
+from kafkawire.kernels import prepare
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
 from mirrormaker.losses import Losses
 from producer import conversion
@@ -38,6 +39,12 @@ LIMIT = 1000012
 Row = tuple[int, bytes | None, bytes | None, int | None, bytes | None]  # offset, key, value, timestamp, headers
 BLOBS = st.none() | st.binary(max_size=60)
 HEADS = st.none() | st.just(packed([("h", b"x"), ("h", None)]))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """The compiled loops: loaded by a thread of its own they would come while a test runs."""
+    prepare()
 
 
 def batch(rows: list[Row], codec: int = 0, attributes: int = 0, producer: bool = True) -> bytes:
