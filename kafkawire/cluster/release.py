@@ -24,11 +24,11 @@ from typing import Any
 from kafkawire.dialects import DIALECTS, Dialect, dialect, release_number
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused, WireError
 from kafkawire.interfaces import Fields
-from kafkawire.model import Broker, BrokerPartition, TopicPartition
+from kafkawire.model import RECORD_BATCH, Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Connect, Link, SecurityFailure
 from kafkawire.net.security import OPEN, PLAINTEXT, plain_of, security_of
 from kafkawire.protocol import apis
-from kafkawire.protocol.requests08 import Request
+from kafkawire.protocol.requests08 import WITHOUT_BATCHES, Request
 
 Ranges = Mapping[int, tuple[int, int]]  # api key -> lowest and highest version
 Ask = Callable[[Any], Any]  # sends one request and waits for its response; raises LinkLost
@@ -82,16 +82,24 @@ class BrokerRelease:
         return release_number(self.release)
 
     @property
-    def takes_old_apis(self) -> bool:
-        """Whether it takes requests of 0.10 and before: Kafka 4.0 and later do not (KIP-896).
+    def taken(self) -> Ranges:
+        """What it really takes.
 
-        Judged by Fetch: 4.x says that it takes Produce from v0 on, and closes on v0 to v2.
+        Kafka 4.x says that it takes Produce from v0 on, and closes the connection on v0 to v2 (KAFKA-18659): its Fetch,
+        which begins with v4, tells it.  Before 0.10 a broker says nothing: then what its release is known for.
         """
-        return self.number < release_number(FIRST_WITHOUT_OLD_APIS)
+        if not self.ranges:
+            return {key: (0, version) for key, version in dialect(self.release).versions.items()}
+        ranges = dict(self.ranges)
+        lowest, _ = ranges.get(apis.FETCH.key, (0, 0))
+        if lowest >= 4 and apis.PRODUCE.key in ranges:
+            first, last = ranges[apis.PRODUCE.key]
+            ranges[apis.PRODUCE.key] = (max(first, 3), last)
+        return ranges
 
     def takes(self, api: apis.Api, version: int) -> bool:
         """Whether it says that it takes this version; False before 0.10, where it says nothing."""
-        lowest, highest = self.ranges.get(api.key, (0, -1))
+        lowest, highest = self.taken.get(api.key, (0, -1)) if self.ranges else (0, -1)
         return lowest <= version <= highest
 
 
@@ -136,8 +144,9 @@ def candidates(release: str) -> list[str]:
     if release == BEFORE.release:
         return [name for name, row in DIALECTS.items() if row.describes_itself and row.number <= BEFORE.number]
     newer = [number for _, _, name in KNOWN_BY if (number := release_number(name)) > release_number(release)]
-    end = min(newer, default=release_number(FIRST_WITHOUT_OLD_APIS))
-    return [name for name, row in DIALECTS.items() if release_number(release) <= row.number < end]
+    end = min(newer, default=None)
+    later = [name for name, row in DIALECTS.items() if release_number(release) <= row.number]
+    return later if end is None else [name for name in later if release_number(name) < end]
 
 
 def releases(brokers: Iterable[Broker], spoken: Dialect, connect: Connect, timeout_ms: int = 6000) -> Iterator[str]:
@@ -246,11 +255,6 @@ def _why_never(broker: Broker, speaks: Dialect, option: str, connect: Connect) -
         if closed or isinstance(why, (SecurityFailure, RemoteError)):
             return _why_closed(broker, speaks, option, connect)
         return None
-    if not found.takes_old_apis:
-        return (
-            f"{broker} is Kafka 4.0 or later, which takes neither messages nor fetches from this version: "
-            "name a cluster of a release up to 3.9"
-        )
     if _takes(found, speaks):
         return None
     return f"{broker} is Kafka {_named(found)}, and {option} is {speaks.release}: set it to {found.release}"
@@ -260,6 +264,9 @@ def _takes(found: BrokerRelease, speaks: Dialect) -> bool:
     """Whether it takes the versions of the requests that are used.  Before 0.10 a broker does not say: 0.9 has the
     versions of its own row, and 0.8 answers as v0 whatever was asked."""
     if found.ranges:
+        produced = speaks.speaks(apis.PRODUCE.key)
+        if min(speaks.formats) < RECORD_BATCH and not found.takes(apis.PRODUCE, min(produced, WITHOUT_BATCHES)):
+            return False  # sets of older formats, which its row says are stored
         return all(found.takes(api, speaks.speaks(api.key)) for api in USED)
     return speaks.number < release_number("0.10") if found.release != BEFORE.release else speaks.number < (0, 9)
 

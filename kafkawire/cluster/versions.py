@@ -23,6 +23,7 @@ from kafkawire.model import Broker
 from kafkawire.net.link import Connect, SecurityFailure
 from kafkawire.net.security import security_of
 from kafkawire.protocol import apis
+from kafkawire.protocol.adminapis import CREATE_TOPICS
 
 log = logging.getLogger(__name__)
 
@@ -35,24 +36,11 @@ TOGETHER_S = 1.0  # connections that are opened within that time ask once
 CORE = (apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA)  # nothing works without these
 
 
+_SHOWN = {api.key for api in (*CORE, apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.GROUP_COORDINATOR, CREATE_TOPICS)}
+
+
 class NoCommonVersion(LocalError):
     """The brokers of a cluster, and we, have no version of a request in common."""
-
-
-def taken(found: BrokerRelease) -> Ranges:
-    """What a broker really takes.
-
-    Kafka 4.x says that it takes Produce from v0 on, and closes the connection on v0 to v2 (KAFKA-18659): its Fetch,
-    which begins with v4, tells it.  Before 0.10 a broker says nothing: then what its release is known for.
-    """
-    if not found.ranges:
-        return {key: (0, version) for key, version in dialect(found.release).versions.items()}
-    ranges = dict(found.ranges)
-    lowest, _ = ranges.get(apis.FETCH.key, (0, 0))
-    if lowest >= 4 and apis.PRODUCE.key in ranges:
-        from_, to = ranges[apis.PRODUCE.key]
-        ranges[apis.PRODUCE.key] = (max(from_, 3), to)
-    return ranges
 
 
 def common(those: Iterable[Ranges]) -> Ranges:
@@ -79,7 +67,7 @@ def negotiated(found: Collection[BrokerRelease]) -> Dialect:
     """
     oldest = min(found, key=lambda one: one.number)
     rows = [dialect(release) for release in {one.release for one in found}]
-    ranges = common(taken(one) for one in found)
+    ranges = common(one.taken for one in found)
     base = dialect(oldest.release)
     versions = {}
     for key, (lowest, highest) in ranges.items():
@@ -102,12 +90,19 @@ def negotiated(found: Collection[BrokerRelease]) -> Dialect:
 def _nothing_in_common(api: apis.Api, found: Collection[BrokerRelease]) -> str:
     said = []
     for one in sorted(found, key=lambda one: one.number):
-        lowest, highest = taken(one).get(api.key, (0, -1))
+        lowest, highest = one.taken.get(api.key, (0, -1))
         said.append(
             f"{one.broker} (Kafka {one.release}) v{lowest} to v{highest}" if highest >= 0 else f"{one.broker}: no"
         )
     ours = f"this version has v0 to v{NEWEST.versions[api.key]}"
     return f"no version of {api.name} that all can speak: {', '.join(said)}; {ours}"
+
+
+def spoken_versions(row: Dialect) -> str:
+    """Which versions and formats are used, for an operator."""
+    used = [f"{apis.APIS[key].name} v{version}" for key, version in sorted(row.versions.items()) if key in _SHOWN]
+    stored = ", ".join(map(str, sorted(row.formats)))
+    return f"{', '.join(used)}; message formats stored as they are: {stored}; written: {row.magic}"
 
 
 class FollowingDialect(Dialect):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -14,13 +15,15 @@ from groundwork.zksecurity import ZkSecurity
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.release import releases
-from kafkawire.cluster.versions import ClusterVersions
+from kafkawire.cluster.versions import ClusterVersions, NoCommonVersion, spoken_versions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_owners, read_partitions, read_topics, read_view
-from kafkawire.dialects import expected
+from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.protocol import apis
+from kafkawire.protocol.adminapis import CREATE_TOPICS
 from kafkawire.protocol.subscriptions import read_assignment
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
@@ -57,7 +60,8 @@ def check_online(configuration: Configuration) -> int:
     target, mirror = configuration.target, configuration.mirror
     who = "target"  # is probed
     try:
-        view = target_view(target)
+        there = ClusterVersions(target.version, "target")
+        view = target_view(target, there)
         if target.zookeeper and expected(target.version).describes_itself:
             probe_target_zookeeper(target, view.brokers, TIMEOUT_S)
         rows: list[dict[str, Any]] = []
@@ -65,7 +69,7 @@ def check_online(configuration: Configuration) -> int:
         refused: list[str] = []
         for source in configuration.sources:
             who = f"source {source.name}"
-            found, of_source, sentences = source_rows(source, mirror, target, view)
+            found, of_source, sentences = source_rows(source, mirror, target, view, there.dialect)
             rows += of_source
             refused += sentences
             seen.append((source, found))
@@ -95,8 +99,13 @@ def say_releases(
     ]
     clusters.append(("target", target, target_brokers(target, view.brokers)))
     for who, options, brokers in clusters:
-        for line in releases(brokers.values(), expected(options.version), options.kafka_security.connect(connect)):
+        versions, secured = ClusterVersions(options.version, who), options.kafka_security.connect(connect)
+        with suppress(NoCommonVersion):
+            versions.meet(brokers.values(), secured)
+        for line in releases(brokers.values(), versions.dialect, secured):
             click.echo(f"{who}: {line}", err=True)
+        if apis.API_VERSIONS.key in versions.dialect.versions:
+            click.echo(f"{who}: {spoken_versions(versions.dialect)}", err=True)
 
 
 def warn_of_sizes(configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:
@@ -167,7 +176,7 @@ class SourceRefused(Exception):
     """A source that cannot be meant as it is configured."""
 
 
-def target_view(target: TargetOptions) -> ClusterView:
+def target_view(target: TargetOptions, versions: ClusterVersions | None = None) -> ClusterView:
     """All topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
     WrongVersion, ConsumerError."""
     speaks = expected(target.version).through(target.security_protocol)
@@ -177,19 +186,25 @@ def target_view(target: TargetOptions) -> ClusterView:
                 require_generation(zk, "target.version", target.version)
                 raise NoBrokers(f"no brokers are registered under target.zookeeper.connect {target.zookeeper}")
             return read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
-    links = Links("mirrormaker-check", target.kafka_security.connect(connect), int(TIMEOUT_S * 1000))
+    versions = versions or ClusterVersions(target.version, "target")
+    asking = versions.connect(target.kafka_security.connect(connect))
+    links = Links("mirrormaker-check", asking, int(TIMEOUT_S * 1000))
     try:
-        return probe_target(KafkaClient.of_brokers(target.brokers, links, speaks).view, target)
+        return probe_target(KafkaClient.of_brokers(target.brokers, links, versions.dialect).view, target, versions)
     finally:
         links.close()
 
 
 def source_rows(
-    source: SourceOptions, mirror: MirrorOptions, target: TargetOptions, view: ClusterView
+    source: SourceOptions, mirror: MirrorOptions, target: TargetOptions, view: ClusterView, sent_to: Dialect
 ) -> tuple[SourceView, list[dict[str, Any]], list[str]]:
-    """A source, what a start would do with each of its matching topics, and why it would refuse some: sentences."""
+    """A source, what a start would do with each of its matching topics, and why it would refuse some: sentences.
+
+    sent_to: what the target's brokers showed themselves to be.
+    """
+    versions = ClusterVersions(source.version, f"source {source.name}")
     try:
-        seen = probe_source(source, mirror, TIMEOUT_S)
+        seen = probe_source(source, mirror, TIMEOUT_S, versions)
     except NoBrokers as exc:
         raise SourceRefused(str(exc)) from exc
     same = same_cluster(seen.brokers, target_brokers(target, view.brokers))
@@ -198,12 +213,13 @@ def source_rows(
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both): {sentence}")
     if not seen.topics:
         click.echo(f"warning: {no_topic_matches(source, mirror)}", err=True)
-    rules = route_rules(source, target, mirror)
+    rules = route_rules(source, target, mirror, here=versions.dialect, there=sent_to)
+    creates = bool(target.zookeeper) or CREATE_TOPICS.key in sent_to.versions
     rows = []
     told = [chosen.explain(name, same is not None) for name in seen.topics]
     for one in told:
         there = len(view.partitions(one.target))
-        rows.append(_row(source, one, seen.topics[one.topic], there, rules=rules, creates=bool(target.zookeeper)))
+        rows.append(_row(source, one, seen.topics[one.topic], there, rules=rules, creates=creates))
     return seen, rows, [f"source {source.name}: {one.refused}" for one in told if one.refused]
 
 

@@ -83,11 +83,10 @@ def test_a_target_of_0_9_that_is_named_0_10(
     refused(tmp_path, sentence, at(source), brokers(nine) | {"target.version": "0.10.0"}, "target")
 
 
-def test_a_target_of_4_x(source: ClusterClient, tmp_path: Path) -> None:
+def test_a_target_of_4_x_that_is_named_3_9(source: ClusterClient, tmp_path: Path) -> None:
     with KraftBroker(tmp_path / "kraft", "4.3.1") as four:
-        for version in ({}, {"target.version": "3.9"}):
-            sentence = "is Kafka 4.0 or later, which takes neither messages nor fetches from this version"
-            refused(tmp_path, sentence, at(source), brokers(four) | version, "target")
+        sentence = "is Kafka 4.2, and target.version is 3.9: set it to 4.2"
+        refused(tmp_path, sentence, at(source), brokers(four) | {"target.version": "3.9"}, "target")
 
 
 @pytest.fixture

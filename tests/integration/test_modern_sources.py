@@ -116,7 +116,6 @@ def test_brokers_say_which_release_they_are(modern: Modern, source: ClusterClien
     cluster, _ = modern
     found = ask_release(Broker(0, *address(cluster)), timeout_ms=5000)
     assert found.release == release_of(cluster)
-    assert found.takes_old_apis
     old = source.brokers.split(",")[0].partition(":")
     assert ask_release(Broker(0, old[0], int(old[2])), timeout_ms=5000).release == "0.8.2"
 

@@ -47,7 +47,7 @@ def test_every_release_in_the_table_but_the_last_is_one_that_the_file_may_name()
 
 def test_a_broker_before_0_10_has_a_release_and_no_versions() -> None:
     found = asked(lambda api, _: old(api, b""))
-    assert (found.release, dict(found.ranges), found.takes_old_apis) == ("0.8.2", {}, True)
+    assert (found.release, dict(found.ranges)) == ("0.8.2", {})
     assert asked(lambda api, _: old(api, NO_GROUPS)).release == "0.9"
 
 
@@ -62,7 +62,8 @@ def test_a_newer_broker_tells_what_it_takes() -> None:
 
 def test_kafka_4_takes_none_of_the_old_requests_whatever_it_says_of_produce() -> None:
     found = asked(newer((FETCH, 4, 18), (PRODUCE, 0, 13)))
-    assert not found.takes_old_apis
+    assert found.taken[PRODUCE] == (3, 13)
+    assert found.taken[FETCH] == (4, 18)
 
 
 def test_one_that_is_silent_or_closes_is_no_release() -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from kafkawire.cluster.release import BrokerRelease, release_of
-from kafkawire.cluster.versions import TOGETHER_S, ClusterVersions, NoCommonVersion, common, negotiated, taken
+from kafkawire.cluster.versions import TOGETHER_S, ClusterVersions, NoCommonVersion, common, negotiated
 from kafkawire.dialects import DIALECTS, NEWEST, UNASKED, dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
@@ -48,8 +48,8 @@ def test_one_release_is_spoken_to_as_its_row_says(release: str) -> None:
 
 
 def test_kafka_4_takes_no_produce_request_before_v3_whatever_it_says() -> None:
-    assert taken(broker(1, "4.0"))[P] == (3, 12)
-    assert taken(broker(1, "3.9"))[P] == (0, 11)
+    assert broker(1, "4.0").taken[P] == (3, 12)
+    assert broker(1, "3.9").taken[P] == (0, 11)
 
 
 def test_a_cluster_being_rolled_is_spoken_to_as_the_older_one_within_what_the_newer_one_takes() -> None:
