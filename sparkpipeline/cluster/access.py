@@ -99,9 +99,8 @@ def resolved(protocol: str, access: ClusterAccess) -> ClusterAccess:
     """
     if protocol != "auto":
         return replace(access, release=resolve_release(protocol))
-    found = list(_asked(access))
     try:
-        spoken = negotiated(found)
+        spoken = negotiated(list(_asked(access)))
     except LocalError as nothing:
         raise OptionRefused(str(nothing), option="protocol") from None
     return replace(access, release=spoken.release, versions=tuple(sorted(spoken.versions.items())))

@@ -105,7 +105,7 @@ def test_a_load_counts_what_transactions_keep_back(spark: Any, kraft: KraftClust
     of.check()
     state = of.ledger.state()
     assert state.newest is not None
-    assert state.newest.facts["positions"] == {topic: {"0": 50, "1": 29}}
+    assert state.newest.facts["positions"] == {topic: {"0": 50, "1": 30}}
     kraft.producer.transaction(topic, {0: (920, 4)}, commit=False)  # a range of which no row comes
     done = of.run()
     assert [manifest.facts["ranges"][0]["rows"] for manifest in done.manifests] == [0]
@@ -121,15 +121,20 @@ def test_a_load_counts_what_transactions_keep_back(spark: Any, kraft: KraftClust
     assert [(header["key"], header["value"]) for header in with_headers[0]["headers"]] == TWO
 
 
-def test_rows_are_written_with_their_headers_and_read_back(
-    spark: Any, kraft: KraftCluster, topic: str, unique: Unique
+def test_rows_are_written_with_their_headers_to_4_and_read_back(
+    spark: Any, kraft: KraftCluster, topic: str, unique: Unique, tmp_path: Path
 ) -> None:
-    copy = kraft.create(unique.topic(), 2, retention_ms="-1")
+    with kraft_cluster(tmp_path, "4.3.1") as four:
+        for target in (kraft, four):
+            copied(spark, kraft, topic, target, target.create(unique.topic(), 2, retention_ms="-1"))
+
+
+def copied(spark: Any, kraft: KraftCluster, topic: str, target: KraftCluster, copy: str) -> None:
     source = frame(spark, kraft, subscribe=topic, includeHeaders="true")
     rows = source.select("key", "value", "partition", "headers", "timestamp")
-    options = {"kafka.bootstrap.servers": kraft.brokers, "topic": copy, "kafka.compression.codec": "zstd"}
+    options = {"kafka.bootstrap.servers": target.brokers, "topic": copy, "kafka.compression.codec": "zstd"}
     rows.write.format("kafka08").mode("append").options(**options, includeTimestamps="true").save()
-    back = frame(spark, kraft, subscribe=copy, includeHeaders="true").collect()
+    back = frame(spark, target, subscribe=copy, includeHeaders="true").collect()
     expected = sorted((r.partition, r.offset, r.key, r.value, r.headers, r.timestamp) for r in source.collect())
     found = sorted((r.partition, r.offset, r.key, r.value, r.headers, r.timestamp) for r in back)
     assert [row[0:1] + row[2:] for row in found] == [row[0:1] + row[2:] for row in expected]

@@ -40,6 +40,18 @@ def test_one_that_tells_what_it_speaks_is_believed(versions: list[tuple[int, int
     assert found(newer(*core.values())) == release
 
 
+def test_one_of_4_0_is_spoken_to_in_what_it_takes() -> None:
+    with answering(newer((PRODUCE, 0, 13), (FETCH, 4, 18), (LIST_OFFSETS, 1, 11), (METADATA, 0, 1))) as bootstrap:
+        found = auto(bootstrap, 5000)
+    assert found.release >= "4.0"
+    assert found.spoken.versions[LIST_OFFSETS] == 5
+
+
+def test_one_that_takes_none_of_our_requests_is_refused() -> None:
+    with pytest.raises(OptionRefused, match=r"no version of Fetch that all can speak: .* v12 to v17"):
+        found(newer((PRODUCE, 3, 13), (FETCH, 12, 17), (LIST_OFFSETS, 1, 5), (METADATA, 0, 1)))
+
+
 def test_one_that_answers_nothing_is_not_taken_for_old() -> None:
     with (
         answering(lambda api, _: None) as bootstrap,

@@ -38,7 +38,13 @@ class Taken:
     def led(self, topic: str) -> list[int]:
         return [0, 1, 3]
 
-    def send(self, tp: TopicPartition, rows: Sequence[Row], numbers: Sequence[int]) -> None:
+    def send(
+        self,
+        tp: TopicPartition,
+        rows: Sequence[Row],
+        numbers: Sequence[int],
+        headers: Sequence[bytes | None] | None = None,
+    ) -> None:
         self.rows.setdefault(tp, []).extend(zip(numbers, rows, strict=True))
 
 

@@ -8,10 +8,12 @@ import pytest
 
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
+from kafkawire.model import TopicPartition
 from tests.fakes.znodes import FakeSession, FakeZookeeper
 from zkconsumer.offsets.coordination import (
     ByKafka,
     StillInZooKeeper,
+    check_copied,
     check_joining,
     check_registering,
     must_have_left_zookeeper,
@@ -19,7 +21,9 @@ from zkconsumer.offsets.coordination import (
 )
 from zkconsumer.offsets.coordinator import GroupState
 from zkconsumer.offsets.migrationmarker import Marker, Phase, marker_path, marker_text
+from zkconsumer.offsets.store import NONE
 
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 OFFSETS = {"/brokers/topics/__consumer_offsets": b'{"partitions": {"0": [1]}}'}
 
 
@@ -85,6 +89,12 @@ def test_a_migration_lets_it_join_from_the_handover_on(phase: Phase):
 def test_a_marker_that_cannot_be_read_lets_nobody_join():
     with pytest.raises(StillInZooKeeper, match="no migration's"):
         must_have_left_zookeeper(world({marker_path("g"): b"?"}), dialect("2.8"), "g")
+
+
+def test_offsets_that_kafka_has_not_let_nobody_join():
+    check_copied("g", {A: 7, B: 0})
+    with pytest.raises(StillInZooKeeper, match=r"offsets of 1 partition and Kafka has none of them, the first t/1"):
+        check_copied("g", {A: 7, B: NONE})
 
 
 # registering in ZooKeeper ---------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Group on Kafka's own coordinator: an assignment source without ZooKeeper, beside members of the Java consumer.
 
-connect    a broker answers; it and the release named coordinate groups
+connect    a broker answers; it and the release named coordinate groups; with zookeeper.connect the group has left it
 take part  join the group; what fails is tried again for ever, but for a refusal of the first join
 leave      what is delivered is done, committed, then LeaveGroup
 """
@@ -13,7 +13,7 @@ from typing import Any
 from groundwork.hub import OwnThread
 from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.options import specs
-from groundwork.tasks import connect, now, sleep
+from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
 from kafkawire.cluster.retry import ONCE
@@ -40,10 +40,13 @@ from zkconsumer.kafkagroup.member import GroupMember
 from zkconsumer.kafkagroup.requests import MemberRequests
 from zkconsumer.kafkagroup.topics import GroupTopics
 from zkconsumer.offsets.commits import CommitRetries
+from zkconsumer.offsets.coordination import check_copied, must_have_left_zookeeper
 from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import Mode
+from zkconsumer.offsets.modeswitch import committed_partitions
 from zkconsumer.options.config import LAST_COMMIT_MS
-from zkconsumer.session.zksession import SessionState
+from zkconsumer.session.lease import Lease
+from zkconsumer.session.zksession import SessionState, ZkSession
 
 METADATA_MS = 10_000  # a broker that is silent for longer would keep the request from the others
 FIRST_JOIN_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
@@ -63,6 +66,7 @@ class CoordinatedAssignment:
         self._dialect = context.dialect
         self._versions = context.versions
         self._hub = context.hub
+        self._registration = context.registration
         self._tasks = context.tasks
         self._lease = context.lease
         self._listener = context.listener
@@ -168,6 +172,30 @@ class CoordinatedAssignment:
                 f"coordination kafka: the brokers are of Kafka {self._dialect.release}, which coordinates no groups;"
                 " those of 0.9 and later do: take coordination zookeeper; nothing was joined"
             )
+        if self._config.zookeeper_connect:
+            self._must_have_left_zookeeper()
+
+    def _must_have_left_zookeeper(self) -> None:
+        """Raises StillInZooKeeper where the group has members, or offsets of its own, in ZooKeeper."""
+        config, tasks = self._config, TaskGroup()
+        session = ZkSession(
+            config.zookeeper_connect,
+            session_timeout_ms=config.session_timeout_ms,
+            connection_timeout_ms=config.connect_timeout_ms,
+            tasks=tasks,
+            lease=Lease(),
+            access=config.security,
+        )
+        try:
+            session.start()
+            must_have_left_zookeeper(session, self._dialect, config.group_id)
+            held = committed_partitions(
+                session, self._dialect, config.group_id, self._registration, config.exclude_internal_topics
+            )
+            check_copied(config.group_id, self._store.read(config.group_id, held) if held else {})
+        finally:
+            tasks.stop(1.0)
+            session.close()
 
     def _why_never(self) -> str | None:
         brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(self._config.brokers)]

@@ -5,6 +5,7 @@ start while the other side has members:
 
     starts     sees                                                          else
     kafka      members (ids) or owners in ZooKeeper                          StillInZooKeeper
+               offsets in ZooKeeper of which Kafka has none                  StillInZooKeeper
                a marker of a migration that did not hand the group over      StillInZooKeeper
     zookeeper  a marker of a migration that handed the group to Kafka        ByKafka
                members in the group that Kafka coordinates                   ByKafka
@@ -15,17 +16,19 @@ nothing.  `zkconsumer migrate handover` therefore first finds the group without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from groundwork.plural import counted
 from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, WireError
+from kafkawire.model import TopicPartition
 from kafkawire.protocol import apis
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.migrationmarker import Marker, MarkerUnclear, Phase, marker_path, read_marker
+from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.session.zksession import ZkSession
 
 ROLL_BACK = "or roll the migration back first (`zkconsumer migrate rollback`)"
@@ -78,6 +81,20 @@ def check_registering(group: str, marker: Marker | None, kafka_members: Sequence
         raise ByKafka(
             f"group {group} has member {kafka_members[0]}{_more(kafka_members)} that Kafka coordinates, and a member in"
             " ZooKeeper would read the same partitions: start it with coordination=kafka, or stop those"
+        )
+
+
+def check_copied(group: str, committed: Mapping[TopicPartition, Committed]) -> None:
+    """May a member that Kafka coordinates start?  Raises StillInZooKeeper.
+
+    committed: what Kafka has of the partitions of which ZooKeeper has an offset.
+    """
+    left = sorted(tp for tp, at in committed.items() if at is NONE)
+    if left:
+        raise StillInZooKeeper(
+            f"group {group}: ZooKeeper has offsets of {counted(len(left), 'partition')} and Kafka has none of them, the"
+            f" first {left[0]}, where a member that Kafka coordinates would begin by auto.offset.reset: copy them"
+            " (`zkconsumer migrate copy`), or set them (`zkconsumer offsets set --store kafka`)"
         )
 
 

@@ -83,7 +83,6 @@ GROUP_ONLY: Final = {  # options that fixed partitions have no use for: a warnin
 
 NOT_COORDINATED: Final = {  # options without use in a group on Kafka's coordinator: a warning when a file gives one
     **{key: why for key, why in GROUP_ONLY.items() if key.startswith("zookeeper.")},
-    "zookeeper.connect": "the group's coordinator is a broker, found by 'bootstrap.servers'",
     "offsets.migrate.on.start": "there is no ZooKeeper",
     "consumer.id": "the coordinator gives a member its id",
 }
@@ -108,7 +107,8 @@ class ConsumerConfig(SecurityOptions):
     zookeeper_connect: str = option(
         "zookeeper.connect",
         "",
-        "ZooKeeper of the cluster to read: host:port,host:port/chroot",
+        "ZooKeeper of the cluster to read: host:port,host:port/chroot; with coordination kafka it may be given, and is "
+        "asked at the start whether the group has left it",
         old="zk.connect",
         kind=optiontypes.text,
         required=True,
@@ -636,7 +636,9 @@ def without_effect(config: ConsumerConfig) -> Iterator[str]:
     for key in sorted(idle.keys() & given(config)):
         yield f"option '{key}' has no effect with Kafka {release.release}: {idle[key]}"
     if config.coordinated:
-        for key in sorted(NOT_COORDINATED.keys() & given(config)):
+        asked = bool(config.zookeeper_connect)
+        idle_keys = {key for key in NOT_COORDINATED if not (asked and key.startswith("zookeeper."))}
+        for key in sorted(idle_keys & given(config)):
             yield f"option '{key}' has no effect with 'coordination' kafka: {NOT_COORDINATED[key]}"
         return
     if not config.partitions:
