@@ -15,7 +15,10 @@ from tests.matrix.foreign import create_by_librdkafka
 from tests.matrix.peer import Peer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-SETTINGS = {"auto.create.topics.enable": "false"}  # else a client that looks for a topic would make it
+SETTINGS = {
+    "auto.create.topics.enable": "false",  # else a client that looks for a topic would make it
+    "log.retention.hours": "1000000",  # messages with timestamps of years ago stay
+}
 QUICK_GROUPS = {"group.min.session.timeout.ms": "1000"}  # a killed member is put out soon
 
 
