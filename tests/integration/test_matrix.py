@@ -14,7 +14,13 @@ from tests.matrix.sites import Kind, Sites
 
 pytestmark = pytest.mark.real
 
-PAIRS = (("0.8.1.1", "0.8.2.2"),)
+PAIRS = (
+    ("0.8.2.2", "4.3.1"),
+    ("0.8.2.2", "2.8.2"),
+    ("2.8.2", "0.8.2.2"),
+    ("2.8.2", "4.3.1"),
+    ("4.3.1", "2.8.2"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -195,6 +195,9 @@ class Pair:
                 outcome.problems.append(f"librdkafka reads other messages: {len(also)} of {len(stored)}")
         if self.console and self.target.kind.number >= (0, 11):
             self._read_by_console(outcome, stored)
+        for name in dropped(self.source.kind, self.target.kind):
+            if f" without {name} (mirror.drop.fields)" not in self._said():
+                outcome.problems.append(f"the status line does not count messages without {name}")
         for said in ("parked", "Traceback"):
             if said in self._said():
                 outcome.problems.append(f"the mirror's log says {said!r}; {self._said_last()}")
