@@ -1,0 +1,187 @@
+"""Clusters whose release no option names: what they take, topics made by the controller, and rolls under a mirror."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.release import ask_release
+from kafkawire.cluster.retry import Backoff, RetryPolicy
+from kafkawire.cluster.topicadmin import ControllerRefused, TopicAdmin
+from kafkawire.cluster.versions import ClusterVersions, negotiated
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.protocol.adminrequests import NewTopic
+from localkafka import releases
+from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
+from localkafka.kraft import KraftBroker
+from localkafka.mirror import COMMAND
+from localkafka.waiting import wait_until
+from localkafka.zookeeper import ZooKeeperAt
+from tests.conftest import Unique
+from tests.integration.mirroring import KEYED, MIXED, Mirror, filled
+from tests.matrix.foreign import read_by_librdkafka
+from zkconsumer.simple import SimpleConsumer
+
+pytestmark = pytest.mark.real
+
+AGAIN = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=20.0)
+RELEASES = ("0.9.0.1", "0.10.2.2", "2.8.2", "4.3.1")
+
+
+@pytest.fixture(params=RELEASES)
+def brokers(request: pytest.FixtureRequest, zk_server: ZooKeeperAt, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A broker of each kind: its release, its address."""
+    version = request.param
+    if releases.release(version).kraft:
+        with KraftBroker(tmp_path / "kraft", version) as broker:
+            yield version, broker.brokers
+    else:
+        with Cluster(version=version, zookeeper=zk_server) as cluster:
+            yield version, cluster.brokers
+
+
+def address(text: str) -> tuple[str, int]:
+    host, _, port = text.partition(":")
+    return host, int(port)
+
+
+def test_what_a_broker_says_is_its_row_and_topics_and_offsets_go_by_what_it_takes(
+    brokers: tuple[str, str], unique: Unique
+) -> None:
+    version, at = brokers
+    row, topic = dialect(version), unique.topic()
+    found = ask_release(Broker(0, *address(at)), timeout_ms=20000)
+    for key, spoken in row.versions.items():
+        lowest, highest = found.taken[key]
+        assert lowest <= spoken <= highest, (key, spoken)
+    asked = negotiated([found])
+    assert (asked.versions, asked.formats) == (row.versions, row.formats)
+
+    versions = ClusterVersions()
+    links = Links("test", versions.connect(socket.create_connection), 20000)
+    metadata = MetadataSource([address(at)], versions.dialect, links)
+    admin = TopicAdmin(metadata, links, versions.dialect, retry=AGAIN)
+    metadata.read(None)
+    assert versions.dialect.versions == row.versions
+    assert (admin.creates, admin.grows) == (row.number >= (0, 10, 1), row.number >= (1, 0))
+    if admin.creates:
+        topics_by_the_controller(admin, metadata, topic)
+    links.end()
+
+    tp = TopicPartition(topic if admin.creates else unique.topic("auto"), 0)
+    with SimpleConsumer(*address(at), timeout_ms=20000) as consumer:
+        consumer.topic_metadata([tp.topic])  # makes the one of 0.9
+        wait_until(lambda: consumer.topic_metadata([tp.topic]).leader(tp), 30, "a leader")
+        assert (consumer.earliest(tp), consumer.latest(tp)) == (0, 0)
+        group = unique.group()
+        assert consumer.commit_offsets(group, {tp: (7, "seven")}, "kafka") == {tp: None}
+        assert consumer.fetch_offsets(group, [tp, tp._replace(partition=99)], "kafka")[tp] == 7
+        assert consumer._coordinator.commit(group, {tp: (8, "")}, "kafka", retention_ms=3_600_000) == {tp: None}
+        assert consumer.fetch_offsets(group, [tp], "kafka") == {tp: 8}
+
+
+def topics_by_the_controller(admin: TopicAdmin, metadata: MetadataSource, topic: str) -> None:
+    settings = {"retention.ms": "123456789", "cleanup.policy": "compact"}
+    assert admin.create(topic, NewTopic(3, 1, settings))
+    assert not admin.create(topic, NewTopic(5, 1))
+    wait_until(lambda: len(metadata.read(None).partitions(topic)) == 3, 20, "three partitions")
+    if admin.describes:
+        assert admin.settings([topic, f"{topic}-none"]) == {topic: settings}
+    if admin.grows:
+        admin.grow(topic, 5)
+        admin.grow(topic, 4)  # it has more
+        wait_until(lambda: len(metadata.read(None).partitions(topic)) == 5, 20, "five partitions")
+    with pytest.raises(ControllerRefused, match=rf"topic {topic}-more: InvalidReplicationFactor \(38\): .*replication"):
+        admin.create(f"{topic}-more", NewTopic(1, 3))
+    with pytest.raises(ControllerRefused, match=r"InvalidConfig \(40\)"):
+        admin.create(f"{topic}-odd", NewTopic(1, 1, {"no.such.setting": "1"}))
+
+
+# ---- under a mirror --------------------------------------------------------------------------------------------------
+
+
+def rolled(mirror: Mirror, load: object, topic: str, partitions: int, roll: Callable[[], object]) -> None:
+    """Messages go on being written while the target is another release; all of them are committed in the end."""
+    assert hasattr(load, "in_background")
+    with load.in_background({topic: KEYED}, partitions, 1500):
+        time.sleep(0.5)
+        roll()
+    mirror.wait_all_committed([topic], 90)
+
+
+def lost(load: object, brokers: str, topic: str) -> tuple[int, int]:
+    """Messages that are missing in the target, and those that are there; as librdkafka reads it."""
+    assert hasattr(load, "numbers")
+    wanted = {f"{tp} #{n} ".encode() for tp, count in load.numbers.items() for n in range(count) if tp.topic == topic}
+    there = [cast("bytes", row[5]).rstrip(b".") for row in read_by_librdkafka(brokers, [topic])]
+    return len(wanted - set(there)), len(there)
+
+
+def test_a_target_that_becomes_4_x_under_a_mirror_loses_nothing(
+    source: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    """What waits in queues is of formats that 4.x takes no more; the topic is made by the controller."""
+    topic = unique.topic()
+    load = filled(source, {topic: 3}, 2000, MIXED)
+    with KraftBroker(tmp_path / "kraft", "3.9.1", settings={"auto.create.topics.enable": "false"}) as target:
+        section = {
+            "metadata.broker.list": target.brokers,
+            "target.zookeeper.connect": None,
+            "target.topic.configs": "retention.ms=3600000",
+        }
+        with Mirror(tmp_path, source, source, unique.group(), topic, target_options=section) as mirror:
+            mirror.wait_all_committed([topic])
+            assert "3 partitions, replication 1 (with retention.ms=3600000; other settings" in mirror.said()
+
+            def roll() -> None:
+                target.stop()
+                time.sleep(1)
+                target.release = releases.release("4.3.1")
+                target.start(90)
+
+            rolled(mirror, load, topic, 3, roll)
+            assert "target: spoken to as Kafka 4.2 from now on, before as 3.9" in mirror.said()
+            assert mirror.stop()[0] == 0
+        assert lost(load, target.brokers, topic)[0] == 0
+        assert "retention.ms=3600000" in target.topics("--describe", "--topic", topic)
+        checked = subprocess.run(
+            [COMMAND, "check", "--online", mirror.file], capture_output=True, text=True, timeout=60
+        )
+        assert checked.returncode == 0
+        assert "Kafka 4.2 or 4.3, spoken to as 4.2" in checked.stderr
+        assert "target: Produce v8, Fetch v11" in checked.stderr
+        assert "stored as they are: 2; written: 2" in checked.stderr
+
+
+def test_a_target_that_is_rolled_up_and_down_under_a_mirror_loses_nothing(
+    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    load = filled(source, {topic: 3}, 2000, MIXED)
+    target = own_cluster(version="2.8.2", brokers=1)
+    [node] = target.nodes
+
+    def become(version: str) -> None:
+        node.stop()
+        time.sleep(1)
+        node.release = releases.release(version)
+        node.restart()
+
+    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        mirror.wait_all_committed([topic])
+        rolled(mirror, load, topic, 3, lambda: become("3.9.1"))
+        assert "target: spoken to as Kafka 3.9 from now on, before as 2.8" in mirror.said()
+        rolled(mirror, load, topic, 3, lambda: become("2.8.2"))
+        assert "target: spoken to as Kafka 2.8 from now on, before as 3.9" in mirror.said()
+        assert mirror.stop()[0] == 0
+    assert lost(load, target.brokers, topic)[0] == 0
