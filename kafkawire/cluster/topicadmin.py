@@ -148,7 +148,7 @@ class TopicAdmin:
                 raise LinkLost(f"{controller} said nothing about topic {topic}")
             return reply[topic]
 
-        return self._again(ask, lambda outcome: outcome.error == NOT_CONTROLLER or error_info(outcome.error).retriable)
+        return self._again(ask, lambda outcome: outcome.error != TIMED_OUT and error_info(outcome.error).retriable)
 
     def _call(self, broker: Broker, request: Callable[[], Any]) -> Any:
         """One request on a connection of its own kind; built once the broker is known."""

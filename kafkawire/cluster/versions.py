@@ -154,6 +154,7 @@ class ClusterVersions:
         self._now = now
         self._found: dict[Address, BrokerRelease] = {}
         self._asked_at: dict[Address, float] = {}
+        self._negotiated = False
         self._tried: set[Address] = set()  # by meet, whether it answered or not
 
     @property
@@ -247,7 +248,8 @@ class ClusterVersions:
             del self._found[other]
 
     def _become(self, row: Dialect) -> None:
-        before, first = self.dialect.release, len(self._asked_at) == 1
+        before, first = self.dialect.release, not self._negotiated
+        self._negotiated = True
         if (before, self.dialect.versions) == (row.release, row.versions):
             return
         self.dialect.become(row)
