@@ -239,31 +239,41 @@ def threads_are_greenlets() -> bool:
     return bool(gevent.monkey.is_module_patched("threading"))
 
 
-def connect(
-    address: tuple[str, int], timeout: float | None = None, receive_buffer_bytes: int = 0
-) -> plain_socket.socket:
-    """A TCP connection whose waits let other greenlets run.  Each call resolves the name again.  Raises OSError.
+class HubConnect:
+    """Opens TCP connections whose waits let other greenlets run."""
 
-    receive_buffer_bytes: size of the socket's buffer; 0: the operating system adapts it.
-    """
-    if not receive_buffer_bytes:
-        return gevent.socket.create_connection(address, timeout=timeout)
-    refused: OSError = OSError(f"{address[0]} has no address")
-    for family, kind, proto, _, where in gevent.socket.getaddrinfo(*address, 0, plain_socket.SOCK_STREAM):
-        opened = gevent.socket.socket(family, kind, proto)
-        try:
-            opened.settimeout(timeout)
-            # Before connecting: the first packet carries the window scale.
-            opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_RCVBUF, receive_buffer_bytes)
-            opened.connect(where)
-            return opened
-        except OSError as error:
-            refused = error
-            opened.close()
-        except BaseException:
-            opened.close()
-            raise
-    raise refused
+    def __call__(
+        self, address: tuple[str, int], timeout: float | None = None, receive_buffer_bytes: int = 0
+    ) -> plain_socket.socket:
+        """A TCP connection whose waits let other greenlets run.  Each call resolves the name again.  Raises OSError.
+
+        receive_buffer_bytes: size of the socket's buffer; 0: the operating system adapts it.
+        """
+        if not receive_buffer_bytes:
+            return gevent.socket.create_connection(address, timeout=timeout)
+        refused: OSError = OSError(f"{address[0]} has no address")
+        for family, kind, proto, _, where in gevent.socket.getaddrinfo(*address, 0, plain_socket.SOCK_STREAM):
+            opened = gevent.socket.socket(family, kind, proto)
+            try:
+                opened.settimeout(timeout)
+                # Before connecting: the first packet carries the window scale.
+                opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_RCVBUF, receive_buffer_bytes)
+                opened.connect(where)
+                return opened
+            except OSError as error:
+                refused = error
+                opened.close()
+            except BaseException:
+                opened.close()
+                raise
+        raise refused
+
+    def in_thread(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """fn(*args) in a thread, while other greenlets run: for what a login needs and may block."""
+        return gevent.get_hub().threadpool.apply(fn, args)
+
+
+connect = HubConnect()
 
 
 def listen(address: tuple[str, int], backlog: int = 64) -> plain_socket.socket:

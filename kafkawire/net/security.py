@@ -12,10 +12,10 @@ from __future__ import annotations
 import random
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -83,7 +83,9 @@ class Secured:
         self._stamps = security.tls.stamps() if security.encrypts else ()
         self.security = security
         self.plain = base  # without either, to see what a listener is
-        self.greeting: Greeting | None = SaslGreeting(security) if security.sasl is not None else None
+        self.greeting: Greeting | None = (
+            SaslGreeting(security, _in_thread_of(base)) if security.sasl is not None else None
+        )
 
     def __call__(self, address: tuple[str, int], timeout_s: float) -> Any:
         """A socket, or a transport with TLS.  Raises OSError; SecurityFailure is one."""
@@ -109,6 +111,13 @@ class Secured:
         return self._context
 
 
+def _in_thread_of(base: Any) -> Callable[..., Any]:
+    """What calls a function that may block: where the sockets are those of an event loop, in a thread beside it."""
+    while isinstance(base, partial):
+        base = base.func
+    return getattr(base, "in_thread", None) or (lambda fn, *args: fn(*args))
+
+
 def load_callback(named: str) -> Callable[[str], Any]:
     """What sasl.oauthbearer.callback names.  Raises NotLoaded."""
     if ":" in named:
@@ -126,13 +135,16 @@ def load_callback(named: str) -> Callable[[str], Any]:
 
 
 class Tokens:
-    """The tokens of a callback; one serves several connections while most of its time is left."""
+    """The tokens of a callback; one serves several connections while most of its time is left.
 
-    def __init__(self, sasl: Sasl, now: Callable[[], float] = time.time) -> None:
+    run(fn, *args): calls the callback, which may block.
+    """
+
+    def __init__(self, sasl: Sasl, run: Callable[..., Any], now: Callable[[], float] = time.time) -> None:
+        self._run = run
         self._call = load_callback(sasl.callback or "")
         self._config = sasl.config.text if sasl.config is not None else ""
         self._now = now
-        self._lock = threading.Lock()
         self._kept: tuple[str, Mapping[str, str]] = ("", {})
         self._until = 0.0
 
@@ -141,7 +153,7 @@ class Tokens:
         if self._now() < self._until:
             return self._kept
         try:
-            given = self._call(self._config)
+            given = self._run(self._call, self._config)
             token, ends, extensions = str(given[0]), float(given[1]), given[3] if len(given) > 3 else {}
         except Exception as exc:  # whatever a user's function raises or returns
             raise SecurityFailure(
@@ -165,11 +177,12 @@ class Tokens:
 class SaslGreeting:
     """Logs in: ApiVersions once a broker, SaslHandshake, then the mechanism's messages."""
 
-    def __init__(self, security: Security) -> None:
+    def __init__(self, security: Security, run: Callable[..., Any]) -> None:
+        """run: as of Tokens."""
         assert security.sasl is not None
         self._sasl = security.sasl
         self._protocol = security.protocol
-        self._tokens = Tokens(security.sasl) if security.sasl.mechanism == mechanisms.OAUTHBEARER else None
+        self._tokens = Tokens(security.sasl, run) if security.sasl.mechanism == mechanisms.OAUTHBEARER else None
         self._versions: dict[tuple[str, int], tuple[int, int]] = {}  # of both requests, by address
 
     def __call__(self, login: Login) -> float | None:

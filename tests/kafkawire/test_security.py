@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +376,31 @@ def test_a_token_serves_several_connections_until_most_of_its_time_is_over(
         raising = Security(protocol="SASL_PLAINTEXT", sasl=Sasl("OAUTHBEARER", callback=f"{__name__}:trusting"))
         with linked(front, raising) as link, pytest.raises(LinkLost, match=r"callback failed: .*Error"):
             link.call(METADATA)
+
+
+def slow_token(config: str) -> tuple[str, float]:
+    time.sleep(0.3)
+    return "good", time.time() + 60
+
+
+def test_a_callback_that_blocks_holds_up_no_greenlet(cluster: FakeCluster) -> None:
+    turns: list[float] = []
+
+    def turning() -> None:
+        while True:
+            turns.append(time.monotonic())
+            tasks.sleep(0.01)
+
+    group = tasks.TaskGroup()
+    group.spawn("turns", turning)
+    with Front(cluster.ports[1], users=USERS) as front:
+        connect = logging_in("OAUTHBEARER", callback="slow_token").connect(partial(tasks.connect))
+        link = Link(front.broker, "me", connect, 5000)
+        link.call(METADATA)
+        link.close()
+    group.stop(1.0)
+    assert max(after - before for before, after in pairwise(turns)) < 0.25
+    assert len(turns) > 10
 
 
 def test_a_login_is_renewed_with_nothing_in_flight_and_nothing_is_lost(cluster: FakeCluster) -> None:

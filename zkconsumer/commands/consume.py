@@ -126,7 +126,7 @@ def consume(
         **zookeeper.security.options(),
         **chosen_options(),
         "auto.offset.reset": "smallest" if from_beginning else "largest",
-        "kafka.version": kafka_version,
+        **({"kafka.version": kafka_version} if kafka_version else {}),
         **given,
     }
     group = group or given.get("group.id") or given.get("groupid")
