@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from kafkawire.dialects import dialect
 from kafkawire.errors import WireError
@@ -246,17 +246,20 @@ class Committed:
         self._thread.start()
 
     def now(self) -> list[int]:
-        found: dict[TopicPartition, Any] = self._coordinator.fetch(self._group, self._tps, "kafka")
-        return [at if isinstance(at, int) else 0 for at in (found[tp] for tp in self._tps)]
+        """As seen last."""
+        return [self._last.get(tp, 0) for tp in self._tps]
 
     def _run(self) -> None:
         while not self._stop.wait(0.1):
             try:
-                seen = dict(zip(self._tps, self.now(), strict=True))
+                found = self._coordinator.fetch(self._group, self._tps, "kafka")
             except WireError:
-                continue
-            self.fell += [f"{tp} from {at} to {seen[tp]}" for tp, at in self._last.items() if seen[tp] < at]
-            self._last = seen
+                continue  # the coordinator moves
+            seen = {tp: at for tp, at in found.items() if isinstance(at, int)}
+            self.fell += [
+                f"{tp} from {self._last[tp]} to {at}" for tp, at in seen.items() if at < self._last.get(tp, 0)
+            ]
+            self._last |= seen
 
     def end(self) -> None:
         """Stop looking on."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from operator import gt
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkawire.model import Message
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
 from localkafka.waiting import wait_until
@@ -27,6 +30,10 @@ from tests.integration.coordinated import (
     wait_reading,
     wait_shared,
 )
+from zkconsumer.concurrent.handlers import Outcome, Retry, process
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ConsumerError
+from zkconsumer.filters import Whitelist
 
 pytestmark = pytest.mark.real
 
@@ -136,3 +143,99 @@ def test_a_group_of_ours_and_of_the_jvm_loses_nothing_while_members_come_freeze_
     assert "others may own our partitions" in fences[0]
     late = [h for h in second.handed() if second.frozen[0] < h.at < float(fences[0].split()[0])]
     assert late == []
+
+
+def test_the_coordinator_is_killed_and_its_group_goes_on_at_another_broker(
+    own_cluster: Callable[..., Cluster], members: list[GroupProcess], unique: Unique, tmp_path: Path
+) -> None:
+    version, topic, group = "2.8.2", unique.topic(), unique.group()
+    replicated = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partitions": "1", **SETTINGS}
+    cluster = own_cluster(version=version, brokers=2, settings=replicated)
+    cluster.create_topic(topic, PARTITIONS, 2)
+
+    with (
+        Writer(version, cluster.brokers, topic, PARTITIONS, tmp_path) as writer,
+        Committed(version, cluster.brokers, group, topic, PARTITIONS) as committed,
+    ):
+        members.append(ours(tmp_path, topic, options(version, cluster.brokers, group)))
+        members.append(java(tmp_path, version, cluster.brokers, group, topic))
+        wait_shared(members, PARTITIONS)
+        wait_reading(members)
+        wait_until(lambda: min(committed.now()) > 0, 20, lambda: f"commits of all; {members}")
+        cluster.wait_in_sync("__consumer_offsets")
+        cluster.node(cluster.wait_leader("__consumer_offsets", 0)).kill()
+        before = list(writer.sent)
+        wait_until(lambda: all(map(gt, committed.now(), before)), 60, lambda: f"commits beyond {before}; {members}")
+        sent = writer.end()
+        wait_until(lambda: committed.now() == sent, 30, lambda: f"{committed.now()} to be {sent}; {members}")
+        for member in members:
+            member.child.stop()
+        committed.end()
+        assert committed.fell == []
+    check_all_delivered(members, sent)
+    check_owned_once(members)
+
+
+def test_a_group_takes_no_member_whose_strategy_none_shares_nor_a_session_beyond_its_bounds(
+    brokers_of: Callable[..., str], members: list[GroupProcess], unique: Unique, tmp_path: Path
+) -> None:
+    version, topic, group = "3.9.1", unique.topic(), unique.group()
+    brokers = brokers_of(version, topic)
+    members.append(java(tmp_path, version, brokers, group, topic))  # range, or cooperative-sticky
+    wait_shared(members, PARTITIONS)
+    wrong = options(version, brokers, group, **{"partition.assignment.strategy": "roundrobin"})
+    with ConsumerConnector(wrong) as connector, pytest.raises(ConsumerError) as refused:
+        connector.create_message_streams({topic: 1})
+    assert "InconsistentGroupProtocol (23)" in str(refused.value)
+    assert "(they use range)" in str(refused.value)
+    assert "set partition.assignment.strategy to one of theirs" in str(refused.value)
+    with (
+        ConsumerConnector(
+            options(version, brokers, unique.group("short"), **{"session.timeout.ms": 1_000_000_000})
+        ) as c,
+        pytest.raises(ConsumerError, match=r"session\.timeout\.ms is 1000000000, outside the brokers' group\.min"),
+    ):
+        c.create_message_streams({topic: 1})
+
+
+def test_new_topics_and_partitions_are_found_and_workers_in_any_order_commit_what_is_done(
+    brokers_of: Callable[..., str], unique: Unique, tmp_path: Path
+) -> None:
+    """process() by a filter, with eight workers that fail now and then: each message is handled, and committed once
+    it is."""
+    version, topic, group = "3.9.1", unique.topic(), unique.group()
+    brokers = brokers_of(version, topic, 2)
+    handled: set[tuple[str, int, int]] = set()
+    tries: dict[tuple[str, int, int], int] = {}
+
+    def handle(message: Message) -> Outcome | Retry | None:
+        one = message.topic, int(str(message.partition)), message.offset
+        tries[one] = tries.get(one, 0) + 1
+        if message.offset % 7 == 3 and tries[one] == 1:
+            return Retry(50)
+        handled.add(one)
+        return None
+
+    own = options(version, brokers, group, delivery="on-ack")
+    connector = ConsumerConnector(own, hub="own")
+    runner = threading.Thread(target=process, args=(connector, handle, Whitelist(f"{topic}.*"), 8))
+    runner.start()
+    try:
+        with Writer(version, brokers, topic, 2, tmp_path) as writer:
+            wait_until(lambda: len(handled) > 30, 30, "messages of the first topic")
+            first = writer.end()
+        brokers_of(version, f"{topic}-new", 1)
+        (tmp_path / "new").mkdir()
+        with Writer(version, brokers, f"{topic}-new", 1, tmp_path / "new") as writer:
+            wait_until(lambda: any(name.endswith("-new") for name, _, _ in handled), 30, "messages of the new topic")
+            second = writer.end()
+        wanted = {(topic, p, n) for p, count in enumerate(first) for n in range(count)}
+        wanted |= {(f"{topic}-new", 0, n) for n in range(second[0])}
+        wait_until(lambda: handled >= wanted, 30, lambda: f"{len(wanted - handled)} messages more")
+    finally:
+        connector.shutdown()
+        runner.join(20)
+    assert not runner.is_alive()
+    for name, sent in ((topic, first), (f"{topic}-new", second)):
+        with Committed(version, brokers, group, name, len(sent)) as committed:
+            wait_until(lambda sent=sent, seen=committed: seen.now() == sent, 10, f"{sent} to be committed of {name}")
