@@ -144,6 +144,7 @@ class World:
 
     def forget(self) -> None:
         """The coordinator has lost the group."""
+        self.move()
         self.known, self.assigned, self.joined, self.phase = {}, {}, [], "stable"
         self.pending = set()
 
@@ -222,7 +223,12 @@ class World:
                 member.events.append(Rebalancing(claim))
 
     def _out(self, member_id: str) -> None:
-        if self.known.pop(member_id, None) is not None:
+        member = self.known.pop(member_id, None)
+        if member is not None:
+            if member.waiting is not None and member.waiting.do in (Do.JOIN, Do.SYNC):
+                turn = member.waiting.turn
+                member.events.append(IdUnknown(turn) if member.waiting.do is Do.JOIN else JoinAgain(turn, forget=True))
+                member.waiting = None
             self.joined = [one for one in self.joined if one != member_id]
             self._rebalance()
 
