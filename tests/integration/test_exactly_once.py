@@ -1,0 +1,129 @@
+"""delivery.guarantee: exactly-once on real clusters: whoever dies, a read_committed reader sees each message once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
+from localkafka.kraft import KraftBroker
+from localkafka.waiting import wait_until
+from tests.conftest import Unique
+from tests.integration.oncecopies import MIXED, Copies, Modern, OnceMirror, copies, load_of
+
+pytestmark = pytest.mark.real
+
+COUNT = 60_000
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def targets(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], Modern]]:
+    """A target of a release, shared by the tests of this module; none of them stops it."""
+    made: dict[str, Cluster | KraftBroker] = {}
+
+    def target(version: str) -> Modern:
+        if version not in made:
+            folder = tmp_path_factory.mktemp("target")
+            made[version] = KraftBroker(folder, version) if version[0] == "4" else Cluster(version=version)
+            made[version].start()
+        return made[version]
+
+    yield target
+    for each in made.values():
+        each.close()
+
+
+def once(count: int) -> Copies:
+    return Copies(source=count, target=count, lost=0, duplicates=0, disordered=0)
+
+
+def killed_under_load(
+    source: ClusterClient, target: Modern, folder: Path, unique: Unique, kills: int, count: int = COUNT
+) -> Copies:
+    """Half is there, half comes while the mirror is killed again and again, each time once it has made progress."""
+    topic = unique.topic()
+    load = load_of(source, topic, PARTITIONS, count // 2)
+    with OnceMirror(folder, source, target, unique.group(), topic) as mirror:
+        with load.in_background({topic: MIXED}, PARTITIONS, count - count // 2):
+            for kill in range(kills):
+                mirror.wait_committed(mirror.committed() + 1 + count // (2 * kills) * (kill % 2))
+                mirror.kill()
+                mirror.start()
+        mirror.wait_all()
+        assert mirror.stop()[0] == 0
+    return copies(source, target, topic, PARTITIONS)
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
+def test_a_mirror_that_is_killed_under_load_copies_each_message_once(
+    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path, version: str
+) -> None:
+    assert killed_under_load(source, targets(version), tmp_path, unique, kills=3) == once(COUNT)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
+def test_thirty_kills(
+    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path, version: str
+) -> None:
+    assert killed_under_load(source, targets(version), tmp_path, unique, kills=30, count=300_000) == once(300_000)
+
+
+def test_a_member_that_wakes_up_after_its_partitions_moved_adds_nothing(
+    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
+) -> None:
+    """Both daemons write while partitions move; one is stopped for longer than its session and goes on sending."""
+    topic, group, target = unique.topic(), unique.group(), targets("2.8.2")
+    load = load_of(source, topic, PARTITIONS, COUNT // 3)
+    slow = {"transaction.interval.ms": 1000}  # it is stopped in the middle of transactions
+    first = OnceMirror(tmp_path, source, target, group, topic, name="first", mirror=slow)
+    second = OnceMirror(tmp_path, source, target, group, topic, name="second")
+    with first, load.in_background({topic: MIXED}, PARTITIONS, COUNT - COUNT // 3):
+        first.wait_committed(1)
+        with second:
+            second.wait_said("event=owned")  # partitions moved from a member that goes on
+            first.wait_committed(first.committed() + 1)
+            first.signal(signal.SIGSTOP)
+            zk = source.registry().zk
+            wait_until(lambda: len(zk.get_children(f"/consumers/{group}/ids")) == 1, 30, "the session to end")
+            second.wait_for(lambda: "4 partitions" in second.said(), "all partitions to be its own")
+            before = second.committed()
+            second.wait_committed(before + 1)
+            first.signal(signal.SIGCONT)
+            first.wait_said("lease over")
+            second.wait_all()
+            assert second.stop()[0] == 0
+        first.wait_all()
+        assert first.stop()[0] == 0
+    assert copies(source, target, topic, PARTITIONS) == once(COUNT)
+
+
+def test_a_broker_of_the_target_that_dies_costs_nothing(
+    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    """It leads partitions, coordinates transactions and groups; the other one takes all of that over."""
+    topic = unique.topic()
+    internal = {f"{name}.replication.factor": "2" for name in ("transaction.state.log", "offsets.topic", "default")} | {
+        "transaction.state.log.min.isr": "1",
+        "unclean.leader.election.enable": "false",
+    }
+    target = own_cluster(brokers=2, version="2.8.2", settings=internal)
+    target.create_topic(topic, PARTITIONS, 2)
+    load = load_of(source, topic, PARTITIONS, COUNT // 2)
+    with OnceMirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        with load.in_background({topic: MIXED}, PARTITIONS, COUNT // 2):
+            mirror.wait_committed(COUNT // 8)
+            dying = target.wait_leader(topic, 0)
+            target.node(dying).kill()
+            target.wait_leader(topic, 0, other_than=dying)
+        mirror.wait_all()
+        target.node(dying).restart()
+        assert mirror.stop()[0] == 0
+    assert copies(source, target, topic, PARTITIONS) == once(COUNT)

@@ -1,0 +1,133 @@
+"""Steps in transactions, and positions in the target: what is done, repeated, or fails alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkawire.model import Part, TopicPartition
+from kafkawire.protocol.stableoffsets import StableOffset
+from mirrormaker.exactlyonce.position import metadata_of, name_of, position_of
+from mirrormaker.exactlyonce.steps import Step, StepQueue, StepTicket
+from tests.fakes.tickets import Ticket
+
+TP = TopicPartition("t", 0)
+
+
+class PlacedTicket(Ticket):
+    """A ticket of an offset map."""
+
+    def placed(self, count: int, offset: int | None, exact: bool) -> None:
+        self._told("placed", count, offset, exact)
+
+
+def step(resume_at: int, *tickets: Ticket, size: int = 10) -> Step:
+    each = tickets or (Ticket(),)
+    return Step(resume_at, [(Part(TP, b"x" * size, 2, 0, 1, resume_at), ticket) for ticket in each])
+
+
+def sent(queue: StepQueue, max_bytes: int = 1000) -> list[StepTicket]:
+    """The tickets of what goes into the transaction now."""
+    return [ticket for each in queue.take(max_bytes) for _, ticket in each.parts(lambda: None)]
+
+
+def filled(*steps: Step) -> StepQueue:
+    queue = StepQueue()
+    queue.waiting.extend(steps)
+    return queue
+
+
+def told(each: Step) -> list[object]:
+    return [ticket.told for _, ticket in each.items]  # type: ignore[attr-defined]
+
+
+def test_tickets_hear_of_it_when_the_transaction_is_committed():
+    ticket = PlacedTicket()
+    queue = filled(step(10), step(20, ticket))
+    first, second = sent(queue)
+    second.placed(1, 7, True)
+    second.done()
+    assert not queue.stored
+    first.done()
+    assert queue.stored
+    assert ticket.told == []
+    assert queue.end == 20
+    queue.committed()
+    assert ticket.told == [("placed", 1, 7, True), ("done",)]
+    assert not queue.open
+
+
+def test_an_aborted_transaction_goes_again_and_its_late_responses_count_for_nothing():
+    ticket = PlacedTicket()
+    queue = filled(step(10, ticket), step(20))
+    late = sent(queue)
+    late[0].placed(1, 3, True)
+    late[0].done()
+    queue.aborted()
+    assert [each.resume_at for each in queue.waiting] == [10, 20]
+    again = sent(queue)
+    late[1].done()
+    late[1].failed(ValueError(), None)
+    assert not late[0].may_send()
+    assert not queue.stored
+    assert queue.failed is None
+    for each in again:
+        each.done()
+    queue.committed()
+    assert ticket.told == [("done",)]  # where the aborted copy lay is not reported
+
+
+def test_what_precedes_a_step_that_fails_is_committed_first_and_then_it_is_alone():
+    good, bad, behind = step(10), step(20), step(30)
+    queue = filled(good, bad, behind)
+    tickets = sent(queue)
+    tickets[0].done()
+    tickets[1].failed(ValueError("too large"), None)
+    assert queue.failed is bad
+    queue.aborted(bad)
+    (ticket,) = sent(queue)
+    assert queue.full(1000)
+    ticket.done()
+    queue.committed()
+    assert told(good) == [[("done",)]]
+    (ticket,) = sent(queue)
+    assert (queue.open, queue.full(1000)) == ([bad], True)
+    ticket.reached(15)
+    ticket.failed(ValueError("too large"), 15)
+    assert bad.failure is not None
+    bad.fail(bad.failure.reason, bad.failure.at, bad.reached)
+    ((reached, failed),) = told(bad)
+    assert reached == ("reached", 15)
+    assert failed[0] == "failed"
+    assert failed[2] == 15
+
+
+def test_a_transaction_takes_what_fits_and_at_least_one_step():
+    queue = filled(step(1, size=500), step(2, size=400), step(3, size=200))
+    assert len(sent(queue, 100)) == 1
+    assert queue.full(100)
+    assert len(sent(queue, 1000)) == 1
+    assert queue.full(1000)
+    assert queue.size == 900
+
+
+def test_a_part_that_may_not_be_sent_any_more_makes_the_transaction_unwanted():
+    ticket = Ticket()
+    queue = filled(step(10, ticket))
+    sent(queue)
+    assert not queue.unwanted
+    ticket.willing = False
+    assert queue.unwanted
+
+
+def test_a_position_is_that_of_the_same_log():
+    rows = [StableOffset(40, metadata_of(7), 0), StableOffset(90, metadata_of(8), 0), StableOffset(30, "", 0)]
+    assert position_of(rows, 7) == 40
+    assert position_of(rows, 8) == 90
+    assert position_of(rows, 9) == 30
+    assert position_of(rows, None) == 90
+    assert position_of([], 7) is None
+
+
+@pytest.mark.parametrize("partition", [0, 11])
+def test_a_source_partition_has_one_name_for_its_transactions_and_its_position(partition: int):
+    assert name_of("mirror", "dc1", TopicPartition("orders", partition)) == f"mirror-dc1-orders-{partition}"
