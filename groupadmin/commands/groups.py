@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import click
 
@@ -122,9 +123,11 @@ def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot)
         tp = TopicPartition(row.topic, row.partition)
         kafka = held.in_kafka(tp).position
         if row.committed is not NONE or kafka is NONE:
+            row = replace(row, readable=held.readable_end(tp, row.committed))
             found.append(partition_row(row, "zookeeper", age(written_at(held, tp, "zookeeper", ages), held)))
         if kafka is not NONE and not (isinstance(kafka, Unknown) and tp not in held.kafka):
-            there = GroupRow(row.topic, row.partition, row.owner, kafka, end=row.end)
+            readable = held.readable_end(tp, kafka)
+            there = GroupRow(row.topic, row.partition, row.owner, kafka, end=row.end, readable=readable)
             found.append(partition_row(there, "kafka", age(written_at(held, tp, "kafka", ages), held)))
     return found
 
@@ -276,7 +279,9 @@ def kafka_rows(admin: AdminClient, group: str) -> tuple[list[tuple[object, ...]]
     rows = []
     for tp in held.partitions():
         start, end = held.bounds.get(tp, (None, None))
-        row = GroupRow(tp.topic, tp.partition, owners.get(tp), held.in_kafka(tp).position, end=end, start=start)
+        at = held.in_kafka(tp).position
+        readable = held.readable_end(tp, at)
+        row = GroupRow(tp.topic, tp.partition, owners.get(tp), at, end=end, start=start, readable=readable)
         rows.append(partition_row(row, "kafka", age(written_at(held, tp, "kafka", ages), held)))
     idle = [member for member in found.members if not member.partitions] if found is not None else []
     return rows, [(None, None, member.member_id, *[None] * 5) for member in idle]

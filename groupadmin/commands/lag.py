@@ -221,9 +221,9 @@ def lag_rows(each: GroupSnapshot, stores: tuple[StoreName, ...]) -> list[GroupRo
     rows = []
     for tp in each.partitions():
         start, end = each.bounds.get(tp, (None, None))
-        rows.append(
-            GroupRow(tp.topic, tp.partition, each.owners.get(tp), counts(each, tp, stores), end=end, start=start)
-        )
+        at = counts(each, tp, stores)
+        readable = each.readable_end(tp, at)
+        rows.append(GroupRow(tp.topic, tp.partition, each.owners.get(tp), at, end=end, start=start, readable=readable))
     return rows
 
 

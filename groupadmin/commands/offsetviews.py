@@ -217,7 +217,7 @@ def position_rows(
                         shown(there),
                         start,
                         end,
-                        lag(there, end),
+                        lag(there, each.readable_end(tp, there)),
                         store,
                         age(at_ms, each),
                     )

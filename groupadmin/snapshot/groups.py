@@ -82,7 +82,7 @@ class GroupNodes:
 @dataclass(frozen=True, slots=True)
 class GroupRow:
     """One partition of a group.  committed: an offset, NONE or Unknown.  start, end: of the log, None: unknown.
-    owner: None without an owner."""
+    owner: None without an owner.  readable: end for the lag, where it is not the log's (GroupSnapshot.readable_end)."""
 
     topic: str
     partition: PartitionId
@@ -91,14 +91,15 @@ class GroupRow:
     _: KW_ONLY
     end: int | None
     start: int | None = None
+    readable: int | None = None
 
     @property
     def lag(self) -> int | None:
-        """Messages (0.7: bytes) from the committed offset to the log end; negative when the offset is beyond the
-        end."""
+        """Messages (0.7: bytes) from the committed offset to the log end, or to a transaction that is not over;
+        negative when the offset is beyond the end."""
         if not isinstance(self.committed, int) or self.end is None:
             return None
-        return self.end - self.committed
+        return (self.end if self.readable is None else self.readable) - self.committed
 
 
 # groups and members ---------------------------------------------------------------------------------------------------

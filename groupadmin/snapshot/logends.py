@@ -31,6 +31,15 @@ def log_bounds(
     return {tp: (starts[tp], ends[tp]) for tp in wanted if tp in starts and tp in ends}
 
 
+def last_stable(admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Last stable offset of each log; none where brokers have no transactions (before 0.11), or do not answer."""
+    wanted = list(tps)
+    if not admin.dialect.record_batches or not wanted:
+        return {}
+    found = client_of(admin, cluster).list_offsets(dict.fromkeys(wanted, LATEST), committed=True)
+    return {tp: one.offset for tp, one in found.items() if one.offset is not None}
+
+
 def at_time(
     admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, TimeAnswer]:

@@ -92,6 +92,8 @@ class GroupSnapshot:
     zookeeper      offset nodes under /consumers/GROUP/offsets
     kafka          the coordinator's response for every requested partition (of to_group, if set)
     bounds         first offset and end of each log; absent: no leader answered
+    stable         last stable offset, where it is before the end: a transaction that is not over begins there, and
+                   members that read committed messages get no further
     topics         existing topics, at least those of the partitions above
     offset_path    nodes under /consumers/GROUP/offset, where brokers of 1.1.0 kept OffsetCommit v0
     foreign        nodes that are not understood
@@ -109,6 +111,7 @@ class GroupSnapshot:
     topics: Mapping[str, TopicRow]
     _: KW_ONLY
     offset_path: Mapping[TopicPartition, ZkRow] = field(default_factory=dict)
+    stable: Mapping[TopicPartition, int] = field(default_factory=dict)
     foreign: tuple[Foreign, ...] = ()
     members: tuple[str, ...] = ()
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
@@ -131,6 +134,15 @@ class GroupSnapshot:
         """The offset in ZooKeeper."""
         row = self.zookeeper.get(tp)
         return NONE if row is None else row.position
+
+    def readable_end(self, tp: TopicPartition, there: Committed) -> int | None:
+        """The offset up to which members that stand there read now, for the lag: the last stable offset; the end for
+        members that are beyond it, who read transactions that are not over, too.  None: no leader answered."""
+        bounds, stable = self.bounds.get(tp), self.stable.get(tp)
+        if bounds is None:
+            return None
+        beyond = stable is None or (isinstance(there, int) and there > stable)
+        return bounds[1] if beyond else stable
 
     def former_stores(self, tp: TopicPartition) -> set[StoreName]:
         """The stores whose offset belongs to an earlier topic of the same name (zkconsumer.offsets.former)."""

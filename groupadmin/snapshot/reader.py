@@ -15,7 +15,7 @@ from dataclasses import replace
 from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.foreign import Znode, sort_nodes
-from groupadmin.snapshot.logends import log_bounds
+from groupadmin.snapshot.logends import last_stable, log_bounds
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow
 from groupadmin.snapshot.tree import read_trees
 from kafkawire.errors import RegistrationError
@@ -193,8 +193,14 @@ def _with_bounds(
         name: [tp for tp in {*each.partitions(), *extra[name]} if cluster.has(tp)] for name, each in groups.items()
     }
     everything = dict.fromkeys(tp for tps in wanted.values() for tp in tps)
+    stable = last_stable(admin, cluster, everything)
     bounds = log_bounds(admin, cluster, everything)
+    stable = {tp: at for tp, at in stable.items() if tp in bounds and at < bounds[tp][1]}
     return {
-        name: replace(each, bounds={tp: bounds[tp] for tp in wanted[name] if tp in bounds})
+        name: replace(
+            each,
+            bounds={tp: bounds[tp] for tp in wanted[name] if tp in bounds},
+            stable={tp: stable[tp] for tp in wanted[name] if tp in stable},
+        )
         for name, each in groups.items()
     }

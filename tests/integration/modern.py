@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -70,6 +72,20 @@ class ModernProducer:
         for partition, (_, count) in partitions.items():
             ends[TopicPartition(topic, partition)] += count + 1
         wait_until(lambda: log_end_offsets(self._cluster, [topic]) == ends, 20, lambda: f"the markers behind {ends}")
+
+    @contextmanager
+    def open_transaction(self, topic: str, partitions: dict[int, tuple[int, int]]) -> Iterator[None]:
+        """A transaction that is not over while the block runs, {partition: (first, count)}; then it is aborted."""
+        name = "tx-open"
+        self._open(name, f"transactional.id={name}-{self._log.parent.name} batch.size=1000000")
+        self._tell(f"begin {name}")
+        for partition, (first, count) in partitions.items():
+            self._send(name, topic, partition, first, count)
+        self._tell(f"flush {name}")
+        try:
+            yield
+        finally:
+            self._tell(f"abort {name}")
 
     def configure(self, topic: str, key: str, value: str) -> None:
         """Set an option of a topic."""

@@ -16,8 +16,8 @@ from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.kraftcluster import group_consumer
 from tests.integration.migration import QUICK, load, migrate, rows, zkconsumer
-from tests.integration.readers import Reader, committed
-from zkconsumer.offsets.coordination import ByKafka
+from tests.integration.readers import Reader, committed, wait_for_messages
+from zkconsumer.offsets.coordination import ByKafka, StillInZooKeeper
 
 pytestmark = pytest.mark.real
 
@@ -72,6 +72,7 @@ def test_a_group_of_the_jvm_is_handed_to_kafkas_coordinator_and_taken_back(
         pass
 
     load(cluster, topic, 2, 10)
+    coordinated = {"coordination": "kafka", "bootstrap_servers": cluster.brokers}
     with group_consumer(cluster, topic, group) as consumer:  # type: ignore[arg-type]
         assert len(consumer.wait_for(10)) == 10  # from Kafka's offsets, and not from the beginning
         wait_until(lambda: kafka() == [30, 30], 20, lambda: str(kafka()))
@@ -89,12 +90,23 @@ def test_a_group_of_the_jvm_is_handed_to_kafkas_coordinator_and_taken_back(
             pass
         assert len(consumer.stop()) == 10
     assert phase("takeback", "--execute") == "cutover"
+    with pytest.raises(StillInZooKeeper, match="hand the group over"):
+        Reader(cluster.zookeeper, group, {topic: 1}, **coordinated)
     load(cluster, topic, 2, 10)
     with tools.console_consumer(cluster, topic, group, from_beginning=False, config=ON_KAFKA) as consumer:
         consumer.wait_for(10)
         wait_until(lambda: kafka() == [35, 35], 20, lambda: str(kafka()))
+        with pytest.raises(StillInZooKeeper, match="still has member"):
+            Reader(cluster.zookeeper, group, {topic: 1}, **coordinated)
         assert len(consumer.stop()) == 10
+    assert phase("handover", "--execute") == "handover"
+    load(cluster, topic, 2, 10)
+    with Reader(cluster.zookeeper, group, {topic: 1}, **coordinated) as reader:
+        wait_for_messages(10, reader)
+        wait_until(lambda: kafka() == [40, 40], 20, lambda: str(kafka()))
+        reader.stop()
+        assert len(reader.got) == 10
     report = migrate("status", "--plan", str(plan), "--report", "md").stdout
     assert [line.split()[-1] for line in report.splitlines() if line.startswith("- 2")][-4:] == [
-        "done", "handover", "coordinated", "cutover"
+        "handover", "coordinated", "cutover", "handover"
     ]  # fmt: skip
