@@ -217,8 +217,9 @@ class TaskSender:
 
     def _send(self, link: Link, due: list[Batch]) -> None:
         sets = {batch.tp: batch.buffers() for batch in due}
+        magic = max(batch.magic for batch in due)  # a request has sets of one family of formats
         request = self._dialect.requests.produce(
-            self._dialect, self._config.acks, self._config.request_timeout_ms, sets
+            self._dialect, self._config.acks, self._config.request_timeout_ms, sets, magic
         )
         flight = _Flight(link, due)
         failpoint("sink before send")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from groupadmin.commands.cli import cli
 from groupadmin.migrate.journal import read_journal
 from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
 from localkafka.waiting import wait_until
 from tests.integration.migration import QUICK, load, put, rows, zkconsumer
 from tests.integration.readers import Reader, committed, wait_for_messages
@@ -31,7 +32,7 @@ def scripts() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     way: list[str] = []
     for line in _lines():
-        if line in ("offline", "live"):
+        if line in ("offline", "live", "coordinated"):
             way = found.setdefault(line, [])
         else:
             way.append(line)
@@ -71,6 +72,7 @@ class Place:
             return
         words = shlex.split(line)[1:]
         stand_ins = {"zk1:2181/kafka": self.cluster.zookeeper, "billing": self.group, "60s": "1s"}
+        stand_ins["kafka1:9092"] = self.cluster.brokers
         words = [stand_ins.get(word, word) for word in words]
         words = [str(self.folder / word) if word.startswith("billing.") else word for word in words]
         if words[:2] == ["migrate", "check"]:
@@ -87,7 +89,10 @@ class Place:
         if what == "stop":
             return
         load(self.cluster, self.topic, 2, 10)
-        self.reader = Reader(self.cluster.zookeeper, self.group, {self.topic: 1}, **MODES[what.removeprefix("start ")])
+        options = MODES.get(what.removeprefix("start "))
+        if options is None:
+            options = {"coordination": "kafka", "bootstrap_servers": self.cluster.brokers}
+        self.reader = Reader(self.cluster.zookeeper, self.group, {self.topic: 1}, **options)
         wait_for_messages(10, self.reader)
         self.read += 10
         assert len(self.reader.got) == 10  # nothing is read twice, nothing skipped
@@ -125,3 +130,23 @@ def test_the_page_runs(place: Place, way: str):
     assert standings[place.group].phase is Phase.ROLLED_BACK
     assert {Phase.CUTOVER, Phase.DONE} <= {phase for phase, _ in standings[place.group].past}
     assert sum(committed(place.cluster, place.group, place.topic).values()) == place.read
+
+
+@pytest.mark.real
+def test_the_page_runs_on_to_kafkas_coordinator(own_cluster: Callable[..., Cluster], unique, tmp_path: Path):
+    cluster, topic = own_cluster(version="0.10.2.2", brokers=1), unique.topic("orders")
+    cluster.create_topic(topic, 2)
+    place = Place(cluster, unique.group("billing"), topic, tmp_path)
+    load(cluster, topic, 2, 20)
+    put(cluster.registry().zk, place.group, topic, {0: 10, 1: 10})
+    place.read = 20
+    there = scripts()["offline"]
+    back = next(n for n, line in enumerate(there) if line.startswith("zkconsumer migrate rollback")) - 1  # and its stop
+    try:
+        for line in (*there[:back], *scripts()["coordinated"]):
+            place.run(line)
+    finally:
+        if place.reader is not None:
+            place.reader.connector.shutdown()
+    past = read_journal(tmp_path / "billing.journal.jsonl").standings[place.group].past
+    assert [phase for phase, _ in past][-4:] == [Phase.DONE, Phase.HANDOVER, Phase.COORDINATED, Phase.CUTOVER]
