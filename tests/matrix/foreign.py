@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import tools
 from localkafka.errors import LocalKafkaError
+from localkafka.waiting import wait_until
 
 READ_S = 60
 
@@ -51,10 +52,16 @@ def read_by_librdkafka(brokers: str, topics: Sequence[str]) -> list[tuple[object
 
 
 def create_by_librdkafka(brokers: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-    """Create a topic with one replica.  Raises KafkaException."""
+    """Create a topic with one replica, and wait for its leaders.  Raises KafkaException, LocalKafkaError."""
     new = NewTopic(topic, partitions, 1, config=dict(config))
     admin = AdminClient({"bootstrap.servers": brokers, "log_level": 3})  # what it begins ends with it
     admin.create_topics([new], operation_timeout=20)[topic].result(30)
+
+    def led() -> bool:
+        found = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
+        return len(found) == partitions and all(each.leader >= 0 for each in found)
+
+    wait_until(led, 20, f"leaders of {topic}")
 
 
 def _row(message: Message) -> tuple[object, ...]:
