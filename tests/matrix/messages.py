@@ -31,10 +31,9 @@ class Topic:
         return {"message.timestamp.type": "LogAppendTime"} if self.appended else {}
 
 
-def topics(tag: str, source: Kind, target: Kind) -> list[Topic]:
-    """The topics of a pair: each codec that both know; appended timestamps and transactions where the source knows
-    them."""
-    found = [Topic(f"{codec}-{tag}", codec) for codec in source.codecs if codec in target.codecs]
+def topics(tag: str, source: Kind) -> list[Topic]:
+    """The topics of a pair: each codec of the source; appended timestamps and transactions where it knows them."""
+    found = [Topic(f"{codec}-{tag}", codec) for codec in source.codecs]
     if source.timestamps:
         found.append(Topic(f"appended-{tag}", "gzip", appended=True))
     if source.transactions:

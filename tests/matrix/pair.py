@@ -78,7 +78,7 @@ class Pair:
         self.source, self.target, self.folder = source, target, folder
         self.pinned, self.made, self.console = pinned, made, console
         self.group = f"mirror-{tag}"
-        self.topics = messages.topics(tag, source.kind, target.kind)
+        self.topics = messages.topics(tag, source.kind)
         folder.mkdir(parents=True, exist_ok=True)
         self.file, self.log = folder / "mirror.yaml", folder / "mirror.log"
         self._child: Child | None = None

@@ -71,6 +71,15 @@ def dropped(source: Kind, target: Kind) -> tuple[str, ...]:
     return ("headers",) * headers + ("timestamps",) * timestamps
 
 
+def page_table() -> str:
+    """The table of docs/modern.md: what the messages of each source keep in each target."""
+    lines = [f"| from \\ to | {' | '.join(target.name for target in TARGETS)} |", "|---" * (len(TARGETS) + 1) + "|"]
+    for source in SOURCES:
+        cells = [" and ".join(f"no {name}" for name in dropped(source, target)) or "all" for target in TARGETS]
+        lines.append(f"| **{source.name}** | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 SOURCES = tuple(
     map(Kind, ["0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1", "3.9.1-kraft", "4.3.1"])
 )
