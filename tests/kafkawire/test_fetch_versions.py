@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from kafkawire.decode.v08 import response_document
 from kafkawire.errors import RemoteError, Truncated
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import requests08 as requests
 from kafkawire.protocol.apis import FETCH
 from kafkawire.protocol.request import FetchedPartition, Store
 from kafkawire.protocol.requests08 import FetchReplyParser
+from tests.kafkawire.recordbatches import COMMIT, batch, marker, rows_of
 
 VERSIONS = range(FETCH.newest + 1)
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -118,3 +120,18 @@ def test_where_a_reader_gets_to() -> None:
     assert (row.readable_end(True), row.readable_end(False)) == (38, 40)
     for told in (None, -1):
         assert FetchedPartition(T0, 0, 40, memoryview(b""), told).readable_end(True) == 40
+
+
+def test_a_reply_is_decoded_with_its_batches_and_a_set_that_is_null() -> None:
+    marked = batch(rows_of(3, 2)) + marker(5, 7, COMMIT)
+    data = FETCH.decode_reply(11, reply(11))
+    data["topics"][0]["partitions"][0]["message_set"] = marked
+    document, damage = response_document(
+        (5).to_bytes(4, "big") + FETCH.encode_reply(11, data), framed=False, api=FETCH, version=11
+    )
+    assert damage is None
+    first, second = document["topics"][0]["partitions"]
+    assert [message["offset"] for message in first["messages"]] == [3, 4]
+    assert first["batches"][1]["control"][0]["type"] == "commit"
+    assert first["aborted"] == [{"producer_id": 5, "first_offset": 3}, {"producer_id": 6, "first_offset": 4}]
+    assert (second["error"], second["message_set_bytes"]) == (76, None)

@@ -33,7 +33,7 @@ _FAR = 1 << 62  # offsets below it stay within int64
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as Batch
 class Segment:
     """The records of one batch in the joined pieces of a layout."""
 
