@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -24,6 +23,7 @@ from localkafka import releases
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
+from localkafka.load import Load
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
@@ -110,18 +110,20 @@ def topics_by_the_controller(admin: TopicAdmin, metadata: MetadataSource, topic:
 # ---- under a mirror --------------------------------------------------------------------------------------------------
 
 
-def rolled(mirror: Mirror, load: object, topic: str, partitions: int, roll: Callable[[], object]) -> None:
-    """Messages go on being written while the target is another release; all of them are committed in the end."""
-    assert hasattr(load, "in_background")
-    with load.in_background({topic: KEYED}, partitions, 1500):
-        time.sleep(0.5)
-        roll()
+def rolled(mirror: Mirror, load: Load, topic: str, stop: Callable[[], object], start: Callable[[], object]) -> None:
+    """While the target is away messages are fetched and wait, in the format of before; then come some more."""
+    outage = "level=warning at=mirrormaker.target"
+    before = mirror.said().count(outage)
+    stop()
+    load.produce(topic, 3, 1500, KEYED)
+    mirror.wait_for(lambda: mirror.said().count(outage) > before, "the outage")
+    start()
+    load.produce(topic, 3, 500, KEYED)
     mirror.wait_all_committed([topic], 90)
 
 
-def lost(load: object, brokers: str, topic: str) -> tuple[int, int]:
+def lost(load: Load, brokers: str, topic: str) -> tuple[int, int]:
     """Messages that are missing in the target, and those that are there; as librdkafka reads it."""
-    assert hasattr(load, "numbers")
     wanted = {f"{tp} #{n} ".encode() for tp, count in load.numbers.items() for n in range(count) if tp.topic == topic}
     there = [cast("bytes", row[5]).rstrip(b".") for row in read_by_librdkafka(brokers, [topic])]
     return len(wanted - set(there)), len(there)
@@ -143,13 +145,11 @@ def test_a_target_that_becomes_4_x_under_a_mirror_loses_nothing(
             mirror.wait_all_committed([topic])
             assert "3 partitions, replication 1 (with retention.ms=3600000; other settings" in mirror.said()
 
-            def roll() -> None:
-                target.stop()
-                time.sleep(1)
+            def start() -> None:
                 target.release = releases.release("4.3.1")
                 target.start(90)
 
-            rolled(mirror, load, topic, 3, roll)
+            rolled(mirror, load, topic, target.stop, start)
             assert "target: spoken to as Kafka 4.2 from now on, before as 3.9" in mirror.said()
             assert mirror.stop()[0] == 0
         assert lost(load, target.brokers, topic)[0] == 0
@@ -171,17 +171,15 @@ def test_a_target_that_is_rolled_up_and_down_under_a_mirror_loses_nothing(
     target = own_cluster(version="2.8.2", brokers=1)
     [node] = target.nodes
 
-    def become(version: str) -> None:
-        node.stop()
-        time.sleep(1)
+    def start(version: str) -> None:
         node.release = releases.release(version)
         node.restart()
 
     with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
         mirror.wait_all_committed([topic])
-        rolled(mirror, load, topic, 3, lambda: become("3.9.1"))
+        rolled(mirror, load, topic, node.stop, lambda: start("3.9.1"))
         assert "target: spoken to as Kafka 3.9 from now on, before as 2.8" in mirror.said()
-        rolled(mirror, load, topic, 3, lambda: become("2.8.2"))
+        rolled(mirror, load, topic, node.stop, lambda: start("2.8.2"))
         assert "target: spoken to as Kafka 2.8 from now on, before as 3.9" in mirror.said()
         assert mirror.stop()[0] == 0
     assert lost(load, target.brokers, topic)[0] == 0

@@ -67,15 +67,18 @@ def test_brokers_are_told_with_their_share(cluster: FakeCluster):
     result = run(brokers, cluster, "-o", "csv")
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "broker,host,port,leads,replicas,in_sync,error",
-        f"1,127.0.0.1,{cluster.ports[1]},2,2,2,",
-        f"2,127.0.0.1,{cluster.ports[2]},1,1,1,",
+        "broker,host,port,release,leads,replicas,in_sync,error",
+        f"1,127.0.0.1,{cluster.ports[1]},0.8.0-0.8.2,2,2,2,",
+        f"2,127.0.0.1,{cluster.ports[2]},0.8.0-0.8.2,1,1,1,",
     ]
 
 
 def test_a_broker_that_has_replicas_and_does_not_live_is_told():
     view = ClusterView({1: Broker(1, "h", 9092)}, {"t": {0: PartitionView(1, (1, 2), (1,), 9)}})
-    assert broker_rows(view) == [(1, "h", 9092, 1, 1, 1, None), (2, None, None, 0, 1, 0, "not registered")]
+    assert broker_rows(view, {1: "3.9"}) == [
+        (1, "h", 9092, "3.9", 1, 1, 1, None),
+        (2, None, None, None, 0, 1, 0, "not registered"),
+    ]
 
 
 def test_nobody_there_is_one_sentence(cluster: FakeCluster):

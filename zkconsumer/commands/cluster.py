@@ -9,7 +9,9 @@ codes: a partition without a registered leader gets one here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 
 import click
 
@@ -18,9 +20,11 @@ from groundwork.tasks import connect
 from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.versions import ClusterVersions
+from kafkawire.cluster.release import candidates
+from kafkawire.cluster.versions import ClusterVersions, NoCommonVersion
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view
+from kafkawire.dialects import expected
 from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.security import security_of
@@ -30,7 +34,7 @@ from zkconsumer.commands.options import brokers_option, kafka_version_option, ou
 from zkconsumer.group.topicnodes import no_brokers
 
 TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")
-BROKER_COLUMNS = ("broker", "host", "port", "leads", "replicas", "in_sync", "error")
+BROKER_COLUMNS = ("broker", "host", "port", "release", "leads", "replicas", "in_sync", "error")
 LEADER_NOT_AVAILABLE = 5
 Partition = tuple[TopicPartition, PartitionView]
 Address = tuple[str, int]
@@ -77,11 +81,25 @@ def topics(
 @kafka_version_option
 @output_option()
 def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: str, output: str) -> None:
-    """Print address and partition counts of each broker; one that has replicas and is not registered has an error.
+    """Print address, release and partition counts of each broker; one that has replicas and is not registered has an
+    error.
 
-    With -b and brokers up to 0.8.1, a broker without any partition is not listed.
+    The release is as exact as a broker's responses tell.  With -b and brokers up to 0.8.1, a broker without any
+    partition is not listed.
     """
-    write(broker_rows(read_cluster(zookeeper, brokers, kafka_version)), BROKER_COLUMNS, output)
+    view = read_cluster(zookeeper, brokers, kafka_version)
+    write(broker_rows(view, releases_of(view, kafka_version)), BROKER_COLUMNS, output)
+
+
+def releases_of(view: ClusterView, kafka_version: str) -> dict[int, str]:
+    """What each broker shows itself to be: "0.8.0-0.8.2", "3.9"; one that does not answer is left out."""
+    if not expected(kafka_version).describes_itself:
+        return {}
+    versions = ClusterVersions()
+    with suppress(NoCommonVersion):
+        versions.meet(view.brokers.values(), chosen_security().connect(connect))
+    found = {one.broker.id: candidates(one.release) for one in versions.releases}
+    return {broker: "-".join(dict.fromkeys((those[0], those[-1]))) for broker, those in found.items()}
 
 
 def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_version: str) -> ClusterView:
@@ -121,7 +139,7 @@ def partitions_of(view: ClusterView) -> Iterator[Partition]:
             yield TopicPartition(topic, partition), view.topics[topic][partition]
 
 
-def broker_rows(view: ClusterView) -> list[tuple[object, ...]]:
+def broker_rows(view: ClusterView, releases: Mapping[int, str] = MappingProxyType({})) -> list[tuple[object, ...]]:
     """A row (BROKER_COLUMNS) for each registered broker, and each replica that is not registered."""
     partitions = [partition for _, partition in partitions_of(view)]
     named = {broker for partition in partitions for broker in (*partition.replicas, *partition.isr)}
@@ -131,8 +149,18 @@ def broker_rows(view: ClusterView) -> list[tuple[object, ...]]:
         leads = sum(partition.leader == number for partition in partitions)
         replicas = sum(number in partition.replicas for partition in partitions)
         in_sync = sum(number in partition.isr for partition in partitions)
-        address = (broker.host, broker.port, leads) if broker is not None else (None, None, leads)
-        rows.append((number, *address, replicas, in_sync, None if broker is not None else "not registered"))
+        address = (broker.host, broker.port) if broker is not None else (None, None)
+        rows.append(
+            (
+                number,
+                *address,
+                releases.get(number),
+                leads,
+                replicas,
+                in_sync,
+                None if broker is not None else "not registered",
+            )
+        )
     return rows
 
 
