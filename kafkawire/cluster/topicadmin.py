@@ -117,9 +117,16 @@ class TopicAdmin:
         outcome = self._of_controller(topic, lambda: create_partitions(self._dialect, {topic: partitions}, TIMEOUT_MS))
         if outcome.error in (0, TIMED_OUT):
             return
-        if outcome.error == INVALID_PARTITIONS and len(self._metadata.read(None).partitions(topic)) >= partitions:
+        if outcome.error == INVALID_PARTITIONS and self._has(topic, partitions):
             return  # somebody else was quicker
         raise ControllerRefused(topic, outcome)
+
+    def _has(self, topic: str, partitions: int) -> bool:
+        """Whether a topic has so many; brokers hear of new ones a moment after the controller."""
+        counts = (
+            len(self._metadata.read(None).partitions(topic)) for _ in self._retry.attempts(self._sleep, self._now)
+        )
+        return any(count >= partitions for count in counts)
 
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """What each of these topics has set for itself; one that the broker does not tell of is left out.

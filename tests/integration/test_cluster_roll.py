@@ -101,7 +101,7 @@ def topics_by_the_controller(admin: TopicAdmin, metadata: MetadataSource, topic:
         admin.grow(topic, 5)
         admin.grow(topic, 4)  # it has more
         wait_until(lambda: len(metadata.read(None).partitions(topic)) == 5, 20, "five partitions")
-    with pytest.raises(ControllerRefused, match=rf"topic {topic}-more: InvalidReplicationFactor \(38\): .*replication"):
+    with pytest.raises(ControllerRefused, match=rf"topic {topic}-more: InvalidReplicationFactor \(38\): .*replicas"):
         admin.create(f"{topic}-more", NewTopic(1, 3))
     with pytest.raises(ControllerRefused, match=r"InvalidConfig \(40\)"):
         admin.create(f"{topic}-odd", NewTopic(1, 1, {"no.such.setting": "1"}))
