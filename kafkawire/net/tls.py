@@ -119,7 +119,7 @@ class TlsTransport:
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._lock = threading.Lock()  # of the three above; never kept during a wait
         self._room = memoryview(bytearray(CHUNK_BYTES))
-        self._ended = False
+        self._ended = self._waits = False
         self._answered = False  # a byte came after the handshake
         try:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,6 +163,8 @@ class TlsTransport:
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return self._end()
             except ssl.SSLError as error:
+                if self._ended:  # it was told before, with the last bytes
+                    return self._end()
                 raise self._failure(error) from error
             if filled:
                 self._answered = True
@@ -227,7 +229,11 @@ class TlsTransport:
 
     def _more(self) -> None:
         """Wait for bytes of the socket."""
-        count = self._socket.recv_into(self._room)
+        self._waits = True
+        try:
+            count = self._socket.recv_into(self._room)
+        finally:
+            self._waits = False
         with self._lock:
             if count:
                 self._incoming.write(self._room[:count])
@@ -236,7 +242,9 @@ class TlsTransport:
                 self._incoming.write_eof()
 
     def _last_word(self) -> SecurityFailure | None:
-        """Why the other side closed, where its last record says it."""
+        """Why the other side closed, where its last record says it.  Who waits for bytes will be told it, too."""
+        if self._waits:
+            return None
         try:
             self._socket.settimeout(0.2)
             for _ in range(4):

@@ -79,6 +79,14 @@ class Front:
             opened.close()
         self._thread.join(5)
 
+    def reset(self) -> None:
+        """Every connection ends, whoever reads or writes it; what comes afterwards meets a reset."""
+        for opened in self._open:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+            opened.close()
+
     def _accept(self) -> None:
         while True:
             try:

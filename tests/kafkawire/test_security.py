@@ -29,7 +29,7 @@ from kafkawire.net.security import OPEN, Sasl, Security
 from kafkawire.net.tls import Tls
 from kafkawire.protocol import requests08 as requests
 from localkafka.certificates import PASSWORD, Authority, Identity
-from tests.fakes.broker import FakeCluster, entry
+from tests.fakes.broker import FakeCluster, Wait, entry
 from tests.fakes.front import Front, server_context
 
 D = dialect("0.8.2")
@@ -153,6 +153,37 @@ def test_a_greenlet_sends_while_another_receives(cluster: FakeCluster, authority
         sender.join(10)
         link.close()
     assert got == [0, 1] * 20
+
+
+def test_a_connection_that_breaks_is_lost_for_who_sends_and_who_receives(
+    cluster: FakeCluster, authority: Authority, server: Identity
+) -> None:
+    release = threading.Event()
+    cluster.script("metadata", Wait(release))
+    ended: list[BaseException] = []
+
+    def until_lost(work: Callable[[], object]) -> None:
+        try:
+            while True:
+                work()
+                tasks.sleep(0.001)
+        except BaseException as error:
+            ended.append(error)
+
+    with Front(cluster.ports[1], context=server_context(server)) as front:
+        link = Link(front.broker, "me", trusting(authority).connect(tasks.connect), 10_000)
+        link.send(METADATA)
+        group = tasks.TaskGroup()
+        receiver = group.spawn("receiver", until_lost, link.receive)
+        tasks.sleep(0.05)
+        front.reset()
+        large = requests.produce(D, 0, 1000, {TP: [entry(bytes(900_000))]})
+        sender = group.spawn("sender", until_lost, lambda: link.send(large))
+        assert receiver.join(10)
+        assert sender.join(10)
+        release.set()
+        link.close()
+    assert [type(error) for error in ended] == [LinkLost, LinkLost], ended
 
 
 def test_the_other_sides_end_is_seen(cluster: FakeCluster, authority: Authority, server: Identity) -> None:
