@@ -43,8 +43,8 @@ def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, s
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        (["consume", "--topic", "t"], "a group lives in ZooKeeper"),
-        (["consume", "-b", "h:9092", "--topic", "t"], "a group lives in ZooKeeper"),
+        (["consume", "--topic", "t"], "give -z, where the group lives in ZooKeeper, or -b"),
+        (["consume", "-b", "h:9092", "-z", "z", "--topic", "t"], "give -z, where the group lives in ZooKeeper, or -b"),
         (["consume", "-z", "h"], "give --topic, or --whitelist"),
         (["consume", "-z", "h", "--topic", "t", "--whitelist", "w"], "give --topic, or --whitelist"),
         (["consume", "-z", "h", "--topic", "t", "--offset", "3"], "--offset needs --partition"),

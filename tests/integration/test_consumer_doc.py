@@ -38,6 +38,7 @@ WORDS = {  # what tells an example from all others
     "gevent": "monkey.patch_all",
     "greenlets": "worker_kind",
     "asyncio": "run_coroutine_threadsafe",
+    "coordinated": '"coordination": "kafka"',  # run in test_coordinated_groups.py: it needs a newer cluster
     "fixed": "offsets.file",
     "simple": "SimpleConsumer",
     "events": "on_event",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +17,7 @@ import pytest
 from kafkawire.model import Message
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
+from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 from tests.conftest import Unique
@@ -183,6 +187,13 @@ def test_a_group_takes_no_member_whose_strategy_none_shares_nor_a_session_beyond
     brokers = brokers_of(version, topic)
     members.append(java(tmp_path, version, brokers, group, topic))  # range, or cooperative-sticky
     wait_shared(members, PARTITIONS)
+    console = [str(COMMAND.with_name("zkconsumer")), "consume", "-b", brokers, "--topic", topic]
+    console += ["--from-beginning", "--timeout-ms", "1000"]
+    done = subprocess.run(console, capture_output=True, text=True, timeout=60, check=False)  # of a group of its own
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    shared = subprocess.run([*console, "--group", group], capture_output=True, text=True, timeout=60, check=False)
+    assert (shared.returncode, shared.stderr) == (0, "")  # came and went, as a member beside the JVM's
+    wait_until(lambda: [len(period.partitions) for period in members[0].periods()][-3:] == [6, 3, 6], 20, repr(members))
     wrong = options(version, brokers, group, **{"partition.assignment.strategy": "roundrobin"})
     with ConsumerConnector(wrong) as connector, pytest.raises(ConsumerError) as refused:
         connector.create_message_streams({topic: 1})
@@ -196,6 +207,28 @@ def test_a_group_takes_no_member_whose_strategy_none_shares_nor_a_session_beyond
         pytest.raises(ConsumerError, match=r"session\.timeout\.ms is 1000000000, outside the brokers' group\.min"),
     ):
         c.create_message_streams({topic: 1})
+
+
+def test_the_example_of_the_page_runs(brokers_of: Callable[..., str], unique: Unique, tmp_path: Path) -> None:
+    version, topic = "3.9.1", unique.topic("orders")
+    brokers = brokers_of(version, topic, 1)
+    page = (Path(__file__).parents[2] / "docs" / "consumer.md").read_text(encoding="utf-8")
+    (example,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if '"coordination"' in block)
+    for old, new in (
+        ("broker1:9092,broker2:9092", brokers),
+        ('"orders"', repr(topic)),
+        ('"group.id"', '"consumer.timeout.ms": 5000, "group.id"'),
+        ('"billing"', repr(unique.group())),
+    ):
+        assert old in example
+        example = example.replace(old, new)
+    with Writer(version, brokers, topic, 1, tmp_path) as writer:
+        wait_until(lambda: writer.sent[0] >= 20, 20, "messages")
+        (count,) = writer.end()
+    program = [sys.executable, "-c", example]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert "ConsumerTimeout" in done.stderr
+    assert done.stdout.splitlines() == [f"0 {n} b'{topic}/0 #{n}'" for n in range(count)]
 
 
 def test_new_topics_and_partitions_are_found_and_workers_in_any_order_commit_what_is_done(

@@ -59,7 +59,7 @@ def _partition(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 
 @click.command()
 @zookeeper_option(required=False)
-@brokers_option("Brokers to ask instead of ZooKeeper; with --partition only: a group lives in ZooKeeper.")
+@brokers_option("Brokers to ask instead of ZooKeeper: the group is then one that Kafka's coordinator keeps (0.9+).")
 @group_option(required=False, help="Consumer group to join (default: a temporary one).")
 @click.option("--topic", callback=_topic, help="Topic to read.")
 @click.option("--whitelist", metavar="REGEX", help="Read every topic whose whole name matches.")
@@ -101,8 +101,8 @@ def consume(
     """Print messages, one a line, until ctrl-C or SIGTERM.
 
     With --group, what was printed is committed, and the group's other members get the rest.  Without, a group is made
-    up, and removed from ZooKeeper at the end.  json prints an object a message; what is not UTF-8 is {"base64": "…"}.
-    Ends with 4 where a partition could not be read on.
+    up, and removed from ZooKeeper at the end; with -b it commits nothing, and is gone with its member.  json prints an
+    object a message; what is not UTF-8 is {"base64": "…"}.  Ends with 4 where a partition could not be read on.
     """
     message_format = MessageFormat(print_key, print_offset, output)
     if partition is not None:
@@ -117,13 +117,12 @@ def consume(
         return
     if offset is not None:
         raise click.UsageError("--offset needs --partition: in a group the committed offsets say where to begin")
-    if zookeeper is None or brokers:
-        raise click.UsageError("a group lives in ZooKeeper: give -z and not -b (or read one --partition)")
+    if (zookeeper is None) == (not brokers):
+        raise click.UsageError("give -z, where the group lives in ZooKeeper, or -b, where Kafka's coordinator keeps it")
     wanted = _wanted(topic, whitelist, blacklist)
     given = _properties(properties)
     values: dict[str, object] = {
-        "zookeeper.connect": zookeeper.connect,
-        **zookeeper.security.options(),
+        **_where(zookeeper, brokers),
         **chosen_options(),
         "auto.offset.reset": "smallest" if from_beginning else "largest",
         **({"kafka.version": kafka_version} if kafka_version else {}),
@@ -166,13 +165,28 @@ def _one_partition(
     )
 
 
+def _where(zookeeper: ZooKeeper | None, brokers: list[Address]) -> dict[str, object]:
+    """The options that say where the group is."""
+    if zookeeper is not None:
+        return {"zookeeper.connect": zookeeper.connect, **zookeeper.security.options()}
+    return {"coordination": "kafka", "bootstrap.servers": ",".join(f"{host}:{port}" for host, port in brokers)}
+
+
 @contextmanager
 def _member(
     values: Mapping[str, object], group: str | None, wanted: str | TopicFilter, num_streams: int
 ) -> Iterator[Console]:
     """A member of the group; without one, of a temporary group, which is removed at the end."""
     own = None if group else temporary_name()
-    config = load_consumer(ConsumerConfig, {**values, "group.id": group or own}, "command line", jvm=True)
+    coordinated = values.get("coordination") == "kafka"
+    values = {**values, "group.id": group or own}
+    if own and coordinated:
+        values["auto.commit.enable"] = "false"  # so that the coordinator keeps nothing of it
+    config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
+    if coordinated:
+        quiet("warning")
+        yield Console(config, wanted, num_streams, config.version)
+        return
     at = ZooKeeper(config.zookeeper_connect, config.security)
     there = _check(at, wanted, config.version)
     quiet("warning")  # from here on errors of the cluster are retried
