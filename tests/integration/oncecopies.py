@@ -12,13 +12,13 @@ import yaml
 
 from localkafka import tools
 from localkafka.client import ClusterClient
-from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
+from localkafka.load import Load
 from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
+from tests.integration.mirroring import LOADS, MIXED
 from tests.integration.mirrorprocess import MirrorProcess
 from tests.matrix.foreign import read_by_librdkafka
 
-MIXED = Mixture(keyed=0.5, codecs=(PLAIN, GZIP, SNAPPY))
 SESSION_MS = 2000  # a mirror that was killed is followed by the next one so soon
 
 
@@ -110,6 +110,7 @@ class OnceMirror(MirrorProcess):
 def load_of(source: ClusterClient, topic: str, partitions: int, count: int) -> Load:
     """A new topic with so many messages."""
     load = Load(source.brokers, source.version, 1)
+    LOADS.append(load)
     source.create_topic(topic, partitions)
     load.produce(topic, partitions, count, MIXED)
     return load

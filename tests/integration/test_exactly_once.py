@@ -13,11 +13,12 @@ from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.oncecopies import MIXED, Copies, Modern, OnceMirror, copies, load_of
+from tests.integration.mirroring import MIXED
+from tests.integration.oncecopies import Copies, Modern, OnceMirror, copies, load_of
 
 pytestmark = pytest.mark.real
 
-COUNT = 60_000
+COUNT = 40_000
 PARTITIONS = 4
 
 

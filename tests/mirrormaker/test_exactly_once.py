@@ -1,0 +1,342 @@
+"""The transactions of a source partition, against a target that keeps transactions as Kafka does, without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from groundwork.tasks import TaskGroup, now, sleep
+from kafkawire.errors import LocalError
+from kafkawire.model import Message, MessageSet, Part, ProducerId, TopicPartition
+from kafkawire.protocol.stableoffsets import StableOffset
+from mirrormaker.exactlyonce.partition import PartitionTransactions, Period, PeriodOver, Transacting
+from mirrormaker.exactlyonce.position import metadata_of
+from mirrormaker.exactlyonce.steps import Step
+from producer.coordinators import Coordinators, TransactionRefused
+from producer.outcomes import Counters
+from producer.sender import Sender
+from producer.sequences import Sequences
+from producer.transaction import AddPartitions, CommitOffsets, End, Initialize, Transaction
+from tests.fakes.tickets import Ticket
+
+SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("t", 3)
+NAME = "mirror-dc1-t-0"
+TOPIC = 7
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = now() + 10
+    while not condition():
+        assert now() < deadline, "not within the time"
+        sleep(0.005)
+
+
+class FakeTarget:
+    """Transactions of one transactional id; what is committed, as a read_committed reader sees it.
+
+    fail: what the next questions of a kind meet: "over" (refused), "over after" (done, and refused), a code to refuse.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.committed: list[bytes] = []
+        self.open: list[bytes] = []
+        self.position: StableOffset | None = None
+        self.pending: StableOffset | None = None
+        self.added: set[TopicPartition] = set()
+        self.fail: dict[type, list[str]] = {}
+        self.ends = 0
+
+    def ask(self, transaction: Transaction, ask: object) -> None:
+        met = self.fail.get(type(ask), [])
+        what = met.pop(0) if met else ""
+        if what == "over":
+            transaction.answered(cast(Any, ask), [59], "here")
+            return
+        if isinstance(ask, Initialize):
+            self.epoch += 1
+            self.open, self.pending, self.added = [], None, set()
+            transaction.initialized(ProducerId(1, self.epoch))
+            return
+        assert transaction.producer is not None
+        if transaction.producer.epoch != self.epoch:
+            transaction.answered(cast(Any, ask), [90], "here")
+            return
+        if isinstance(ask, AddPartitions):
+            self.added |= ask.tps
+        elif isinstance(ask, CommitOffsets):
+            ((_, (offset, metadata)),) = ask.offsets.items()
+            self.pending = StableOffset(offset, metadata, 0)
+        elif isinstance(ask, End):
+            assert ask.commit
+            self.committed += self.open
+            self.position = self.pending or self.position
+            self.open, self.pending, self.added = [], None, set()
+            self.ends += 1
+        transaction.answered(cast(Any, ask), [48 if what == "over after" else 0], "here")
+
+    # ---- as the coordinators of a period
+
+    def carry_out(self, transaction: Transaction, wanted: Callable[[], bool], said: object = None) -> bool:
+        begins = isinstance(transaction.ask, Initialize)
+        while (ask := transaction.ask) is not None and (begins or not isinstance(ask, Initialize)):
+            sleep(0)
+            if not wanted():
+                return False
+            if "refused" in self.fail.get(type(ask), []):
+                raise TransactionRefused("ClusterAuthorizationFailed (31); give this client the ACL")
+            self.ask(transaction, ask)
+            begins = begins and isinstance(transaction.ask, Initialize)
+        return transaction.ask is None
+
+    def committed_offsets(self, group: str, tps: object, wanted: object, said: object = None) -> dict[Any, Any]:
+        assert group == NAME
+        return {} if self.position is None else {TARGET: self.position}
+
+
+class FakeSender:
+    """Stores parts in the open transaction, a moment after they were submitted."""
+
+    def __init__(self, target: FakeTarget, sequences: Sequences, tasks: TaskGroup) -> None:
+        self._target, self._sequences, self._tasks = target, sequences, tasks
+        self.counters = Counters()
+        self.refuses: set[bytes] = set()
+        self.dropped = self.closed = False
+        self._waiting: list[tuple[Part, Any]] = []
+
+    def submit(self, part: Part, ticket: Any) -> None:
+        self._waiting.append((part, ticket))
+        self._tasks.spawn("store", self.wake)
+
+    def wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for part, ticket in waiting:
+            data, producer = bytes(part.entries), self._sequences.producer
+            if not ticket.may_send():
+                continue
+            if producer is None or self._sequences.broken or part.tp not in self._target.added:
+                self._waiting.append((part, ticket))
+            elif producer.epoch != self._target.epoch:
+                self._sequences.broken, self._sequences.fenced = "ProducerFenced (90)", True
+                self._sequences._want()
+            elif data in self.refuses:
+                ticket.failed(LocalError("too large"), None)
+            else:
+                self._target.open.append(data)
+                ticket.done()
+
+    def drop(self, unwanted: Callable[[Part, Any], bool]) -> int:
+        self._waiting = [(part, ticket) for part, ticket in self._waiting if not unwanted(part, ticket)]
+        return 0
+
+    def close_links(self) -> None:
+        self.dropped = True
+
+
+class FakeShare:
+    """Gives tickets out, and remembers them."""
+
+    def __init__(self) -> None:
+        self.tickets: dict[int, Ticket] = {}
+
+    def ticket(self, resume_at: int, parts: int = 1) -> Ticket:
+        return self.tickets.setdefault(resume_at, Ticket())
+
+
+class Member:
+    """A process that believes that it owns the partition."""
+
+    def __init__(self, target: FakeTarget, tasks: TaskGroup, interval_s: float = 0.02) -> None:
+        self.target, self.tasks, self.owned = target, tasks, True
+        self.share = FakeShare()
+        self.skipped: list[int] = []
+        self.unparked = 0
+        self.waiting: dict[str, str] = {}
+        self.senders: list[FakeSender] = []
+        period = Period(
+            source=SOURCE, key=object(), owned=lambda: self.owned, topic=TOPIC, at=TARGET, pass_on=self._pass_on
+        )  # fmt: skip
+        how = Transacting(
+            interval_s=interval_s,
+            timeout_ms=60000,
+            max_bytes=lambda: 1000,
+            coordinators=cast(Coordinators, _As(target)),
+            sender=self._sender,
+            retire=lambda transactions: setattr(transactions.sender, "closed", True),
+        )
+        self.transactions = PartitionTransactions(
+            period, source="dc1", name=NAME, how=how, waiting=self.waiting, unpark=self._unpark, tasks=tasks
+        )
+        self.task = tasks.spawn("transactions", self.transactions.run)
+
+    def _sender(self, sequences: Sequences, transactional_id: str) -> Sender:
+        assert transactional_id == NAME
+        self.senders.append(FakeSender(self.target, sequences, self.tasks))
+        return cast(Sender, self.senders[-1])
+
+    def _unpark(self, tp: TopicPartition) -> bool:
+        self.unparked += 1
+        return True
+
+    def _pass_on(self, fetched: Any, share: Any, skipped: int) -> None:
+        self.skipped.append(skipped)
+        for message in list(fetched.messages())[skipped:]:
+            part = Part(TARGET, message.value, 2, 0, 1, message.offset + 1)
+            self.transactions.enqueue(Step(message.offset + 1, [(part, share.ticket(message.offset + 1))]))
+
+    def give(self, first: int, last: int) -> None:
+        """A fetched set of the messages first to last."""
+        messages = [Message("t", 0, n, None, b"%d" % n, None, None, None, n + 1) for n in range(first, last + 1)]
+        self.transactions.admit(cast(MessageSet, FakeSet(messages)), cast(Any, self.share))
+
+    def told(self, resume_at: int) -> list[Any]:
+        ticket = self.share.tickets.get(resume_at)
+        return [] if ticket is None else [what[0] for what in ticket.told]
+
+
+class FakeSet:
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+        self.start, self.resume_at = messages[0].offset, messages[-1].offset + 1
+
+    def messages(self) -> list[Message]:
+        return self._messages
+
+
+class _As:
+    """The names that Coordinators have."""
+
+    def __init__(self, target: FakeTarget) -> None:
+        self.carry_out, self.committed = target.carry_out, target.committed_offsets
+
+
+@contextmanager
+def members(target: FakeTarget, count: int = 1) -> Iterator[list[Member]]:
+    tasks = TaskGroup()
+    made = [Member(target, tasks) for _ in range(count)]
+    try:
+        yield made
+        assert tasks.death is None
+    finally:
+        for member in made:
+            member.owned = False
+        tasks.stop(5)
+
+
+def values(first: int, last: int) -> list[bytes]:
+    return [b"%d" % n for n in range(first, last + 1)]
+
+
+def test_messages_and_the_position_behind_them_are_committed_together():
+    target = FakeTarget()
+    with members(target) as (member,):
+        member.give(0, 9)
+        member.give(10, 19)
+        until(lambda: member.told(20))
+        assert target.committed == values(0, 19)
+        assert target.position == StableOffset(20, metadata_of(TOPIC), 0)
+        assert [member.told(n) for n in (1, 20)] == [["done"], ["done"]]
+        member.give(20, 29)
+        until(lambda: member.told(30))
+        assert target.committed == values(0, 29)
+
+
+def test_what_the_target_has_is_not_sent_again():
+    target = FakeTarget()
+    target.position = StableOffset(15, metadata_of(TOPIC), 0)
+    with members(target) as (member,):
+        member.give(0, 9)
+        member.give(10, 19)
+        until(lambda: member.told(20))
+        assert target.committed == values(15, 19)
+        assert (member.told(10), member.skipped) == (["done"], [5])
+
+
+def test_the_position_of_a_deleted_topic_says_nothing_of_a_new_one():
+    target = FakeTarget()
+    target.position = StableOffset(500, metadata_of(TOPIC + 1), 0)
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+        assert target.committed == values(0, 9)
+
+
+@pytest.mark.parametrize("ask", [AddPartitions, CommitOffsets, End])
+def test_a_transaction_that_is_over_is_sent_again(ask: type):
+    target = FakeTarget()
+    target.fail[ask] = ["over"]
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+        assert target.committed == values(0, 9)
+        assert member.unparked == 0
+
+
+def test_a_commit_whose_response_is_a_refusal_was_done_if_the_position_says_so():
+    target = FakeTarget()
+    target.fail[End] = ["over after"]
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+        assert target.committed == values(0, 9)
+        assert target.ends == 1
+
+
+def test_who_comes_later_fences_who_came_before_and_nothing_is_there_twice():
+    target = FakeTarget()
+    with members(target) as (zombie,):
+        zombie.give(0, 9)
+        until(lambda: zombie.told(10))
+        with members(target) as (owner,):
+            owner.give(0, 9)
+            owner.give(10, 19)
+            zombie.give(10, 19)  # it still believes that it owns the partition
+            until(lambda: owner.told(20) and zombie.unparked)
+            assert target.committed == values(0, 19)
+            assert isinstance(zombie.share.tickets[11].told[0][1], PeriodOver)
+            assert owner.told(10) == ["done"]
+            zombie.give(20, 29)  # and goes on
+            until(lambda: zombie.told(30))
+            assert zombie.told(30) == ["failed"]
+            owner.give(20, 29)
+            until(lambda: owner.told(30))
+            assert target.committed == values(0, 29)
+            assert all(sender.closed for sender in zombie.senders)
+
+
+def test_past_the_lease_nothing_is_committed():
+    target = FakeTarget()
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+        ends = target.ends
+        member.owned = False
+        member.give(10, 19)
+        until(lambda: member.senders[0].closed)
+        assert (target.ends, member.told(20)) == (ends, [])
+
+
+def test_all_before_a_message_that_cannot_be_stored_is_committed_and_nothing_behind_it():
+    target = FakeTarget()
+    with members(target) as (member,):
+        member.senders[0].refuses = {b"5"}
+        member.give(0, 9)
+        until(lambda: member.told(6))
+        assert target.committed == values(0, 4)
+        assert target.position is not None
+        assert target.position.offset == 5
+        assert ([member.told(n) for n in (5, 6)], member.told(7)) == ([["done"], ["failed"]], [])
+
+
+def test_a_cluster_that_refuses_parks_the_partition_with_what_helps():
+    target = FakeTarget()
+    target.fail[Initialize] = ["refused"]
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+        ((_, reason, _),) = member.share.tickets[10].told
+        assert "t/0, delivery.guarantee: exactly-once: ClusterAuthorizationFailed (31); give" in str(reason)
+        assert target.committed == []
