@@ -150,3 +150,48 @@ def test_a_footer_says_rows_and_offsets_and_a_torn_file_is_told(tmp_path: Path) 
 def test_a_range_without_rows_has_neither_first_nor_last() -> None:
     facts = RangeCount(RANGES[0], ()).facts()
     assert (facts["rows"], facts["gaps"], facts["first"], facts["last"], facts["max_ms"]) == (0, 10, None, None, None)
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------------
+
+WITH_MARKERS = [file("t", 0, 0, 1, 9, rows=7), FILES[2], FILES[3]]  # range 0 lacks 3: a marker, an aborted message ..
+OF_MARKERS = Observed(rows=11, numbers=21 + 1 + 1, begun=3, crcs=21, kept_back=3)
+
+
+def test_offsets_that_transactions_keep_back_are_no_rows_and_nothing_else_may_be_missing() -> None:
+    found = counted(plan=PLAN, files=WITH_MARKERS, seen=OF_MARKERS)
+    assert [(count.rows, count.gaps, count.lost) for count in found] == [(7, 3, 0), (2, 0, 0), (2, 0, 0)]
+    for kept_back in (2, 4):
+        with pytest.raises(
+            Mismatch, match=f"3 offsets of the ranges have no row, and transactions keep back {kept_back}"
+        ):
+            counted(plan=PLAN, files=WITH_MARKERS, seen=replace(OF_MARKERS, kept_back=kept_back))
+    with pytest.raises(Mismatch, match="3 are missing"):
+        counted(plan=PLAN, files=WITH_MARKERS, seen=replace(OF_MARKERS, kept_back=None))
+    compacted = counted(plan=PLAN, files=WITH_MARKERS, seen=replace(OF_MARKERS, kept_back=0), compacted=["t"])
+    assert compacted[0].gaps == 3
+
+
+def test_a_range_of_which_no_row_came_is_read_once_more() -> None:
+    files, seen = WITH_MARKERS[:2], replace(OF_MARKERS, rows=9, numbers=21 + 1, begun=2, crcs=14)
+    asked: list[OffsetRange] = []
+
+    def again(rng: OffsetRange) -> tuple[int, int]:
+        asked.append(rng)
+        return 0, 2
+
+    found = counted(plan=PLAN, files=files, seen=seen, read_again=again)
+    assert asked == [RANGES[2]]
+    assert [(count.rows, count.gaps, count.lost) for count in found] == [(7, 3, 0), (2, 0, 0), (0, 2, 0)]
+    for rows, kept_back in ((1, 1), (0, 1), (2, 0)):
+        with pytest.raises(Mismatch, match=f"no row for 2 offsets: read once more it has {rows} messages"):
+            counted(plan=PLAN, files=files, seen=seen, read_again=lambda rng, r=rows, k=kept_back: (r, k))
+    lost = counted(plan=PLAN, files=files, seen=seen, may_lose=True, read_again=lambda rng: (0, 1))
+    assert lost[2].lost == 1
+
+
+def test_beside_transactions_only_the_beginning_of_a_range_may_be_lost() -> None:
+    seen = replace(OF_MARKERS, kept_back=2)
+    assert counted(plan=PLAN, files=WITH_MARKERS, seen=seen, may_lose=True)[0].lost == 1
+    with pytest.raises(Mismatch, match="keep back 1 of them"):  # 2 are missing, and only one before the first row
+        counted(plan=PLAN, files=WITH_MARKERS, seen=replace(OF_MARKERS, kept_back=1), may_lose=True)
