@@ -83,6 +83,8 @@ public class NewClients {
         properties.put("value.serializer", ByteArraySerializer.class.getName());
         properties.put("acks", "all");
         properties.put("linger.ms", "20");
+        // With more, a partition that is not led yet may take a second batch before the first, and then neither for ever.
+        properties.put("max.in.flight.requests.per.connection", "1");
         for (String option : options) properties.put(option.split("=")[0], option.split("=")[1]);
         KafkaProducer<byte[], byte[]> made = new KafkaProducer<>(properties);
         if (properties.containsKey("transactional.id")) call(made, "initTransactions");

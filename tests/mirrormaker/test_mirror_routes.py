@@ -252,6 +252,18 @@ def test_what_a_handler_drops_still_moves_the_position_on() -> None:
     assert steps[-1].resume_at == message_set.resume_at
 
 
+@pytest.mark.parametrize("more", [{}, {"handler": "m:f"}, {"partitioning": "key"}, {"codec": "gzip"}])
+def test_the_end_of_a_set_is_reached_where_no_message_is_left_as_behind_a_transaction(more: dict[str, Any]) -> None:
+    rules = RouteRules(message_max_bytes=LIMIT, **SAME, **more)
+    route = TopicRoute("orders", SourceTopic(1, 1), range(4), rules)
+    message_set = replace(fetched([plain(b"a", b"b"), gzip(b"c")]), resume_at=105)
+    steps = list(route.steps(message_set, lambda message: route.output(message), aligned=True))
+    well_formed(steps, message_set, OLD)
+    assert arrived(steps) == [(None, b"a"), (None, b"b"), (None, b"c")]
+    empty = replace(message_set, start=103, buffer=memoryview(b""), runs=())
+    assert list(route.steps(empty, route.output, aligned=True)) == [Step(105, ())]
+
+
 SAME, BY_BROKER = {"source": OLD, "target": OLD}, {"source": dialect("0.7"), "target": OLD}
 
 
