@@ -41,6 +41,18 @@ class Losses:
         timestamps = self.source.has_timestamps and not self.target.has_timestamps
         return (HEADERS,) * headers + (TIMESTAMPS,) * timestamps
 
+    def refusal(self, name: str) -> str | None:
+        """Why a source need not be begun: every one of its messages would park its partition; None: not so.
+
+        Only timestamps are there in every message.
+        """
+        if TIMESTAMPS not in self.fields or TIMESTAMPS in self.drop:
+            return None
+        return (
+            f"source {name}: its messages (Kafka {self.source.release}) have timestamps, and those of the target "
+            f"(Kafka {self.target.release}) have none: set {OPTION}: {TIMESTAMPS} to copy them without"
+        )
+
     def fit(self, source: TopicPartition) -> Fit | None:
         """What a conversion does with the messages of a source partition; None: nothing of them can be lost."""
         return (lambda rows: self.fitted(source, rows)) if self.fields else None

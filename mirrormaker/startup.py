@@ -25,6 +25,7 @@ from mirrormaker import exits
 from mirrormaker.config import Configuration, selection
 from mirrormaker.flow import Flow
 from mirrormaker.formatlosses import timestamps_lost
+from mirrormaker.losses import Losses
 from mirrormaker.offsetmap.file import MapUnwritable
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.options import MirrorOptions
@@ -260,6 +261,9 @@ class Startup:
         chosen = selection(source.options, self._mirror)
         if same is not None and (sentence := never_ends(chosen, view.topics)):
             raise ConsumerError(f"source {source.name} and the target are one cluster ({same} is in both): {sentence}")
+        lost = Losses(source.versions.dialect, self._target.versions.dialect, frozenset(self._mirror.drop_fields))
+        if (refusal := lost.refusal(source.name)) is not None:
+            raise ConsumerError(refusal)
         if not view.topics:
             self._warn(no_topic_matches(source.options, self._mirror))
         return view

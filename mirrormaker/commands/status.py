@@ -136,6 +136,9 @@ def _reasons(report: Report) -> Iterable[str]:
             yield f"limit: {limit['source']}: {limit['name']}: {limit['reason']}"
     for left in report["left_out"]:
         yield f"left out: {left['source']}: {left['topic']}: {left['messages']:,} messages ({left['reason']})"
+    for lost in report["dropped_fields"]:
+        what = f"{lost['messages']:,} messages are copied without {lost['field']} (mirror.drop.fields)"
+        yield f"dropped: {lost['source']}: {lost['topic']}: {what}"
     for gap in report["gaps"]:
         yield f"gap: {gap['source']}: {gap['topic']}: {gap['missing']:,} were deleted before they were read"
 

@@ -99,7 +99,7 @@ def test_headers_for_a_target_without_them_park_the_partition_until_they_may_be_
         wait_until(lambda: said(f"parked 1: {topic}/0"), WAIT_S, lambda: log.read_text(errors="replace")[-2000:])
         assert said(sentence)
         assert said("set mirror.drop.fields: headers to copy such messages without their headers")
-        assert values_of(target, topic) == [b"0", b"1", b"2"]
+        wait_until(lambda: values_of(target, topic) == [b"0", b"1", b"2"], WAIT_S)
         assert mirror.stop(20) == 0
     document["mirror"]["drop.fields"] = ["headers", "timestamps"]
     with run() as mirror:

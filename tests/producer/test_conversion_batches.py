@@ -340,6 +340,15 @@ def test_without_a_rule_headers_are_never_lost_in_silence() -> None:
         list(transcode(fetched(batch(rows_of(100, 1, headers=packed([("h", b"")])))), TARGET, V08, LIMIT))
 
 
+def test_a_source_whose_every_message_would_stop_is_refused_at_the_start() -> None:
+    assert losses(V08).refusal("dc1") == (
+        "source dc1: its messages (Kafka 3.9) have timestamps, and those of the target (Kafka 0.8.2) have none: set "
+        "mirror.drop.fields: timestamps to copy them without"
+    )
+    assert losses(V08, "timestamps").refusal("dc1") is None
+    assert losses(V010).refusal("dc1") is None
+
+
 def test_where_nothing_can_be_lost_nothing_is_looked_at() -> None:
     assert losses(V39).fit(SOURCE) is None
     assert Losses(V08, V08).fit(SOURCE) is None
