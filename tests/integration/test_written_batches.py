@@ -91,21 +91,24 @@ def test_headers_for_a_target_without_them_park_the_partition_until_they_may_be_
         file.write_text(yaml.safe_dump(document))
         return Child("the mirror", [str(COMMAND), "run", str(file)], log)
 
+    def last() -> str:
+        return log.read_text(errors="replace")[-2000:]
+
     def said(text: str) -> bool:
         return text in log.read_text(errors="replace")
 
     sentence = f"{topic}/0 at 3: the message has headers, and those of the target"
     with run() as mirror:
-        wait_until(lambda: said(f"parked 1: {topic}/0"), WAIT_S, lambda: log.read_text(errors="replace")[-2000:])
+        wait_until(lambda: said(f"parked 1: {topic}/0"), WAIT_S, last)
         assert said(sentence)
         assert said("set mirror.drop.fields: headers to copy such messages without their headers")
-        wait_until(lambda: values_of(target, topic) == [b"0", b"1", b"2"], WAIT_S)
+        wait_until(lambda: values_of(target, topic) == [b"0", b"1", b"2"], WAIT_S, last)
         assert mirror.stop(20) == 0
     document["mirror"]["drop.fields"] = ["headers", "timestamps"]
     with run() as mirror:
         wait_until(
             lambda: len(values_of(target, topic)) >= COUNT, WAIT_S, lambda: log.read_text(errors="replace")[-2000:]
         )
-        wait_until(lambda: said(f"{COUNT // 4} without headers (mirror.drop.fields)"), WAIT_S)
+        wait_until(lambda: said(f"{COUNT // 4} without headers (mirror.drop.fields)"), WAIT_S, last)
         assert mirror.stop(20) == 0
     assert values_of(target, topic) == [b"%d" % number for number in range(COUNT)]
