@@ -123,10 +123,8 @@ class TopicAdmin:
 
     def _has(self, topic: str, partitions: int) -> bool:
         """Whether a topic has so many; brokers hear of new ones a moment after the controller."""
-        counts = (
-            len(self._metadata.read(None).partitions(topic)) for _ in self._retry.attempts(self._sleep, self._now)
-        )
-        return any(count >= partitions for count in counts)
+        looks = self._retry.attempts(self._sleep, self._now)
+        return any(len(self._metadata.read(None).partitions(topic)) >= partitions for _ in looks)
 
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """What each of these topics has set for itself; one that the broker does not tell of is left out.
