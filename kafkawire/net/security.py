@@ -187,7 +187,6 @@ class SaslGreeting:
 
     def __call__(self, login: Login) -> float | None:
         """Raises SecurityFailure with one sentence about the broker; OSError where it does not answer."""
-        began = time.monotonic()
         address = (login.broker.host, login.broker.port)
         try:
             if address not in self._versions:
@@ -203,7 +202,7 @@ class SaslGreeting:
             raise
         if lifetime_ms <= 0:
             return None
-        return max(0.0, random.uniform(*LOGIN_AGAIN) * lifetime_ms / 1000 - (time.monotonic() - began))
+        return random.uniform(*LOGIN_AGAIN) * lifetime_ms / 1000
 
     # what the broker speaks -------------------------------------------------------------------------------------------
 

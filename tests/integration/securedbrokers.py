@@ -3,7 +3,7 @@
 SSL  MUTUAL  SASL_PLAINTEXT  SASL_SSL      what they are called; MUTUAL asks for a client certificate
 EXPIRED  ELSEWHERE                         TLS with a certificate that has ended, and one for another host
 ONLYPLAIN                                  SASL_SSL that knows PLAIN alone
-SHORT                                      SASL_SSL where a login lasts two seconds
+SHORT                                      SASL_SSL where a login lasts four seconds
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROTOCOLS = {
     "SSL": "SSL", "MUTUAL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL",
 }  # fmt: skip
 FAULTY = {"EXPIRED": "SSL", "ELSEWHERE": "SSL", "ONLYPLAIN": "SASL_SSL"}
-LOGIN_MS = 2000
+LOGIN_MS = 4000
 [USER] = USERS
 
 

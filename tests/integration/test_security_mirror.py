@@ -29,7 +29,7 @@ from tests.integration.test_security import read
 
 pytestmark = pytest.mark.real
 PARTITIONS = 4
-LOGINS = 3  # times that a login ends while the mirror runs
+LOGINS = 2  # times that a login ends while the mirror runs
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ class Mirror(MirrorProcess):
 def test_a_mirror_loses_nothing_while_logins_end(
     source: SecuredBroker, target: SecuredBroker, unique: Unique, tmp_path: Path
 ) -> None:
-    """Logins at the source, by SCRAM of the mirror and by OAUTHBEARER of a producer, end every two seconds under load:
+    """Logins at the source, by SCRAM of the mirror and by OAUTHBEARER of a producer, end every four seconds under load:
     no connection is lost, and what arrives at the target is what was sent, in order, once."""
     topic, group = unique.topic(), unique.group()
     here: dict[str, object] = {
@@ -183,6 +183,7 @@ def test_the_commands_and_the_console_producer_take_the_options(
         assert done.returncode == code, done
         return done.stdout if code == 0 else done.stderr
 
+    source.broker.create_topic(topic, 1)
     ran("zkproducer", "--broker-list", address, "--topic", topic, *given, stdin="one\ntwo\nthree\n")
     config = tmp_path / "client.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
@@ -191,15 +192,13 @@ def test_the_commands_and_the_console_producer_take_the_options(
     first = source.address("SHORT")  # of the listeners with this protocol
     assert first.rpartition(":")[2] in ran("zkconsumer", "brokers", "-z", zookeeper, *how)
     assert topic in ran("zkconsumer", "topics", "-b", address, *how)
-    found: list[str] = []
-    for partition in range(PARTITIONS):
-        one = ["--topic", topic, "--partition", str(partition), "--from-beginning", "--timeout-ms", "500"]
-        found += ran("zkconsumer", "consume", "-b", address, *one, *how).split()
-    assert sorted(found) == ["one", "three", "two"]
+    one = ["--topic", topic, "--partition", "0", "--from-beginning", "--timeout-ms", "500"]
+    found = ran("zkconsumer", "consume", "-b", address, *one, *how).split()
+    assert found == ["one", "two", "three"]
     group = unique.group()
     reading = ["--topic", topic, "--group", group, "--from-beginning", "--timeout-ms", "3000"]
     stored = ["--consumer-property", "offsets.storage=kafka", "--consumer-property", "dual.commit.enabled=false"]
-    assert sorted(ran("zkconsumer", "consume", "-z", zookeeper, *reading, *stored, *how).split()) == sorted(found)
+    assert ran("zkconsumer", "consume", "-z", zookeeper, *reading, *stored, *how).split() == found
     rows = json.loads(ran("zkconsumer", "lag", "-z", zookeeper, "--group", group, "-o", "json", *how))
     behind = {str(row["lag"]) for row in rows if row.get("store") == "kafka"} or {str(rows)}
     assert behind == {"0"}, rows
