@@ -66,7 +66,10 @@ class Greeting(Protocol):
     """Logs in on a new connection, or again on one whose login is about to end."""
 
     def __call__(self, login: Login) -> float | None:
-        """Seconds from its begin until it has to be done again; None: never.  Raises SecurityFailure, OSError, RemoteError."""
+        """Seconds from its begin until it has to be done again; None: never.
+
+        Raises SecurityFailure, OSError, RemoteError.
+        """
 
 
 class Link:

@@ -81,9 +81,9 @@ class Front:
 
     def reset(self) -> None:
         """Every connection ends, whoever reads or writes it; what comes afterwards meets a reset."""
-        for opened in self._open:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            with suppress(OSError):
+        for opened in list(self._open):
+            with suppress(OSError):  # its thread may have closed it
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 opened.shutdown(socket.SHUT_RDWR)
             opened.close()
 
