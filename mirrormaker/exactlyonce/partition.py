@@ -119,7 +119,7 @@ class PartitionTransactions:
         self._steps = StepQueue()
         self._held: deque[tuple[MessageSet, Share]] = deque()
         self._position: int | None = None  # in the target
-        self._open = self._busy = self._over = self._flushed = False
+        self._open = self._busy = self.over = self._flushed = False
         self._refused: ExactlyOnceRefused | None = None
         self.ended_by = ""  # why the period ended in the middle of a transaction
         self.commits = 0
@@ -150,6 +150,11 @@ class PartitionTransactions:
         self._flushed = True
         self._wake.set()
 
+    def stop(self) -> None:
+        """Another period of the partition begins."""
+        self.over = True
+        self._wake.set()
+
     def fence(self) -> None:
         """The lease is over: nothing more is sent, what is in flight is cut off."""
         self.sender.drop(lambda part, ticket: not ticket.may_send())
@@ -170,7 +175,7 @@ class PartitionTransactions:
         except TransactionRefused as refused:
             self._refuse(refused)
         finally:
-            self._over = True
+            self.over = True
             self._waiting.pop(str(self.period.source), None)
             self._how.retire(self)
 
@@ -191,7 +196,7 @@ class PartitionTransactions:
                 self._wake.clear()
 
     def _current(self) -> bool:
-        return not self._over and self.period.owned()
+        return not self.over and self.period.owned()
 
     def _said(self, why: str) -> None:
         name = str(self.period.source)
@@ -276,8 +281,10 @@ class PartitionTransactions:
             if steps.failed is not None:
                 self._failed(steps.failed)
                 return
-            if not self._current() or steps.unwanted:
-                self._over = True
+            if not self._current():
+                return
+            if steps.unwanted:
+                self._end_period("some of it may not be sent any more")
                 return
             closing = closing or now() >= until or self._flushed or steps.full(self._how.max_bytes())
             if closing and steps.stored:
@@ -367,12 +374,12 @@ class PartitionTransactions:
             self._restarted()
         elif not self._ended(reached):
             return  # tried again, or the period is over
-        self._over = True
+        self.over = True
         step.fail(reason, at, reached)
 
     def _end_period(self, why: str) -> None:
         """Park the partition and fetch it again: another period begins with the target's position."""
-        self._over = True
+        self.over = True
         self.ended_by = f"{self.period.source}: the transaction was not committed: {why}"
         self._tasks.spawn(f"again-{self._name}", self._fetch_again)
         self._fail_all(PeriodOver(self.ended_by))

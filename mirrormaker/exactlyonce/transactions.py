@@ -129,6 +129,8 @@ class SourceTransactions:
 
     def _begin(self, fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> PartitionTransactions:
         tp = fetched.tp
+        if tp in self._partitions:
+            self._partitions[tp].stop()
         period = Period(
             source=tp,
             key=share.period,
@@ -147,7 +149,7 @@ class SourceTransactions:
                 max_bytes=self._max_bytes,
                 coordinators=self._coordinators,
                 sender=self._target.transactional_sender,
-                retire=partial(self._retire, tp),
+                retire=self._retire,
             ),
             waiting=self.waiting,
             unpark=self._unpark,
@@ -159,12 +161,11 @@ class SourceTransactions:
 
     def _max_bytes(self) -> int:
         """Of one transaction: all that are open are less than what may be fetched and not done."""
-        return self._queued_max_bytes // 2 // max(1, len(self._partitions))
+        live = sum(1 for each in self._partitions.values() if not each.over)
+        return self._queued_max_bytes // 2 // max(1, live)
 
-    def _retire(self, tp: TopicPartition, transactions: PartitionTransactions) -> None:
-        """A period is over."""
-        if self._partitions.get(tp) is transactions and not transactions.ended_by:
-            del self._partitions[tp]
+    def _retire(self, transactions: PartitionTransactions) -> None:
+        """A period is over; what still comes of it is told so by it, until another one begins."""
         self._target.retire(transactions.sender)
 
     # ---- of the mirror ----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.integration.mirroring import LOADS, MIXED
 from tests.integration.mirrorprocess import MirrorProcess
 from tests.matrix.foreign import read_by_librdkafka
 
-SESSION_MS = 2000  # a mirror that was killed is followed by the next one so soon
+SESSION_MS = 4000  # a mirror that was killed is followed by the next one so soon
 
 
 class Modern(Protocol):
@@ -64,7 +64,7 @@ class OnceMirror(MirrorProcess):
                     "zookeeper.connect": source.zookeeper,
                     "group.id": group,
                     "zookeeper.session.timeout.ms": SESSION_MS,
-                    "rebalance.backoff.ms": 600,
+                    "rebalance.backoff.ms": 1200,
                     "fetch.message.max.bytes": 65536,  # small, so that a kill comes in the middle of much
                 }
             ],
