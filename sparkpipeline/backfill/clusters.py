@@ -106,10 +106,17 @@ class HandOver:
             raise Mismatch(f"positions of group {self.group} are not as they should be: {'; '.join(wrong[:3])}",
                            group=self.group, positions=len(wrong))  # fmt: skip
 
-    def _nobody_at_work(self, zk: Any) -> None:
-        from sparkpipeline.driver.groups import group_owners
+    def _nobody_at_work(self, zk: Any | None) -> None:
+        from sparkpipeline.driver.groups import group_members, group_owners
 
-        owners = group_owners(zk, self.group)
+        members = group_members(self.group, self._sides.source)
+        if members:
+            raise Refused(
+                f"member {members[0]} that Kafka coordinates reads in group {self.group}: stop its members until the"
+                " queue is done",
+                group=self.group,
+            )
+        owners = {} if zk is None else group_owners(zk, self.group)
         at_work = [(tp, owners[tp]) for tp in self._tps if tp in owners]
         if at_work:
             tp, owner = at_work[0]
@@ -134,7 +141,11 @@ class HandOver:
 
     @contextmanager
     def _zookeeper(self) -> Iterator[Any]:
+        """The source's ZooKeeper; None where it has none, or none was given."""
         from sparkpipeline.driver.zookeeper import zookeeper_of
 
+        if self._sides.source_options.zookeeper_connect is None and self._storage == "kafka":
+            yield None
+            return
         with zookeeper_of(self._sides.source_options) as zk:
             yield zk

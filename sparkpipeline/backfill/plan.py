@@ -215,9 +215,10 @@ def check(request: Request) -> None:
         raise OptionRefused(f"{request.partitioning} is neither identity nor key", option="--partitioning")
     if request.chunk < 1:
         raise OptionRefused("a chunk has at least one offset", option="--chunk")
-    if request.group is not None and not request.source.get("zookeeper.connect"):
+    if request.group is not None and not request.source.get("zookeeper.connect") and request.storage != "kafka":
         raise OptionRefused(
-            "a queue looks in the source's ZooKeeper whether a daemon is at work: give --source-zookeeper",
+            "a queue looks in the source's ZooKeeper whether a daemon is at work: give --source-zookeeper, or for a"
+            " group of a cluster without ZooKeeper --offsets-storage kafka",
             option="--group",
         )
     chosen = {name.lower() for name in request.source} & {"subscribe", "subscribepattern", "assign"}

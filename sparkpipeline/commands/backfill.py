@@ -122,7 +122,8 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
         "protocol": "target_protocol", "partitioner": "partitioner",
     }  # fmt: skip
     target |= {key: asked[name] for key, name in named.items() if asked[name] is not None}
-    storage = asked["offsets_storage"] or "zookeeper"
+    without_zookeeper = asked["group"] is not None and asked["source_zookeeper"] is None
+    storage = asked["offsets_storage"] or ("kafka" if without_zookeeper else "zookeeper")
     if source.get("startingOffsets") == "group" and asked["group"] is not None:
         source |= {"kafka.group.id": asked["group"], "kafka.offsets.storage": storage}
     given = Request(

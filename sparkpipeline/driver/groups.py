@@ -21,7 +21,9 @@ from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNod
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from kafkawire.cluster.zookeeper import TOPICS, WINDOW
+from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition, partition_named
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from kafkawire.znodes import group as znodes
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
@@ -214,6 +216,21 @@ def group_owners(zk: KazooClient, group: str) -> dict[TopicPartition, str]:
                 found[znodes.owner(group, tp)] = tp
     nodes = read_nodes(zk, list(found))
     return {tp: nodes[path].decode("utf-8", "replace") for path, tp in found.items() if path in nodes}
+
+
+def group_members(group: str, access: ClusterAccess) -> list[str]:
+    """Member ids of a group that Kafka coordinates; none before 0.9, and while __consumer_offsets does not exist.
+
+    Raises Unreachable."""
+    if not access.spoken.coordinates_groups:
+        return []
+    with Brokers(access) as brokers:
+        if not brokers.view().partitions(OFFSETS_TOPIC):
+            return []  # the look-up of a coordinator would create it
+        try:
+            return [member for member, _, _ in _coordinator(brokers).describe(group).members]
+        except WireError as exc:
+            raise Unreachable(f"whether group {group} has members is not known: {exc}", group=group) from exc
 
 
 def left_zookeeper(zk: KazooClient, group: str) -> bool:

@@ -4,7 +4,8 @@ A topic that was deleted and created again has a new log, in which the job's pos
 longer already, everything before the position would be left out.  So each manifest keeps, for each position,
 
     offset, crc       of the message before it: CRC-32 of key and value, as it was when the batch was planned; it is
-                      fetched again and compared.  Not where retention or the log cleaner has removed it
+                      fetched again and compared.  Not where retention or the log cleaner has removed it.  Behind a
+                      transaction stands its marker, so there it is the last message of the NEAR offsets before
     czxid, ctime_ms   of the topic's node in ZooKeeper, where zookeeper.connect is given (offsets/former.py): exact,
                       also where all messages are alike
 
@@ -32,6 +33,9 @@ from zkconsumer.simple import SimpleConsumer
 
 FIRST_BYTES = 16 * 1024  # of a fetch for one message; more where it does not fit
 AT_ONCE = 100  # partitions in a fetch
+NEAR = (
+    3  # offsets before the last one, where that is no message: a transaction has one marker, and others may end there
+)
 LENGTH = Struct(">i")
 
 
@@ -41,13 +45,18 @@ def marks_of(
     """The marks of these positions in the logs as they are now.  Raises as Brokers.leaders."""
     if not brokers.dialect.describes_itself:
         return {}
-    crcs = message_crcs(brokers, {tp: at - 1 for tp, at in positions.items() if at > 0}, cap_bytes)
+    last = {tp: at - 1 for tp, at in positions.items() if at > 0}
+    crcs = {tp: (last[tp], crc) for tp, crc in message_crcs(brokers, last, cap_bytes).items() if crc is not None}
+    for back in range(1, NEAR + 1) if brokers.dialect.record_batches else ():
+        others = {tp: at - back for tp, at in last.items() if tp not in crcs and at >= back}
+        found_there = message_crcs(brokers, others, cap_bytes)
+        crcs |= {tp: (others[tp], crc) for tp, crc in found_there.items() if crc is not None}
     topics = {} if zk is None else topic_creations(zk, {tp.topic for tp in positions})
     found = {}
-    for tp, at in positions.items():
-        topic, crc = topics.get(tp.topic), crcs.get(tp)
+    for tp in positions:
+        topic, (offset, crc) = topics.get(tp.topic), crcs.get(tp, (None, None))
         found[tp] = LogMark(
-            None if crc is None else at - 1,
+            offset,
             crc,
             None if topic is None else topic.czxid,
             None if topic is None else topic.ctime_ms,
@@ -129,7 +138,13 @@ def _of_leader(
     found: dict[TopicPartition, int | None] = {}
     try:
         with SimpleConsumer(
-            leader.host, leader.port, access.release, access.client_id, access.socket_timeout_ms
+            leader.host,
+            leader.port,
+            access.release,
+            access.client_id,
+            access.socket_timeout_ms,
+            isolation_level="read_uncommitted",  # a message is there whatever became of its transaction
+            security=access.security,
         ) as consumer:
             tps = list(offsets)
             for first in range(0, len(tps), AT_ONCE):
