@@ -20,16 +20,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.interfaces import MessageFormats
-from kafkawire.model import Part, Run, Ticket, TopicPartition
+from kafkawire.model import Part, ProducerId, Run, Ticket, TopicPartition
 from producer.steps import BATCH_OVERHEAD
-
-if TYPE_CHECKING:
-    from producer.sequences import Seal
 
 WRAPPERS_SHARE = 0.8
 MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
@@ -69,6 +65,23 @@ class Limits:
     @property
     def wrapped_bytes(self) -> int:
         return min(self.batch_bytes, int(self.max_message_bytes * WRAPPERS_SHARE))
+
+
+@dataclass(eq=False, slots=True)
+class Seal:
+    """What a batch was sealed with, and its bytes as they are sent."""
+
+    producer: ProducerId
+    sequence: int
+    count: int  # sequence numbers
+    buffers: list[bytes | memoryview]
+    sent: int = 0
+    refused: int = 0  # responses that say that it is not stored
+
+    @property
+    def unknown(self) -> bool:
+        """It may be stored."""
+        return self.sent > self.refused
 
 
 @dataclass(eq=False, slots=True)

@@ -27,30 +27,13 @@ from dataclasses import dataclass
 
 from kafkawire.batchseal import after, sealed
 from kafkawire.model import RECORD_BATCH, ProducerId, TopicPartition
-from producer.batches import Batch, Piece
+from producer.batches import Batch, Piece, Seal
 
 OUT_OF_ORDER = 45
 DUPLICATE = 46
 FORGOTTEN = frozenset({45, 47, 59})  # out of order, an epoch that is over, unknown producer id
 FENCED = frozenset({47, 90})
 OVER = FORGOTTEN | {48, 49, 52, 90, 120}  # a transaction cannot go on
-
-
-@dataclass(eq=False, slots=True)
-class Seal:
-    """What a batch was sealed with, and its bytes as they are sent."""
-
-    producer: ProducerId
-    sequence: int
-    count: int  # sequence numbers
-    buffers: list[bytes | memoryview]
-    sent: int = 0
-    refused: int = 0  # responses that say that it is not stored
-
-    @property
-    def unknown(self) -> bool:
-        """It may be stored."""
-        return self.sent > self.refused
 
 
 @dataclass(slots=True)

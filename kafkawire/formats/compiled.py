@@ -16,7 +16,7 @@ import logging
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -77,9 +77,6 @@ def ascends(numbers: Any, since: Any, until: Any) -> Any:
         down += numbers[n] < numbers[n - 1]
     return down == 0
 
-
-if TYPE_CHECKING:
-    from kafkawire.columns import Part
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +223,7 @@ class Kernels:
             row += until - since
         return Checksums(out.data, bits.data if nulls else None, nulls)
 
-    def records(self, parts: Sequence[Part]) -> Records:
+    def records(self, parts: Sequence[Any]) -> Records:
         """The records of a batch of rows of columns."""
         laid, size, total = [], 0, self._loops.total
         for columns, since, until in parts:

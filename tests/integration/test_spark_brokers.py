@@ -20,7 +20,7 @@ from localkafka.load import Load, Mixture
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
-from sparkpipeline.cluster.access import ClusterAccess, resolve_release
+from sparkpipeline.cluster.access import ClusterAccess, resolved
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.groups import group_owners, read_offsets, write_offsets
 from sparkpipeline.driver.zookeeper import bootstrap_of, lock, zookeeper
@@ -34,7 +34,7 @@ MIXTURE = Mixture(keyed=0.5, codecs=(0, 1), value_bytes=40)
 
 def access_of(cluster: ClusterClient, **wanted: Any) -> ClusterAccess:
     bootstrap = tuple((host, int(port)) for host, port in (at.split(":") for at in cluster.brokers.split(",")))
-    return ClusterAccess(bootstrap, resolve_release("auto", bootstrap), **wanted)
+    return resolved("auto", ClusterAccess(bootstrap, **wanted))
 
 
 def test_ends_of_logs_are_told_and_nothing_is_created(source: ClusterClient, unique: Any) -> None:
