@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import struct
 
-import crc32c
-
+from kafkawire.castagnoli import crc32c
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.v2.layout import CODEC, HEAD, OVERHEAD, TRANSACTIONAL, batch_at
 from kafkawire.model import ProducerId
@@ -49,7 +48,7 @@ def sealed(
         batch.count,
     )
     records = memoryview(entries)[OVERHEAD:]
-    checksum = crc32c.crc32c(records, crc32c.crc32c(checked))
+    checksum = crc32c(records, crc32c(checked))
     _, size, *_ = HEAD.unpack_from(entries)
     return [_START.pack(0, size, -1, 2, checksum) + checked, records], batch.last_offset_delta + 1
 

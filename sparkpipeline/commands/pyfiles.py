@@ -22,7 +22,8 @@ YAML = "yaml"  # its plain Python half
 INSTALLED = (  # distribution, what it is for, and whether nothing works without it
     ("pyspark", "Spark itself", True),
     ("pyarrow", "record batches", True),
-    ("cramjam", "topics with snappy or lz4", False),
+    ("cramjam", "topics with snappy, lz4 or zstd", False),
+    ("crc32c", "brokers of 0.11 and later", False),
     ("numba", "compiled kernels: several times as many rows a second", False),
 )
 TIME = (1980, 1, 1, 0, 0, 0)  # of every entry, so that the same code makes the same file

@@ -22,7 +22,7 @@ for name in ("groundwork", "kafkawire", "kazoo", "sparkpipeline", "zkconsumer", 
     if name in sys.modules:
         assert sys.modules[name].__file__.startswith(sys.argv[1]), sys.modules[name].__file__
 missing = []
-for name in ("cramjam", "numpy", "numba", "gevent"):
+for name in ("cramjam", "crc32c", "numpy", "numba", "gevent"):
     try:
         __import__(name)
     except ImportError:
@@ -36,7 +36,7 @@ def test_what_tasks_run_is_imported_from_the_zip_alone(tmp_path: Path) -> None:
     write_zip(out)
     command = [str(python), "-I", "-c", TASKS, str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("cramjam numpy numba gevent\n", "")
+    assert (done.stdout, done.stderr) == ("cramjam crc32c numpy numba gevent\n", "")
 
 
 def test_the_zip_is_the_same_each_time_and_holds_no_machine_code(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_command_says_what_has_to_be_installed(tmp_path: Path) -> None:
     done = CliRunner().invoke(pyfiles, [str(tmp_path / "out.zip")])
     assert done.exit_code == 0, done.output
     assert done.stdout == f"{tmp_path / 'out.zip'}\n"
-    assert "cramjam  topics with snappy or lz4" in done.stderr
+    assert "cramjam  topics with snappy, lz4 or zstd" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.zip"]
 
 

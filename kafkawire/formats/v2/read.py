@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import crc32c
-
 from kafkawire import compression
+from kafkawire.castagnoli import crc32c
 from kafkawire.errors import CorruptMessage, LibraryMissing, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT
 from kafkawire.formats.v2.layout import CRC_FROM, OVERHEAD, Batch
@@ -38,7 +37,7 @@ class Record(NamedTuple):
 
 def crc_is_right(buffer: Bytes, batch: Batch) -> bool:
     """Whether a batch's bytes are those its checksum was made of."""
-    return bool(crc32c.crc32c(memoryview(buffer)[batch.begin + CRC_FROM : batch.end]) == batch.crc)
+    return crc32c(memoryview(buffer)[batch.begin + CRC_FROM : batch.end]) == batch.crc
 
 
 def check_crc(buffer: Bytes, batch: Batch) -> None:

@@ -24,9 +24,8 @@ from dataclasses import replace
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any
 
-import crc32c
-
 from kafkawire import compression
+from kafkawire.castagnoli import crc32c
 from kafkawire.columns import Part as Stretch
 from kafkawire.columns import headers_of, numbered
 from kafkawire.errors import CorruptMessage, LocalError
@@ -136,7 +135,7 @@ def _batch(records: Bytes, count: int, first: int, newest: int, codec: int) -> b
 
 def _under(checked: bytes, data: Bytes) -> bytes:
     """A batch of the fields that its checksum covers."""
-    crc = crc32c.crc32c(data, crc32c.crc32c(checked))
+    crc = crc32c(data, crc32c(checked))
     start = _START.pack(0, OVERHEAD - LOG_OVERHEAD + len(data), -1, 2, crc)
     return b"".join((start, checked, data))
 
