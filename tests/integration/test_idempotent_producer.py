@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from threading import Thread
 
 import pytest
 
 from localkafka.cluster import Cluster
+from localkafka.waiting import wait_until
 from producer import Producer
 from tests.conftest import Unique
 from tests.matrix.foreign import read_by_librdkafka
@@ -16,6 +18,15 @@ from tests.matrix.foreign import read_by_librdkafka
 pytestmark = pytest.mark.real
 
 MESSAGES, LOSSES, PARTITIONS = 12_000, 12, 4
+
+
+def send_all(producer: Producer, topic: str, given: list[int]) -> None:
+    """Send the messages, a few at a time, and count them in given[0]."""
+    for n in range(MESSAGES):
+        producer.send(topic, b"%06d" % n)
+        given[0] += 1
+        if n % 100 == 99:
+            time.sleep(0.02)  # so that every loss meets some
 
 
 def sent_through_losses(cluster: Cluster, topic: str, **options: object) -> tuple[Counter[bytes], int]:
@@ -28,13 +39,17 @@ def sent_through_losses(cluster: Cluster, topic: str, **options: object) -> tupl
     }  # fmt: skip
     with Producer(settings) as producer:
         producer.prepare(topic)
+        given = [0]
+        sending = Thread(target=send_all, args=(producer, topic, given), daemon=True)
+        sending.start()  # beside the losses: while metadata is lost, too, send() waits
         for loss in range(LOSSES):
+            wait_until(lambda loss=loss: given[0] >= loss * MESSAGES // LOSSES, 60, lambda: f"{given[0]} sent")
             proxy.blackhole("to_client")
-            for n in range(loss * MESSAGES // LOSSES, (loss + 1) * MESSAGES // LOSSES):
-                producer.send(topic, b"%06d" % n)
             time.sleep(0.2)  # what is sent is stored meanwhile, and its response is not passed on
             proxy.reset()
             proxy.clear()
+        sending.join(60)
+        assert not sending.is_alive()
         producer.flush(60)
         counters = producer._snapshot().counters
         assert counters is not None
