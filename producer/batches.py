@@ -252,6 +252,10 @@ class Batches:
         """Partitions with pieces and nothing in flight, whether due or not."""
         return (tp for tp, queue in list(self._queues.items()) if queue.in_flight is None and queue.pieces)
 
+    def in_flight(self) -> Iterator[TopicPartition]:
+        """Partitions with a batch in flight."""
+        return (tp for tp, queue in list(self._queues.items()) if queue.in_flight is not None)
+
     def head(self, tp: TopicPartition) -> Piece | None:
         """The piece to send next; None when the partition has none, or has a batch in flight."""
         queue = self._queues.get(tp)

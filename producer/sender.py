@@ -279,7 +279,10 @@ class Sender:
             leader = view.leader(tp)
             if leader is not None and self._is_live(leader.id):
                 self._connection(leader.id).wake.set()
-        if self._s.outcomes.expire(view, now(), self.leaders.failure is None):
+        waits = self._s.outcomes.expire(view, now(), self.leaders.failure is None)
+        # A broker that has just started takes messages before its metadata names a leader.  Once those are answered
+        # nothing would ask for the leader of what waits behind them.
+        if waits or any(view.leader(tp) is None for tp in self._batches.in_flight()):
             self.leaders.refresh()
         if self._s.outages:
             self._end_outages()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +14,7 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
 from producer.outages import CLUSTER, GRACE_S, Outages, Stalls, waiting
+from tests.fakes.actions import Wait
 from tests.fakes.broker import Close, Fail, FakeCluster
 from tests.producer.running import part, running, until
 
@@ -168,3 +172,27 @@ def test_a_refusal_that_passes_is_one_warning_and_one_end() -> None:
         run.sent(part(b"a"))
         assert len(run.warnings()) == 1
         assert run.events[-1].startswith("t/0: flows again after")
+
+
+def test_a_leader_that_metadata_lacks_while_a_batch_is_in_flight_is_asked_for_until_it_is_back() -> None:
+    """A broker that has just started takes messages before its metadata names leaders."""
+    answer = threading.Event()
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        run.sent(part(b"a"))
+        leaders = run.sender.leaders
+        read = leaders._metadata.read
+
+        def without_leader(names: Sequence[str] | None) -> ClusterView:
+            found = read(names)
+            return found if answer.is_set() else replace(found, topics={"t": {0: PartitionView(None)}})
+
+        leaders._metadata.read = without_leader  # type: ignore[method-assign]
+        cluster.script("produce", Wait(answer))
+        (first,) = run.submit(part(b"b"))
+        until(lambda: list(run.sender._batches.in_flight()))
+        (second,) = run.submit(part(b"c"))  # its leader is known at this moment
+        before = leaders.refreshes
+        leaders.refresh()
+        until(lambda: leaders.refreshes > before)
+        answer.set()
+        until(lambda: first.told and second.told)
