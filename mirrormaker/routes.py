@@ -287,21 +287,6 @@ class TopicRoute:
         place: what message.set.handler makes of messages; None: there is none.
         Raises what producer.conversion, outputs and place raise, and NoSuchPartition, behind what precedes the message.
         """
-        reached = fetched.start
-        for step in self._steps(fetched, outputs, aligned, skipped, place):
-            reached = step.resume_at
-            yield step
-        if reached < fetched.resume_at:  # what is no message ends the set: the end of a transaction, aborted ones
-            yield Step(fetched.resume_at, ())
-
-    def _steps(
-        self,
-        fetched: MessageSet,
-        outputs: Outputs,
-        aligned: bool,
-        skipped: int,
-        place: Callable[[Rows], Placed] | None,
-    ) -> Iterator[Step]:
         dialect, limit, codec = self._dialect, self._message_max_bytes, self.route.codec
         if skipped:
             return reencode(fetched, but_the_first(skipped, outputs), dialect, limit, codec)

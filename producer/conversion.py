@@ -107,6 +107,8 @@ def pass_through(
         else:
             yield from _cut(fetched, run, target, dialect, limit)
         start = run.resume_at
+    if start < fetched.resume_at:  # what is no message ends the set: the end of a transaction, aborted ones
+        yield Step(fetched.resume_at, ())
 
 
 def _travelling(fetched: MessageSet) -> Iterator[tuple[Run, ...]]:
@@ -216,7 +218,8 @@ def reencode(
 
 
 def coded_sets(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iterator[tuple[MessageSet, int]]:
-    """Neighbouring runs that share a codec at the target as sets of their own, with that codec."""
+    """Neighbouring runs that share a codec at the target as sets of their own, with that codec.  The last one ends
+    where the set does, behind what is no message."""
     start, runs, wanted = fetched.start, list[Run](), 0
     for run in fetched.runs:
         found = _known_codec(run.codec if codec is None else codec, dialect)
@@ -226,7 +229,9 @@ def coded_sets(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iter
         runs.append(run)
         wanted = found
     if runs:
-        yield some_runs(fetched, runs, start), wanted
+        yield replace(some_runs(fetched, runs, start), resume_at=fetched.resume_at), wanted
+    elif start < fetched.resume_at:
+        yield fetched, wanted
 
 
 def _known_codec(codec: int, dialect: Dialect) -> int:
