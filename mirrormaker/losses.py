@@ -27,19 +27,19 @@ class Losses:
     """What may be left out of the messages of one source for one target, and what was.
 
     drop: fields that the options let go.  counts: messages that went without, by topic and field, since the start.
+    fields: those that messages of the source may have, and messages of the target cannot.
     """
 
     source: Dialect
     target: Dialect
     drop: frozenset[str] = frozenset()
     counts: dict[tuple[str, str], int] = field(default_factory=dict, compare=False)
+    fields: tuple[str, ...] = field(init=False, compare=False)  # once: it is asked for each message that is handled
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Fields that messages of the source may have, and messages of the target cannot."""
+    def __post_init__(self) -> None:
         headers = self.source.record_batches and not self.target.record_batches
         timestamps = self.source.has_timestamps and not self.target.has_timestamps
-        return (HEADERS,) * headers + (TIMESTAMPS,) * timestamps
+        object.__setattr__(self, "fields", (HEADERS,) * headers + (TIMESTAMPS,) * timestamps)
 
     def refusal(self, name: str) -> str | None:
         """Why a source need not be begun: every one of its messages would park its partition; None: not so.
