@@ -1,6 +1,7 @@
-"""A record batch as an idempotent producer sends it (KIP-98): its head says who sent it, and as which.
+"""A record batch as a producer sends it: its head says who sent it, and as which.  Its records are never copied.
 
-    sealed(entries, producer, sequence)     the batch under another head; its records are a view, never copied
+    sealed(entries, producer, sequence)     under the head of an idempotent producer (KIP-98)
+    unsealed(entries)                       under the head of a producer without an id
 
 A broker keeps, for each producer id and partition, the last sequences it stored.  The same bytes with the same numbers
 are stored once, however often they are sent; numbers that leave a gap are refused (45, out of order).  So what was sent
@@ -11,18 +12,14 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch.setProducerState, incr
 
 from __future__ import annotations
 
-import struct
-
-from kafkawire.castagnoli import crc32c
 from kafkawire.errors import CorruptMessage
-from kafkawire.formats.v2.layout import CODEC, HEAD, OVERHEAD, TRANSACTIONAL, batch_at
+from kafkawire.formats.v2.layout import CODEC, OVERHEAD, TRANSACTIONAL, batch_at, head_over
 from kafkawire.model import ProducerId
 from kafkawire.primitives import Bytes
 
 LARGEST_SEQUENCE = (1 << 31) - 1
 
-_CHECKED = struct.Struct(">hiqqqhii")  # what the checksum covers of the head: attributes to count
-_START = struct.Struct(">qiibI")  # base offset, size, leader epoch, magic, checksum
+_NOBODY = ProducerId(-1, -1)
 
 
 def sealed(
@@ -36,21 +33,21 @@ def sealed(
     batch = batch_at(entries, 0)
     if batch is None or batch.end != len(entries):
         raise CorruptMessage("not exactly one record batch", 0)
-    attributes = batch.attributes & CODEC | (TRANSACTIONAL if transactional else 0)
-    checked = _CHECKED.pack(
-        attributes,
-        batch.last_offset_delta,
-        batch.first_timestamp_ms,
-        batch.max_timestamp_ms,
-        producer.id,
-        producer.epoch,
-        sequence,
-        batch.count,
-    )
     records = memoryview(entries)[OVERHEAD:]
-    checksum = crc32c(records, crc32c(checked))
-    _, size, *_ = HEAD.unpack_from(entries)
-    return [_START.pack(0, size, -1, 2, checksum) + checked, records], batch.last_offset_delta + 1
+    head = head_over(
+        records,
+        attributes=batch.attributes & CODEC | (TRANSACTIONAL if transactional else 0),
+        last_offset_delta=batch.last_offset_delta,
+        timestamps_ms=(batch.first_timestamp_ms, batch.max_timestamp_ms),
+        producer=(producer.id, producer.epoch, sequence),
+        count=batch.count,
+    )
+    return [head, records], batch.last_offset_delta + 1
+
+
+def unsealed(entries: Bytes) -> list[bytes | memoryview]:
+    """The same from a producer without an id: what another producer has sent does not go on under its name."""
+    return sealed(entries, _NOBODY, -1)[0]
 
 
 def after(sequence: int, count: int) -> int:

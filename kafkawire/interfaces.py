@@ -98,11 +98,7 @@ class MessageFormats(Protocol):
 
     def may_pass(self, entries: Bytes, begin: int, start: int, /) -> bool:
         """Whether a broker takes the records of the record batch at byte `begin` from a producer as they are, and all
-        are wanted from offset start on."""
-
-    def renewed(self, entries: Bytes, /) -> bytes:
-        """A fetched record batch as a producer sends it, its records as they are.  CorruptMessage where it is
-        damaged."""
+        are wanted from offset start on.  CorruptMessage where it is damaged."""
 
     def check(self, entries: Bytes) -> CorruptMessage | None:
         """The first damage in complete entries: a wrong checksum, or bytes that are no entry; None: they are whole."""

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from kafkawire.batchseal import unsealed
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.interfaces import MessageFormats
@@ -174,8 +175,11 @@ class Batch:
         return self.pieces[0].seal is not None
 
     def buffers(self) -> list[bytes | memoryview]:
-        seal = self.pieces[0].seal
-        return seal.buffers if seal is not None else [piece.part.entries for piece in self.pieces]
+        """What is sent."""
+        first = self.pieces[0]
+        if first.seal is not None:
+            return first.seal.buffers
+        return unsealed(first.part.entries) if self.record_batches else [piece.part.entries for piece in self.pieces]
 
 
 def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:

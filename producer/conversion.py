@@ -13,7 +13,7 @@ Rules for bytes that are forwarded unchanged:
     a wrapper that begins before the wanted offset is opened, and only its wanted messages are sent (byte offsets
     are always entry borders: there no wrapper is ever opened)
     magic 1 is sent to a magic 1 target only, and only without the LogAppendTime bit, which brokers refuse
-    a record batch gets a producer's head, its records stay as they are (_passes); one whose head says more than its
+    a record batch gets a producer's head when it is sent, its records stay (_passes); one whose head says more than its
     records (compaction, LogAppendTime), that begins before the wanted offset, or that is small beside others is
     written again: a request takes one record batch a partition
 """
@@ -92,7 +92,7 @@ def pass_through(
         wrapped = run.atomic and not run.record_batch
         may_begin_before = number == 0 and wrapped and within
         if run.record_batch and len(runs) == 1 and _passes(fetched, run, start, dialect):
-            entries = dialect.messages.renewed(fetched.buffer[run.begin : run.end])
+            entries = fetched.buffer[run.begin : run.end]
             yield Step(run.resume_at, (Part(target, entries, run.magic, run.codec, run.entries, run.resume_at),))
         elif (
             run.record_batch
@@ -131,7 +131,8 @@ def _travelling(fetched: MessageSet) -> Iterator[tuple[Run, ...]]:
 
 
 def _passes(fetched: MessageSet, run: Run, start: int, dialect: Dialect) -> bool:
-    """Whether a record batch is taken by the target under a new head, with its records as they are."""
+    """Whether a record batch is taken by the target under a new head, with its records as they are.  CorruptMessage
+    where it is damaged."""
     known = run.magic in dialect.formats and run.codec in dialect.codecs
     return known and dialect.messages.may_pass(fetched.buffer, run.begin, start)
 

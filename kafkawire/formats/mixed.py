@@ -1,8 +1,8 @@
 """Message sets of Kafka 0.11 and later, whose logs hold entries of formats v0 and v1 and record batches side by side.
 
 The format stands at the same byte of each.  A set is read stretch by stretch, each by the module of its format
-(v01, v2); nearly all sets are of one, and then that module's reader is theirs.  What is written and inspected:
-outgoing.py.
+(v01, v2); nearly all sets are of one, and then that module's reader is theirs.  What is to be sent is made, checked,
+counted and split in one format.
 """
 
 from __future__ import annotations
@@ -13,15 +13,9 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from kafkawire.columns import Column, Columns, as_list
+from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.formats.layouts import PIECE_BYTES
-from kafkawire.formats.outgoing import check as check
-from kafkawire.formats.outgoing import count as count
-from kafkawire.formats.outgoing import encode as encode
-from kafkawire.formats.outgoing import encode_columns as encode_columns
-from kafkawire.formats.outgoing import may_pass as may_pass
-from kafkawire.formats.outgoing import renewed as renewed
-from kafkawire.formats.outgoing import split as split
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v01 import scan as entries
 from kafkawire.formats.v01.messages import ENTRY_OVERHEAD as ENTRY_OVERHEAD
@@ -32,8 +26,9 @@ from kafkawire.formats.v01.messages import next_border as next_border
 from kafkawire.formats.v01.write import Row as Row
 from kafkawire.formats.v2 import columns as batches
 from kafkawire.formats.v2 import scan as batchscan
+from kafkawire.formats.v2 import write
 from kafkawire.formats.v2.layout import MAGIC_AT
-from kafkawire.model import RECORD_BATCH, Entry, Message, MessageSet, PartitionId, Run, Scan, SetReader
+from kafkawire.model import RECORD_BATCH, Entry, Message, MessageSet, Part, PartitionId, Run, Scan, SetReader
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
@@ -61,7 +56,7 @@ def _set(
     topic: str, partition: PartitionId, start: int, found: Scan, view: memoryview, high_watermark: int | None
 ) -> MessageSet:
     kinds = {run.magic >= RECORD_BATCH for run in found.runs}
-    reader = READER if len(kinds) == 2 else BATCH_READER if True in kinds else v01.READER
+    reader = READER if len(kinds) == 2 else batches.READER if True in kinds else v01.READER
     return MessageSet(topic, partition, start, found.resume_at, view, high_watermark, found.runs, reader)
 
 
@@ -154,7 +149,7 @@ def _stretches(message_set: MessageSet) -> Iterator[MessageSet]:
     """The set as sets of one kind each."""
     groups = [tuple(runs) for _, runs in groupby(message_set.runs, lambda run: run.magic >= RECORD_BATCH)]
     for number, runs in enumerate(groups, 1):
-        reader = BATCH_READER if runs[0].magic >= RECORD_BATCH else v01.READER
+        reader = batches.READER if runs[0].magic >= RECORD_BATCH else v01.READER
         resume_at = message_set.resume_at if number == len(groups) else runs[-1].resume_at
         yield replace(message_set, runs=runs, resume_at=resume_at, reader=reader)
 
@@ -174,7 +169,7 @@ def pieces_by(
 ) -> Iterator[Columns]:
     """The same by a form of one's choice; None: in pure Python."""
     parts = list(_stretches(message_set)) or [message_set]
-    forms = [batches.pieces_by if part.reader is BATCH_READER else v01.pieces_by for part in parts]
+    forms = [batches.pieces_by if part.reader is batches.READER else v01.pieces_by for part in parts]
     found = [form(kernels, part, check_crcs, most_bytes) for form, part in zip(forms, parts, strict=True)]
     return _pieces(message_set, found)
 
@@ -229,6 +224,43 @@ def _joined(parts: Sequence[Columns]) -> Columns:
 
 
 READER = SetReader(messages, index, pieces, cut, before, stamped)  # of sets that hold both kinds
-BATCH_READER = SetReader(
-    batches.messages, batches.index, batches.pieces, batchscan.cut, batchscan.before, batchscan.stamped
-)
+
+
+# ---- write, and inspect what is to be written ------------------------------------------------------------------
+
+
+def encode(
+    messages: Iterable[v01.Row], codec: int = 0, magic: int = 0, headers: Sequence[Bytes | None] | None = None
+) -> bytes:
+    """Plain entries in format `magic`, one wrapper, or one record batch: as interfaces.MessageFormats has it."""
+    if magic == RECORD_BATCH:
+        return write.encode(messages, codec, headers)
+    return v01.encode(messages, codec, magic, headers)
+
+
+def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> bytes:
+    """The same of rows of columns, without an object a message where the format is v2."""
+    if magic == RECORD_BATCH:
+        return write.encode_columns(parts, codec)
+    return v01.encode_columns(parts, codec, magic)
+
+
+def may_pass(entries: Bytes, begin: int, start: int) -> bool:
+    """Whether a broker takes the records of a fetched batch from a producer as they are: see v2.write.  Raises
+    CorruptMessage."""
+    return write.may_pass(entries, begin, start)
+
+
+def check(entries: Bytes) -> CorruptMessage | None:
+    """The first damage in complete entries of one format: a wrong checksum, or bytes that make no entry."""
+    return write.check(entries) if is_batch(entries) else v01.check(entries)
+
+
+def count(entries: Bytes) -> int:
+    """Messages in complete entries of one format; a wrapper counts as one."""
+    return write.count(entries) if is_batch(entries) else v01.count(entries)
+
+
+def split(part: Part) -> list[Part]:
+    """A part as two of about the same size; [part] where it is one message.  CorruptMessage for what cannot be read."""
+    return write.split(part) if part.magic == RECORD_BATCH else v01.split(part)

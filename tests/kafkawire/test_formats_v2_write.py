@@ -12,15 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkawire.batchseal import unsealed
 from kafkawire.columns import Columns
 from kafkawire.columns import Part as Stretch
 from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkawire.errors import CorruptMessage, LocalError
-from kafkawire.formats import outgoing
+from kafkawire.formats import mixed
 from kafkawire.formats.compiled import Kernels, load
 from kafkawire.formats.v2 import write
 from kafkawire.formats.v2.layout import OVERHEAD, Batch, batch_at
-from kafkawire.formats.v2.read import Record, crc_is_right, records
+from kafkawire.formats.v2.read import Record, records
 from kafkawire.headers import packed
 from kafkawire.kernels import cache_folder
 from kafkawire.model import Part, TopicPartition
@@ -150,7 +151,7 @@ def test_columns_become_the_same_batch(
     parts += [Stretch(columns, middle, until)] if middle < until else []
     assert write.encode_columns_by(compiled, parts) == wanted
     assert write.encode_columns_by(None, parts) == wanted
-    assert outgoing.encode_columns(parts, 0, 2) == wanted
+    assert mixed.encode_columns(parts, 0, 2) == wanted
 
 
 def test_rows_of_columns_with_times_and_headers_and_without_share_a_batch(compiled: Kernels) -> None:
@@ -176,10 +177,10 @@ def test_columns_of_older_formats_are_written_as_rows_are() -> None:
     rows = [(None, b"a", None, []), (b"k", b"b", None, [])]
     columns = laid(rows, False, False)
     for magic in (0, 1):
-        made = outgoing.encode_columns([Stretch(columns, 1, 2)], 0, magic)
-        assert made == outgoing.encode([(0, b"k", b"b", None)], 0, magic)
+        made = mixed.encode_columns([Stretch(columns, 1, 2)], 0, magic)
+        assert made == mixed.encode([(0, b"k", b"b", None)], 0, magic)
     with pytest.raises(LocalError, match="v0 has no headers"):
-        outgoing.encode_columns([Stretch(laid([(None, b"a", None, [("h", b"")])], False, True), 0, 1)], 0, 0)
+        mixed.encode_columns([Stretch(laid([(None, b"a", None, [("h", b"")])], False, True), 0, 1)], 0, 0)
 
 
 def test_no_messages_are_no_batch_and_an_unknown_codec_is_named() -> None:
@@ -211,25 +212,16 @@ def written(data: bytes, attributes: int, base: int, producer: tuple[int, int, i
 
 def test_a_new_head_is_that_of_a_producer_and_the_records_stay() -> None:
     old = fetched(attributes=0x10 | 0x40)  # transactional, and with the mark of a cleaner
-    new = write.renewed(old)
+    new = b"".join(unsealed(old))
     assert new == write.encode(SOME, 0, [None, packed([("h", b"x")]), None])
     assert new[OVERHEAD:] == old[OVERHEAD:]
 
 
-def test_a_new_head_names_the_producer_it_is_given() -> None:
-    new = write.renewed(fetched(), producer_id=1 << 40, producer_epoch=3, base_sequence=7, transactional=True)
-    head = head_of(new)
-    assert crc_is_right(new, head)
-    assert (head.producer_id, head.producer_epoch, head.base_sequence) == (1 << 40, 3, 7)
-    assert head.transactional
-    assert head.base_offset == 0
-
-
-def test_damage_is_not_covered_by_a_new_head() -> None:
+def test_damage_does_not_pass_to_be_covered_by_a_new_head() -> None:
     data = bytearray(fetched())
     data[-3] ^= 1
     with pytest.raises(CorruptMessage, match="wrong checksum") as caught:
-        write.renewed(bytes(data))
+        write.may_pass(bytes(data), 0, 500)
     assert caught.value.offset == 500
 
 
@@ -246,47 +238,59 @@ def test_what_brokers_refuse_or_would_change_does_not_pass() -> None:
 
 def test_batches_are_counted_and_checked() -> None:
     data = fetched() + write.encode(SOME[:2], LZ4)
-    assert outgoing.count(data) == 5
-    assert outgoing.check(data) is None
+    assert mixed.count(data) == 5
+    assert mixed.check(data) is None
     damaged = bytearray(data)
     damaged[len(fetched()) + 70] ^= 4
-    damage = outgoing.check(bytes(damaged))
+    damage = mixed.check(bytes(damaged))
     assert damage is not None
     assert (damage.position, damage.why) == (len(fetched()), "wrong checksum")
-    cut = outgoing.check(data[:-3])
+    cut = mixed.check(data[:-3])
     assert cut is not None
     assert cut.position == len(fetched())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_halves_of_a_fetched_batch_keep_their_offsets(codec: int) -> None:
+    """They are what the position is told after a batch that was too large."""
+    data = written(write.encode(SOME, codec), 0, 500, (-1, -1, -1))
+    left, found = [Part(TP, memoryview(data), 2, codec, 3, resume_at=503)], []
+    while left:
+        halves = mixed.split(left.pop(0))
+        found, left = (found + halves, left) if len(halves) == 1 else (found, halves + left)
+    assert [one.resume_at for one in found] == [501, 502, 503]
+    assert [head_of(bytes(one.entries)).base_offset for one in found] == [500, 501, 502]
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_batch_is_split_into_halves_until_each_is_one_record(codec: int) -> None:
     rows = [(n, b"k%d" % n, b"v" * 50 * n, 1500000000000 - n) for n in range(7)]
     headers = [packed([("n", b"%d" % n)]) if n % 2 else None for n in range(7)]
-    part = Part(TP, write.encode(rows, codec, headers), 2, codec, 7, resume_at=107, counted=False)
+    part = Part(TP, write.encode(rows, codec, headers), 2, codec, 7, resume_at=7, counted=False)
     left, found = [part], []
     while left:
-        halves = outgoing.split(left.pop(0))
+        halves = mixed.split(left.pop(0))
         if len(halves) == 1:
             found += halves
         else:
             assert sum(half.count for half in halves) == halves[0].count + halves[1].count
             left = halves + left
-    assert [one.resume_at for one in found] == list(range(101, 108))
+    assert [one.resume_at for one in found] == list(range(1, 8))
     for n, one in enumerate(found):
         (record,) = read(bytes(one.entries))
         wanted = () if headers[n] is None else (("n", b"%d" % n),)
-        assert record == Record(0, 1500000000000 - n, b"k%d" % n, b"v" * 50 * n, wanted)
+        assert record == Record(n, 1500000000000 - n, b"k%d" % n, b"v" * 50 * n, wanted)
         assert head_of(bytes(one.entries)).codec == codec
 
 
 def test_halves_of_a_part_without_source_offsets_have_none() -> None:
     part = Part(TP, fetched(), 2, 0, 3, None)
-    assert [(half.count, half.resume_at) for half in outgoing.split(part)] == [(2, None), (1, None)]
+    assert [(half.count, half.resume_at) for half in mixed.split(part)] == [(2, None), (1, None)]
 
 
 def test_a_batch_that_cannot_be_read_is_not_split() -> None:
     whole = write.encode(SOME, GZIP)
     data = bytearray(whole)
     data[-9:] = b"\xff" * 9
-    with pytest.raises(CorruptMessage, match="gzip"):
-        outgoing.split(replace(Part(TP, whole, 2, GZIP, 3), entries=bytes(data)))
+    with pytest.raises(CorruptMessage, match="wrong checksum"):
+        mixed.split(replace(Part(TP, whole, 2, GZIP, 3), entries=bytes(data)))

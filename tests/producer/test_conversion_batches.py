@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkawire.batchseal import unsealed
 from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage, LocalError
@@ -83,9 +84,11 @@ def read(steps: Iterable[Step]) -> list[tuple[object, ...]]:
 
 
 def assert_as_producers_send_it(part: Part, count: int) -> None:
-    head = batch_at(bytes(part.entries), 0)
+    sent = b"".join(unsealed(part.entries))
+    head = batch_at(sent, 0)
     assert head is not None
-    assert head.end == len(part.entries)
+    assert head.end == len(sent) == len(part.entries)
+    assert crc32c.crc32c(sent[21:]) == head.crc
     assert (head.base_offset, head.last_offset_delta, head.count) == (0, count - 1, count)
     assert (head.leader_epoch, head.producer_id, head.producer_epoch, head.base_sequence) == (-1, -1, -1, -1)
     assert head.attributes == part.codec

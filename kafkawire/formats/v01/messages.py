@@ -44,7 +44,6 @@ from kafkawire.formats.v01.write import Row as Row
 from kafkawire.formats.v01.write import encode as encode
 from kafkawire.formats.v01.write import encode_columns as encode_columns
 from kafkawire.formats.v01.write import may_pass as may_pass
-from kafkawire.formats.v01.write import renewed as renewed
 from kafkawire.formats.v01.write import wrap
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run, SetReader
 from kafkawire.primitives import Bytes

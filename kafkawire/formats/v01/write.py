@@ -49,11 +49,6 @@ def may_pass(entries: Bytes, begin: int, start: int) -> bool:
     return False
 
 
-def renewed(entries: Bytes) -> bytes:
-    """LocalError: formats v0 and v1 have no record batches."""
-    raise LocalError("formats v0 and v1 have no record batches")
-
-
 def wrap(rows: list[Row], codec: int, magic: int, relative: Iterable[int]) -> bytes:
     """One wrapper; relative: the inner offsets where the format has relative ones (v1)."""
     if not rows:

@@ -47,7 +47,6 @@ from kafkawire.formats.v07.write import Row as Row
 from kafkawire.formats.v07.write import encode as encode
 from kafkawire.formats.v07.write import encode_columns as encode_columns
 from kafkawire.formats.v07.write import may_pass as may_pass
-from kafkawire.formats.v07.write import renewed as renewed
 from kafkawire.formats.v07.write import wrap as wrap
 from kafkawire.model import MessageSet, Part, PartitionId, Run, SetReader
 from kafkawire.primitives import Bytes

@@ -43,11 +43,6 @@ def may_pass(entries: Bytes, begin: int, start: int) -> bool:
     return False
 
 
-def renewed(entries: Bytes) -> bytes:
-    """LocalError: Kafka 0.7 has no record batches."""
-    raise LocalError("Kafka 0.7 has no record batches")
-
-
 def wrap(messages: Iterable[Row], codec: int, magic: int = MAGIC_1) -> bytes:
     """One wrapper around messages; b"" for none."""
     if magic != MAGIC_1:

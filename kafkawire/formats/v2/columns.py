@@ -18,9 +18,10 @@ from kafkawire.formats import layouts as common
 from kafkawire.formats.layouts import OPEN_LIMIT, PIECE_BYTES, Indexing
 from kafkawire.formats.v2.layout import OVERHEAD, Batch, batch_at
 from kafkawire.formats.v2.read import check_crc, opened
+from kafkawire.formats.v2.scan import before, cut, stamped
 from kafkawire.headers import unpacked
 from kafkawire.kernels import ready
-from kafkawire.model import Message, MessageSet, Run, made
+from kafkawire.model import Message, MessageSet, Run, SetReader, made
 from kafkawire.primitives import Bytes
 from kafkawire.varints import varint
 
@@ -188,6 +189,9 @@ def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN
             yield message
         if found.damage is not None:
             raise found.damage
+
+
+READER = SetReader(messages, index, pieces, cut, before, stamped)
 
 
 # ---- in pure Python --------------------------------------------------------------------------------------------

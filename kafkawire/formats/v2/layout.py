@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from kafkawire.castagnoli import crc32c
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.primitives import Bytes
 
@@ -29,7 +30,9 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
-_START = struct.Struct(">qi4xb")  # base offset, size, magic
+_BEGINNING = struct.Struct(">qi4xb")  # base offset, size, magic
+_START = struct.Struct(">qiibI")  # base offset, size, leader epoch, magic, checksum
+_CHECKED = struct.Struct(">hiqqqhii")  # what the checksum covers of the head: attributes to count
 
 
 @dataclass(slots=True)  # not frozen: one is made of each batch, and that takes three times as long
@@ -86,7 +89,7 @@ def batch_at(buffer: Bytes, begin: int) -> Batch | None:
     """
     if len(buffer) - begin <= MAGIC_AT:
         return None
-    base, size, magic = _START.unpack_from(buffer, begin)
+    base, size, magic = _BEGINNING.unpack_from(buffer, begin)
     if magic != 2:
         raise UnknownMagic(f"a record batch has format v2, this entry v{magic}", begin, base)
     if size < OVERHEAD - LOG_OVERHEAD:
@@ -101,3 +104,22 @@ def batch_at(buffer: Bytes, begin: int) -> Batch | None:
             f"impossible head: {batch.count} records up to offset {batch.last_offset}", begin, batch.base_offset
         )
     return batch
+
+
+def head_over(
+    records: Bytes,
+    *,
+    attributes: int,
+    last_offset_delta: int,
+    timestamps_ms: tuple[int, int],
+    producer: tuple[int, int, int],
+    count: int,
+    base_offset: int = 0,
+) -> bytes:
+    """The head of a batch of these records, as they stand in it, without a leader epoch.
+
+    timestamps_ms: the first and the newest.  producer: id, epoch and base sequence; -1 each: none.
+    """
+    checked = _CHECKED.pack(attributes, last_offset_delta, *timestamps_ms, *producer, count)
+    checksum = crc32c(records, crc32c(checked))
+    return _START.pack(base_offset, OVERHEAD - LOG_OVERHEAD + len(records), -1, 2, checksum) + checked

@@ -3,7 +3,7 @@
     encode(rows)             rows as any format takes them, with header blocks beside them
     encode_lists(...)        the same from lists
     encode_columns(columns)  the same from columns, without an object a message
-    renewed(batch)           a fetched batch under the head of a producer; its records as they are
+    may_pass(batch)          whether the records of a fetched one may go on as they are, under the head of a producer
 
 Offsets of records count by one, and the base offset is 0: a broker refuses anything else from a producer.  A
 timestamp that is None or below 0 is -1, no timestamp.  Without a producer id (KIP-98) producer id, epoch and sequence
@@ -25,18 +25,17 @@ from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any
 
 from kafkawire import compression
-from kafkawire.castagnoli import crc32c
+from kafkawire.columns import Columns, headers_of, numbered
 from kafkawire.columns import Part as Stretch
-from kafkawire.columns import headers_of, numbered
 from kafkawire.errors import CorruptMessage, LocalError
-from kafkawire.formats.v2.layout import LOG_OVERHEAD, OVERHEAD, TRANSACTIONAL, Batch, batch_at
-from kafkawire.formats.v2.read import _blob as blob
-from kafkawire.formats.v2.read import crc_is_right, opened, records
+from kafkawire.formats.v2.columns import READER, index
+from kafkawire.formats.v2.layout import OVERHEAD, Batch, batch_at, head_over
+from kafkawire.formats.v2.read import check_crc, records
 from kafkawire.headers import NO_HEADERS
 from kafkawire.kernels import ready
-from kafkawire.model import Part
+from kafkawire.model import RECORD_BATCH, MessageSet, Part, Run
 from kafkawire.primitives import Bytes
-from kafkawire.varints import varint, written
+from kafkawire.varints import written
 
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
@@ -52,8 +51,6 @@ RECORD_OVERHEAD = 21
 MANY = 64  # messages in lists: for fewer the compiled loops cost more than they save
 
 _OFFSET = struct.Struct(">q")
-_START = struct.Struct(">qiibI")  # base offset, size, leader epoch, magic, checksum
-_CHECKED = struct.Struct(">hiqqqhii")  # from the attributes to the count
 _LARGEST = (1 << 31) - 1
 
 
@@ -71,7 +68,12 @@ def encode(rows: Iterable[Row], codec: int = 0, headers: Blobs | None = None) ->
         return b""
     offsets, keys, values, stamps = zip(*rows, strict=True)
     made = encode_lists(keys, values, stamps, headers, codec)
-    return made if offsets[0] == 0 else _OFFSET.pack(offsets[0]) + made[_OFFSET.size :]  # no checksum covers it
+    return _numbered_from(offsets[0], made)
+
+
+def _numbered_from(offset: int, made: bytes) -> bytes:
+    """A batch that begins at an offset; no checksum covers it."""
+    return made if offset == 0 else _OFFSET.pack(offset) + made[_OFFSET.size :]
 
 
 def encode_lists(
@@ -130,40 +132,18 @@ def _batch(records: Bytes, count: int, first: int, newest: int, codec: int) -> b
     data = compression.compress(codec, records, 2) if codec else records
     if len(data) + OVERHEAD > _LARGEST:
         raise LocalError(f"a record batch of {len(data)} bytes does not fit format v2")
-    return _under(_CHECKED.pack(codec, count - 1, first, newest, -1, -1, -1, count), data)
-
-
-def _under(checked: bytes, data: Bytes) -> bytes:
-    """A batch of the fields that its checksum covers."""
-    crc = crc32c(data, crc32c(checked))
-    start = _START.pack(0, OVERHEAD - LOG_OVERHEAD + len(data), -1, 2, crc)
-    return b"".join((start, checked, data))
+    head = head_over(
+        data,
+        attributes=codec,
+        last_offset_delta=count - 1,
+        timestamps_ms=(first, newest),
+        producer=(-1, -1, -1),
+        count=count,
+    )
+    return b"".join((head, data))
 
 
 # ---- a batch that exists -------------------------------------------------------------------------------------------
-
-
-def renewed(
-    entries: Bytes,
-    *,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-) -> bytes:
-    """A batch under a new head as a producer sends it: base offset 0, no leader epoch, of this producer, timestamps as
-    created; its records are copied as they are.
-
-    Raises CorruptMessage for a wrong checksum, which would be a right one in the new head.
-    """
-    batch = _whole(entries)
-    if not crc_is_right(entries, batch):
-        raise CorruptMessage("wrong checksum", batch.begin, batch.base_offset)
-    attributes = batch.codec | (TRANSACTIONAL if transactional else 0)
-    delta, first, newest = batch.last_offset_delta, batch.first_timestamp_ms, batch.max_timestamp_ms
-    producer = producer_id, producer_epoch, base_sequence
-    checked = _CHECKED.pack(attributes, delta, first, newest, *producer, batch.count)
-    return _under(checked, memoryview(entries)[batch.begin + OVERHEAD : batch.end])
 
 
 def may_pass(entries: Bytes, begin: int, start: int) -> bool:
@@ -171,16 +151,19 @@ def may_pass(entries: Bytes, begin: int, start: int) -> bool:
     start on.
 
     Not those of a batch whose records were removed by a cleaner (compaction), nor times that a broker set: they would
-    become those of the producer.
+    become those of the producer.  Raises CorruptMessage for a wrong checksum: the new head would have a right one.
     """
     batch = batch_at(entries, begin)
-    return (
+    passes = (
         batch is not None
         and batch.count == batch.last_offset_delta + 1
         and batch.base_offset >= start
         and not batch.log_append_time
         and not batch.control
     )
+    if batch is not None and passes:
+        check_crc(entries, batch)
+    return passes
 
 
 def check(entries: Bytes) -> CorruptMessage | None:
@@ -210,52 +193,37 @@ def count(entries: Bytes) -> int:
 def split(part: Part) -> list[Part]:
     """A part of one batch as two, cut near the middle of its bytes; [part] where it is a single record.
 
-    Both are compressed again with its codec, under heads without a producer.  Where the part has a resume_at the first
-    half gets that of its own last record.  Raises CorruptMessage for a batch that cannot be read.
+    Both are compressed again with its codec, under heads without a producer, and keep their offsets.  Where the part
+    has a resume_at the first half gets that of its own last record.  Raises CorruptMessage for a batch that cannot be
+    read.
     """
-    batch = _whole(part.entries)
-    rows = list(_raw(part.entries, batch))
-    ends = list(accumulate(RECORD_OVERHEAD + sum(len(field or b"") for field in row[1:]) for row in rows))
-    if len(rows) < 2:
+    batch = batch_at(part.entries, 0)
+    if batch is None:
+        raise CorruptMessage(f"cut {len(part.entries)} bytes after its beginning", 0)
+    if batch.count < 2:
         return [part]
-    middle = min(max(1, bisect_right(ends, ends[-1] // 2)), len(rows) - 1)
-    reached = None if part.resume_at is None else part.resume_at - (len(rows) - middle)
+    columns = _columns(part, batch)
+    sizes = [key + value for key, value in zip(columns.key_size, columns.value_size, strict=True)]
+    if columns.header_size is not None:
+        sizes = [size + more for size, more in zip(sizes, columns.header_size, strict=True)]
+    ends = list(accumulate(RECORD_OVERHEAD + size for size in sizes))
+    middle = min(max(1, bisect_right(ends, ends[-1] // 2)), len(ends) - 1)
+    reached = None if part.resume_at is None else columns.offsets[middle]
     halves = []
-    for half, resume_at in ((rows[:middle], reached), (rows[middle:], part.resume_at)):
-        stamps, keys, values, headers = zip(*half, strict=True)
-        entries = encode_lists(keys, values, stamps, headers, batch.codec)
-        halves.append(replace(part, entries=entries, count=len(half), resume_at=resume_at, counted=True))
+    for since, until, resume_at in ((0, middle, reached), (middle, len(ends), part.resume_at)):
+        entries = _numbered_from(columns.offsets[since], encode_columns([Stretch(columns, since, until)], batch.codec))
+        halves.append(replace(part, entries=entries, count=until - since, resume_at=resume_at, counted=True))
     return halves
 
 
-def _whole(entries: Bytes) -> Batch:
-    batch = batch_at(entries, 0)
-    if batch is None:
-        raise CorruptMessage(f"cut {len(entries)} bytes after its beginning", 0)
-    return batch
-
-
-_Raw = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, header block
-
-
-def _raw(entries: Bytes, batch: Batch) -> Iterator[_Raw]:
-    """Records of a batch with their header blocks as they stand there.  Raises CorruptMessage."""
-    data, at = opened(entries, batch), 0
-    for n in range(batch.count):
-        try:
-            size, at = varint(data, at)
-            end = at + size
-            if not at < end <= len(data):
-                raise ValueError(f"it says {size} bytes, {len(data) - at} are left")
-            delta, at = varint(data, at + 1)
-            _, at = varint(data, at)
-            key, at = blob(data, at, end)
-            value, at = blob(data, at, end)
-        except (IndexError, ValueError) as why:
-            raise CorruptMessage(f"record {n} of {batch.count} is damaged: {why}", 0, batch.base_offset) from why
-        stamp = batch.max_timestamp_ms if batch.log_append_time else batch.first_timestamp_ms + delta
-        yield stamp, key, value, data[at:end]
-        at = end
+def _columns(part: Part, batch: Batch) -> Columns:
+    run = Run(0, batch.end, batch.codec, RECORD_BATCH, batch.count, batch.resume_at)
+    view = memoryview(part.entries)
+    topic, partition = part.tp
+    columns = index(MessageSet(topic, partition, batch.base_offset, batch.resume_at, view, None, (run,), READER))
+    if columns.damage is not None:
+        raise columns.damage
+    return columns
 
 
 # ---- in pure Python ------------------------------------------------------------------------------------------------
