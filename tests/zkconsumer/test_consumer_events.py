@@ -11,7 +11,9 @@ import pytest
 from groundwork.logs import set_up_logging
 from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent, log_event, logger_of
-from zkconsumer.group.member import Member
+from zkconsumer.group import rebalance
+from zkconsumer.group.memberstate import MemberState
+from zkconsumer.group.steploop import StepLoop
 from zkconsumer.group.steps import Action, Do, Phase
 
 
@@ -66,14 +68,29 @@ def test_each_of_several_connectors_names_itself_and_none_holds_back_another(out
 
 def test_a_share_that_stays_short_is_one_outage_however_often_it_is_tried() -> None:
     events: list[ConsumerEvent] = []
-    executor = SimpleNamespace(cursors={})
-    config = SimpleNamespace(rebalance_max_retries=4, backoff_ms=10, assignment_strategy="range")
-    member = Member(executor=executor, group=None, claims=None, tasks=None, config=config, on_event=events.append)  # type: ignore[arg-type]
-    for tries in (4, 8, 12):
-        member._follow(member._state, [Action(Do.ALARM, text=f"no full share after {tries} tries, still trying: held")])
-    member._entered(replace(member._state, phase=Phase.WAITING, blocked="held by others: t/0"))
-    assert [event.kind for event in events] == ["outage", "rebalance", "rebalance", "rebalance"]
-    member._complete()
-    member._complete()
+    resting: list[Phase] = []
+    executor = SimpleNamespace(do=lambda action: None, drop=lambda assignment: None)
+    first = rebalance.begin(4, 10)
+    states = [
+        (first[0], [Action(Do.ALARM, text=f"no full share after {tries} tries, still trying: held")])
+        for tries in (4, 8, 12)
+    ]
+    states.append((replace(first[0], phase=Phase.CLOSED), []))
+    loop = StepLoop[MemberState, Action, object](
+        (first[0], []),
+        lambda state, event: states.pop(0),
+        executor=executor,
+        entered=lambda state: resting.append(state.phase),
+        tasks=None,  # type: ignore[arg-type]  # no action is begun
+        on_event=events.append,
+        name="t",
+    )
+    for _ in range(4):
+        loop.note("next")
+    loop.run()
+    assert [event.kind for event in events] == ["outage", "rebalance", "rebalance"]
+    assert (resting, loop.closed.is_set()) == ([Phase.CLOSED], True)
+    loop.complete()
+    loop.complete()
     [over] = [event for event in events if event.kind == "over"]
     assert over.text.startswith("the full share is read, ")

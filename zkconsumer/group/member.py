@@ -1,8 +1,6 @@
-"""Member of a group: events go to the step machine (rebalance), its actions to the executor, reports back as events.
+"""Member of a group in ZooKeeper: watches and session callbacks are events for its step machine (rebalance).
 
-One greenlet takes events off a queue and feeds the machine; each action runs in a greenlet of its own, one at a time,
-so that a lost session is noticed while something is drained or waited for.  Watches and session callbacks only queue
-events, and drop what may not be delivered any more.
+They only queue events (steploop), and drop what may not be delivered any more.
 
 An audit compares what ZooKeeper has with what the member knows, each half minute and after a reconnect.
 """
@@ -12,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from groundwork.plural import counted
-from groundwork.tasks import Event, Queue, Task, TaskGroup, now
+from groundwork.tasks import Event, TaskGroup
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import Registration
@@ -23,7 +21,8 @@ from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.membership import GroupChange
 from zkconsumer.group.memberstate import MemberState
-from zkconsumer.group.steps import Action, Do, Phase, Report
+from zkconsumer.group.steploop import StepLoop
+from zkconsumer.group.steps import Action, Phase, Report
 from zkconsumer.group.verify import NO_OWNER, Finding, verify
 from zkconsumer.options.config import ConsumerConfig
 
@@ -83,17 +82,21 @@ class Member:
         self.cursors = executor.cursors
         self.rounds = 0  # rebalances, finished or given up for now
         self.first_round = Event()
-        self.closed = Event()
         self.audit_due = Event()
         self._executor = executor
         self._group = group
         self._claims = claims
-        self._tasks = tasks
         self._on_event = on_event
-        self._state, self._first_actions = rebalance.begin(config.rebalance_max_retries, config.backoff_ms)
-        self._events: Queue[steps.Happening | Report] = Queue()
-        self._acting: Task | None = None
-        self._short_since: float | None = None  # when an alarm said that the assignment is not complete
+        self._loop = StepLoop[MemberState, Action, steps.Happening | Report](
+            rebalance.begin(config.rebalance_max_retries, config.backoff_ms),
+            rebalance.step,
+            executor=executor,
+            entered=self._entered,
+            tasks=tasks,
+            on_event=on_event,
+            name="rebalance",
+        )
+        self.closed, self.note = self._loop.closed, self._loop.note
         self._audit = Audit(group, config.assignment_strategy, on_event)
 
     # events, from anywhere in the hub -----------------------------------------------------------------------------
@@ -101,7 +104,7 @@ class Member:
     @property
     def settled(self) -> bool:
         """Reads all that is assigned to it, as far as it knows."""
-        return self._state.settled
+        return self._loop.state.settled
 
     @property
     def deleted(self) -> Mapping[str, str]:
@@ -110,10 +113,7 @@ class Member:
 
     @property
     def closing(self) -> bool:
-        return self._state.closing
-
-    def note(self, event: steps.Happening | Report) -> None:
-        self._events.put(event)
+        return self._loop.state.closing
 
     def changed(self, what: GroupChange) -> None:
         self.note(steps.Changed(what))
@@ -150,64 +150,29 @@ class Member:
     def close(self) -> None:
         self.note(steps.Close())
 
-    # the loop -----------------------------------------------------------------------------------------------------
+    # its life -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run until the member has left its group.  Raises FilterUnknown when it had to, after everything was
         released."""
-        self._follow(self._state, self._first_actions)
-        while not self.closed.is_set():
-            self._follow(*rebalance.step(self._state, self._events.get()))
+        self._loop.run()
         if self._executor.unrecoverable is not None:
             raise self._executor.unrecoverable
-
-    def _follow(self, state: MemberState, actions: list[Action]) -> None:
-        before, self._state = self._state, state
-        for action in actions:
-            if action.do is Do.DROP:
-                self._executor.drop(action.assignment)
-            elif action.do is Do.ALARM:
-                self._alarm(action.text)
-            else:
-                self._begin(action)
-        if state.phase is not before.phase:
-            self._entered(state)
 
     def _entered(self, state: MemberState) -> None:
         if state.phase is Phase.SETTLED:
             self._on_event(ConsumerEvent("rebalance", self._summary(state)))
-            self._complete()
+            self._loop.complete()
         elif state.phase is Phase.WAITING:
             self._on_event(ConsumerEvent("rebalance", f"waiting to try again: {state.blocked}"))
-        elif state.phase is Phase.CLOSED:
-            self.closed.set()
         if state.phase in (Phase.SETTLED, Phase.WAITING, Phase.CLOSED):
             self.rounds += 1
             self.first_round.set()
-
-    def _alarm(self, text: str) -> None:
-        """Report an outage once, however often it is retried."""
-        self._on_event(ConsumerEvent("rebalance" if self._short_since is not None else "outage", text))
-        self._short_since = now() if self._short_since is None else self._short_since
-
-    def _complete(self) -> None:
-        if self._short_since is not None:
-            seconds, self._short_since = now() - self._short_since, None
-            self._on_event(ConsumerEvent("over", f"the full share is read, {seconds:.1f} s after that was said"))
 
     def _summary(self, state: MemberState) -> str:
         topics = len({tp.topic for tp in state.owned})
         read = f"{counted(len(state.owned), 'partition')} of {counted(topics, 'topic')}"
         return f"reading {read}; {counted(self._group.members, 'member')} in the group"
-
-    def _begin(self, action: Action) -> None:
-        """Start the action the machine asked for; one that still runs is of an older turn and ends first."""
-        if self._acting is not None and not self._acting.ended:
-            self._acting.end()
-        self._acting = self._tasks.spawn(f"rebalance-{action.do.value.replace(' ', '-')}", self._act, action)
-
-    def _act(self, action: Action) -> None:
-        self.note(self._executor.do(action))
 
     # upkeep -------------------------------------------------------------------------------------------------------
 
@@ -217,7 +182,7 @@ class Member:
             self.changed(GroupChange.SESSION)
         for tp in self._claims.lost():
             self.owner_lost(tp)
-        if self._state.phase in (Phase.SETTLED, Phase.WAITING):
+        if self._loop.state.phase in (Phase.SETTLED, Phase.WAITING):
             self._executor.sweep()
-        if self.settled and self._audit.needs_rebalance(lambda: self._state):
+        if self.settled and self._audit.needs_rebalance(lambda: self._loop.state):
             self.changed(GroupChange.IDS)
