@@ -29,6 +29,7 @@ from kafkawire.model import Part, ProducerId, Run, Ticket, TopicPartition
 from producer.steps import BATCH_OVERHEAD
 
 WRAPPERS_SHARE = 0.8
+FIRST_OFFSET = bytes(8)  # as an entry begins with it
 MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
 PAYLOAD_MAX = 1000000  # max.message.size of 0.7, by default
 WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
@@ -179,7 +180,21 @@ class Batch:
         first = self.pieces[0]
         if first.seal is not None:
             return first.seal.buffers
-        return unsealed(first.part.entries) if self.record_batches else [piece.part.entries for piece in self.pieces]
+        if self.record_batches:
+            return unsealed(first.part.entries)
+        if len(self.pieces) > 1 and first.part.codec and first.part.magic == 1:
+            return self._wrappers_to_merge()
+        return [piece.part.entries for piece in self.pieces]
+
+    def _wrappers_to_merge(self) -> list[bytes | memoryview]:
+        """Several wrappers of format v1, with an offset that a producer gives, 0, in each but the first.
+
+        With the offsets of the log that they are from, and from its very begin on, a broker would take their messages
+        for those of one wrapper, and then number the first one alone (LogValidator: inPlaceAssignment, before 2.4):
+        its log would have offsets twice.
+        """
+        first, *others = (piece.part.entries for piece in self.pieces)
+        return [first, *(half for entry in others for half in (FIRST_OFFSET, memoryview(entry)[len(FIRST_OFFSET) :]))]
 
 
 def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:

@@ -102,6 +102,20 @@ def test_one_wrapper_per_set_where_the_target_wants_that():
     assert due(batches) == [["w"]]
 
 
+def test_wrappers_of_v1_that_are_merged_have_no_offsets_of_a_log_but_the_first():
+    """Those of a log from its begin on are one wrapper to a broker of 0.10, which then numbers the first alone."""
+    wrappers = [number.to_bytes(8, "big") + b"%d" % number for number in (52, 99, 100)]
+    for magic, expected in [(1, [wrappers[0], bytes(8) + b"99", bytes(8) + b"100"]), (0, wrappers)]:
+        batches = Batches(Limits())
+        for wrapper in wrappers:
+            batches.add(Part(T0, wrapper, magic, 1, 1), Ticket(), 0.0)
+        (batch,) = batches.due(0.0, everybody)
+        assert b"".join(batch.buffers()) == b"".join(expected)
+    plain = filled(Limits(), part("a" * 10, magic=1), part("b" * 10, magic=1))
+    (batch,) = plain.due(0.0, everybody)
+    assert b"".join(batch.buffers()) == b"a" * 10 + b"b" * 10
+
+
 def test_a_target_that_measures_the_whole_set_gets_sets_below_its_limit():
     batches = filled(Limits(measures_whole_set=True, max_message_bytes=100), *(part("x" * 30) for _ in range(4)))
     assert [len(batch) for batch in due(batches)] == [3]
