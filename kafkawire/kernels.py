@@ -7,7 +7,8 @@ holds no GIL.
     KAFKAWIRE_CACHE     folder for what was compiled; default NUMBA_CACHE_DIR, else kafkawire in the user's cache folder
 
 Compiling takes a second or a few, once a machine.  auto does it in a thread of its own at the first index(), and the
-pure form runs until it is done: no ZooKeeper session waits for a compiler.  prepare() waits.
+pure form runs until it is done: no ZooKeeper session waits for a compiler.  prepare() waits; so does the interpreter's
+exit, but not leave().
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import importlib.util
 import logging
 import os
 import stat
+import sys
 import threading
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kafkawire.errors import LocalError
 
@@ -53,6 +56,20 @@ def prepare() -> None:
     """Load or compile now, where that is wanted; waits for it (0.3 s to a few seconds).  LocalError as compiled()."""
     _CHOICE.choose()
     _CHOICE.wait()
+
+
+def leave(code: int) -> NoReturn:
+    """End the program with this exit code; a compiler at work ends with it, whose work is done at the next start.
+
+    For the end of main(), once all is done and closed: functions of atexit do not run beside a compiler.
+    """
+    if not _CHOICE.loading:
+        sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # a pipe without a reader, a closed stream
+            if stream is not None:
+                stream.flush()
+    os._exit(code)
 
 
 class _Choice:
@@ -95,6 +112,10 @@ class _Choice:
             if self.failed is not None:
                 raise LocalError(f"KAFKAWIRE_KERNELS=numba: {self.failed}")
         return self.kernels
+
+    @property
+    def loading(self) -> bool:
+        return self._loader is not None and self._loader.is_alive()
 
     def wait(self) -> None:
         if self._loader is not None:

@@ -21,7 +21,8 @@ def main() -> None:
     """`zkconsumer`: run this process's command line and exit with its code."""
     with loading():
         from groupadmin.commands.cli import outcome
-    sys.exit(outcome(sys.argv[1:]))
+        from kafkawire import kernels
+    kernels.leave(outcome(sys.argv[1:]))
 
 
 def consumer_groups() -> None:

@@ -22,9 +22,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, interrupted)  # until `run` takes the signals over, before it connects to anything
     if sys.argv[1:2] == ["run"]:
         signals.load()
+    from kafkawire import kernels
     from mirrormaker.commands.cli import outcome
 
-    sys.exit(outcome(sys.argv[1:]))
+    kernels.leave(outcome(sys.argv[1:]))
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
