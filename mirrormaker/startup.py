@@ -23,6 +23,7 @@ from kafkawire.errors import WireError
 from kafkawire.model import Broker
 from mirrormaker import exits
 from mirrormaker.config import Configuration, selection
+from mirrormaker.exactlyonce.transactions import NoTransactions
 from mirrormaker.flow import Flow
 from mirrormaker.formatlosses import timestamps_lost
 from mirrormaker.losses import Losses
@@ -153,6 +154,8 @@ class Startup:
             self._within("target", self._probe_target_zookeeper)
         try:
             self._maps.check()
+        except NoTransactions as exc:
+            raise StartRefused(exits.CONFIGURATION, f"target: {exc}") from exc
         except ConsumerError as exc:
             raise StartRefused(exits.CONFIGURATION, f"offset map: {exc}") from exc
         return target_brokers(self._options, found)

@@ -27,6 +27,7 @@ from kafkawire.protocol.adminapis import CREATE_TOPICS
 from kafkawire.protocol.subscriptions import read_assignment
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.exactlyonce.transactions import NoTransactions, require_transactions
 from mirrormaker.formatlosses import sample_topics, timestamps_lost
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.probe import (
@@ -64,6 +65,8 @@ def check_online(configuration: Configuration) -> int:
         view = target_view(target, there)
         if target.zookeeper and expected(target.version).describes_itself:
             probe_target_zookeeper(target, view.brokers, TIMEOUT_S)
+        if mirror.exactly_once:
+            require_transactions(there.dialect)
         rows: list[dict[str, Any]] = []
         seen: list[tuple[SourceOptions, SourceView]] = []
         refused: list[str] = []
@@ -73,7 +76,7 @@ def check_online(configuration: Configuration) -> int:
             rows += of_source
             refused += sentences
             seen.append((source, found))
-    except (ChrootMissing, OtherCluster, SameCluster, SourceRefused, WrongVersion) as exc:
+    except (ChrootMissing, NoTransactions, OtherCluster, SameCluster, SourceRefused, WrongVersion) as exc:
         _say(who, exc)
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError) as exc:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from groundwork.tasks import TaskGroup
+from kafkawire.dialects import Dialect
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
 from mirrormaker.exactlyonce.partition import PartitionTransactions, Period, Transacting
 from mirrormaker.exactlyonce.position import name_of
@@ -34,6 +35,15 @@ class NoTransactions(ConsumerError):
     """The target cannot be written to exactly once; a sentence."""
 
 
+def require_transactions(target: Dialect) -> None:
+    """Whether a target, as its brokers showed themselves, can be written to exactly once.  Raises NoTransactions."""
+    if not target.record_batches:
+        raise NoTransactions(
+            f"delivery.guarantee: exactly-once needs a target of 0.11 or later, and it is {target.release}: set "
+            "resume: target-end, which needs no transactions, or at-least-once"
+        )
+
+
 class ExactlyOnce:
     """Exactly-once copies into one target, from all its sources."""
 
@@ -45,12 +55,7 @@ class ExactlyOnce:
 
     def check(self) -> None:
         """Whether the target can, once it was asked.  Raises NoTransactions."""
-        if not self._target.dialect.record_batches:
-            release = self._target.dialect.release
-            raise NoTransactions(
-                f"delivery.guarantee: exactly-once needs a target of 0.11 or later, and it is {release}: set resume: "
-                "target-end, which needs no transactions, or at-least-once"
-            )
+        require_transactions(self._target.dialect)
 
     def delivery(self, source: Source, plain: Delivery) -> Delivery:
         """The same delivery, in transactions."""

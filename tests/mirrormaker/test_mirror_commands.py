@@ -230,6 +230,23 @@ def test_a_dead_zookeeper_is_told_in_our_words_only(command: list[str], tmp_path
     assert not [line for line in done.stderr.splitlines() if "socket connection error" in line or "CONNECTING" in line]
 
 
+@pytest.mark.parametrize("command", [["run"], ["check", "--online"]], ids=["run", "check"])
+def test_a_target_without_transactions_refuses_exactly_once(command: list[str], tmp_path: Path) -> None:
+    with FakeCluster({"a": 1}) as target:
+        host, broker = target.bootstrap[0]
+        file = tmp_path / "m.yaml"
+        file.write_text(
+            f"sources:\n- {{zookeeper.connect: '127.0.0.1:1', group.id: g}}\n"
+            f"target: {{metadata.broker.list: '{host}:{broker}'}}\n"
+            "mirror: {whitelist: a, delivery.guarantee: exactly-once, control.socket: none}\n"
+        )
+        words = [sys.executable, "-m", "mirrormaker.commands.main", *command, str(file)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    sentence = "target: delivery.guarantee: exactly-once needs a target of 0.11 or later, and it is 0.8.2: set resume: "
+    assert (done.returncode, done.stdout) == (78, ""), done.stderr
+    assert sentence in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("said_by", ["offset.map.folder", "$STATE_DIRECTORY"])
 @pytest.mark.parametrize(("folder", "why"), [("gone", "No such file"), ("file", "Not a directory"), ("/sys", "")])
 def test_a_state_folder_that_cannot_be_written_is_exit_73_before_anything_is_connected_to(
