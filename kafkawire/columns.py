@@ -129,6 +129,38 @@ class Columns:
         return Part(self, 0, len(self)).headers()
 
 
+def laid(
+    kernels: Kernels,
+    keys: Sequence[Bytes | None],
+    values: Sequence[Bytes | None],
+    timestamps_ms: Sequence[int] | None,
+    headers: Sequence[Bytes | None] | None,
+) -> Columns:
+    """Messages in lists of equal length as columns, their bytes side by side, offsets from 0 on.
+
+    timestamps_ms, headers: None: no message has any.
+    """
+    count = len(keys)
+    key, value = kernels.laid(keys), kernels.laid(values)
+    block = None if headers is None else kernels.laid(headers)
+    pieces = [one.data for one in (key, value, block) if one is not None and one.data]
+    value_at = kernels.moved(value.starts, len(key.data)) if key.data else value.starts
+    return Columns(
+        offsets=range(count),
+        key_at=key.starts,
+        key_size=key.sizes,
+        value_at=value_at,
+        value_size=value.sizes,
+        timestamps_ms=None if timestamps_ms is None else kernels.numbers(timestamps_ms),
+        timestamp_types=None if timestamps_ms is None else kernels.numbers([0] * count),
+        data=pieces[0] if len(pieces) == 1 else b"".join(pieces),
+        resume_at=count,
+        damage=None,
+        header_at=None if block is None else kernels.moved(block.starts, len(key.data) + len(value.data)),
+        header_size=None if block is None else block.sizes,
+    )
+
+
 def cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:
     """The slices of data that begin and are as large as said; None for a size of -1."""
     quick = ready()

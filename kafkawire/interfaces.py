@@ -25,7 +25,7 @@ from kafkawire.model import (
     SetReader,
     TopicPartition,
 )
-from kafkawire.primitives import Bytes
+from kafkawire.primitives import Bytes, Encoded
 from kafkawire.protocol.request import ApiVersions, FetchedPartition, ProducedPartition, Request, Store
 from kafkawire.znodes.group import Registration
 
@@ -93,7 +93,20 @@ class MessageFormats(Protocol):
         """Plain entries in format `magic`, one wrapper, or one record batch.  headers: a block a message, where any has
         some (kafkawire.headers).  LocalError for what the format does not have."""
 
-    def encode_columns(self, parts: Sequence[Stretch], codec: int = 0, magic: int = ..., /) -> bytes:
+    def encode_lists(
+        self,
+        keys: Sequence[Bytes | None],
+        values: Sequence[Bytes | None],
+        timestamps_ms: Sequence[int | None] | None,
+        headers: Sequence[Bytes | None] | None,
+        codec: int = 0,
+        magic: int = ...,
+        /,
+    ) -> Encoded:
+        """The same of messages in lists of equal length, at least one, numbered from 0 on.  timestamps_ms, headers:
+        None: no message has any."""
+
+    def encode_columns(self, parts: Sequence[Stretch], codec: int = 0, magic: int = ..., /) -> Encoded:
         """The same of rows of columns, at least one, numbered from 0 on."""
 
     def may_pass(self, entries: Bytes, begin: int, start: int, /) -> bool:

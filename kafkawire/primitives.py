@@ -16,6 +16,7 @@ INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
 Bytes = bytes | bytearray | memoryview
+Encoded = bytes | memoryview  # entries that were written, ready to be sent
 
 
 def utf8(text: str) -> bytes:

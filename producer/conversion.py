@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, count
+from itertools import accumulate
 from typing import NamedTuple
 
 from kafkawire.columns import Columns, as_list
@@ -40,8 +40,6 @@ _ENTRY_BYTES = 34  # at most, besides key, value and headers, in any format we w
 # Record batches below it are joined with neighbours, since a request takes one a partition: by codec, as compressing
 # anew costs more than a request from about there on.
 JOINED_BYTES: Mapping[int, int] = {NONE: 32 << 10, SNAPPY: 8 << 10, LZ4: 8 << 10, GZIP: 4 << 10, ZSTD: 4 << 10}
-
-Row = tuple[int, bytes | None, bytes | None, int | None]  # number, key, value, timestamp
 
 
 class MessageRefused(LocalError):
@@ -271,12 +269,12 @@ class StepBuilder(ABC):
     def parts(self) -> Iterator[Part]:
         """The collected messages as parts; then starts over."""
 
-    def part(self, tp: TopicPartition, rows: Iterable[Row], count: int, headers: Sequence[bytes | None] | None) -> Part:
+    def part(self, tp: TopicPartition, rows: Lists) -> Part:
         """A part with rows that are numbered from 0."""
         magic = self.dialect.magic
-        entries = self.dialect.messages.encode(rows, codec=self.codec, magic=magic, headers=headers)
+        entries = self.dialect.messages.encode_lists(*rows, self.codec, magic)
         # The entries have new numbers and not source offsets: after a split, their source offsets are not known.
-        return Part(tp, entries, magic, self.codec, count, resume_at=None)
+        return Part(tp, entries, magic, self.codec, len(rows.keys), resume_at=None)
 
 
 @dataclass(slots=True)
@@ -308,9 +306,8 @@ class _Outputs(StepBuilder):
             while end < len(outputs) and (end == at or size + _size(outputs[end]) <= self.limit):
                 size += _size(outputs[end])
                 end += 1
-            rows = ((number, o.key, o.value, o.timestamp_ms) for number, o in enumerate(outputs[at:end]))
-            headers = [output.headers for output in outputs[at:end]]
-            yield self.part(tp, rows, end - at, headers if any(headers) else None)
+            _, keys, values, stamps, headers = map(list, zip(*outputs[at:end], strict=True))
+            yield self.part(tp, Lists(keys, values, stamps, headers if any(headers) else None))
             at = end
 
 
@@ -569,6 +566,6 @@ class _Rows(StepBuilder):
         while at < total:
             before = ends[at - 1] if at else 0
             end = max(at + 1, bisect_left(ends, before + self.limit + 1, at))
-            numbered = zip(count(), rows.keys[at:end], rows.values[at:end], rows.stamps[at:end], strict=False)
-            yield self.part(tp, numbered, end - at, None if rows.headers is None else rows.headers[at:end])
+            headers = None if rows.headers is None else rows.headers[at:end]
+            yield self.part(tp, Lists(rows.keys[at:end], rows.values[at:end], rows.stamps[at:end], headers))
             at = end

@@ -62,8 +62,8 @@ def parts(
     at = 0
     while at < len(rows):
         end = max(at + 1, bisect_right(ends, limit + (ends[at - 1] if at else 0)))
-        numbered = ((n, key, value, stamp) for n, (key, value, stamp) in enumerate(rows[at:end]))
-        blocks_of = None if headers is None else headers[at:end]
-        entries = dialect.messages.encode(numbered, codec=codec, magic=dialect.magic, headers=blocks_of)
+        keys, values, stamps = zip(*rows[at:end], strict=True)
+        blocks = None if headers is None else headers[at:end]
+        entries = dialect.messages.encode_lists(keys, values, stamps, blocks, codec, dialect.magic)
         yield Part(tp, entries, dialect.magic, codec, end - at)
         at = end

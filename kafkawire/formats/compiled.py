@@ -22,14 +22,17 @@ import numba
 import numpy as np
 from numba import types
 
-from kafkawire.formats import checksums
+from kafkawire.formats import checksums, memory
 from kafkawire.formats.checksums import best, tables
+from kafkawire.formats.memory import copy
 from kafkawire.formats.v01 import loops as v08
+from kafkawire.formats.v01 import writeloops as v08write
 from kafkawire.formats.v01.loops import DAMAGED, FIELDS, TIMED, TOO_LARGE, UNTIMED
+from kafkawire.formats.v01.writeloops import ENTRY_BYTES
 from kafkawire.formats.v07 import loops as v07
 from kafkawire.formats.v2 import loops as v2
 from kafkawire.formats.v2 import writeloops as v2write
-from kafkawire.formats.v2.writeloops import RECORD_BYTES, copy
+from kafkawire.formats.v2.writeloops import RECORD_BYTES
 from kafkawire.primitives import Bytes
 
 
@@ -116,6 +119,7 @@ class Loops(NamedTuple):
     hop07: Callable[[Any, int, int, int], tuple[int, int]]
     records: Callable[..., tuple[int, int]]
     records2: Callable[[Any, Any, Any], tuple[int, int, int, int]]
+    entries01: Callable[..., tuple[int, int]]
 
 
 class Kernels:
@@ -233,10 +237,6 @@ class Kernels:
             laid.append((_octets(columns.data), *found, sizes, since, until))
             size += (until - since) * RECORD_BYTES + total(found[1], since, until) + total(found[3], since, until)
             size += total(sizes, since, until) if len(sizes) else 0
-        return self._written(laid, size)
-
-    def _written(self, laid: Sequence[Any], size: int) -> Records:
-        """Rows that lie in arrays as records of at most so many bytes."""
         out = np.empty(size, np.uint8)
         stamps, since = laid[0][5], laid[0][8]
         first = max(int(stamps[since]), -1) if len(stamps) else -1
@@ -248,30 +248,48 @@ class Kernels:
             number += rows[9] - rows[8]
         return Records(out[:at].data, number, first, newest)
 
-    def records_of_lists(
-        self,
-        keys: Sequence[Bytes | None],
-        values: Sequence[Bytes | None],
-        stamps: Sequence[int] | None,
-        headers: Sequence[Bytes | None] | None,
-    ) -> Records:
-        """The same of lists of equal length; stamps and headers may be None."""
-        laid: list[Bytes] = []
-        places: list[Any] = []
-        at = 0
-        for items in (keys, values, headers):
-            if items is None:
-                places += (_NOTHING, _NOTHING)
-                continue
-            sizes = np.array([-1 if item is None else len(item) for item in items], np.int64)
+    def entries(self, parts: Sequence[Any], magic: int) -> tuple[memoryview, int]:
+        """Rows of columns as plain entries of format v0 or v1, numbered from 0 on, and the largest timestamp."""
+        laid, size, total = [], 0, self._loops.total
+        for columns, since, until in parts:
+            places = (columns.key_at, columns.key_size, columns.value_at, columns.value_size, columns.timestamps_ms)
+            found = [_NOTHING if one is None else _numbers(one) for one in places]
+            laid.append((_octets(columns.data), *found, since, until))
+            size += (until - since) * ENTRY_BYTES + total(found[1], since, until) + total(found[3], since, until)
+        out = np.empty(size, np.uint8)
+        at = number = 0
+        newest = -1
+        for rows in laid:
+            at, largest = self._loops.entries01(*rows, magic, number, out, at, _TABLES)
+            newest = max(newest, largest)
+            number += rows[7] - rows[6]
+        return out[:at].data, newest
+
+    def laid(self, items: Sequence[Bytes | None]) -> Laid:
+        """The items of a list side by side."""
+        nulls = items.count(None)
+        if not nulls:
+            data = b"".join(items)  # type: ignore[arg-type]  # as none is None
+            sizes = np.fromiter(map(len, items), np.int64, len(items))  # type: ignore[arg-type]
+            there = sizes
+        elif nulls == len(items):
+            nothing = np.full(nulls, -1, np.int64).data
+            return Laid(b"", nothing, nothing)
+        else:
+            data = b"".join([item for item in items if item is not None])
+            sizes = np.fromiter((-1 if item is None else len(item) for item in items), np.int64, len(items))
             there = np.maximum(sizes, 0)
-            ends = np.cumsum(there) + at
-            places += (ends - there, sizes)
-            laid += filter(None, items)
-            at = int(ends[-1])
-        places.insert(4, _NOTHING if stamps is None else _numbers(stamps))
-        rows = (_octets(b"".join(laid)), *places, 0, len(keys))
-        return self._written([rows], at + len(keys) * RECORD_BYTES)
+        return Laid(data, (there.cumsum() - there).data, sizes.data)
+
+    def moved(self, places: memoryview, by: int) -> memoryview:
+        """Places so many bytes further on."""
+        moved: memoryview = (np.asarray(places) + by).data
+        return moved
+
+    def numbers(self, column: Sequence[int]) -> memoryview:
+        """A column as an array."""
+        found: memoryview = _numbers(column).data
+        return found
 
     def ascending(self, offsets: Sequence[int], since: int, until: int) -> bool:
         """Whether none of these is smaller than the one before it."""
@@ -292,6 +310,14 @@ class Checksums(NamedTuple):
     numbers: memoryview
     validity: memoryview | None
     nulls: int
+
+
+class Laid(NamedTuple):
+    """Bytes side by side, where each begins, and its size; -1: null."""
+
+    data: bytes
+    starts: memoryview
+    sizes: memoryview
 
 
 class Records(NamedTuple):
@@ -338,7 +364,7 @@ def load(cache: Path | None) -> Kernels:
 
 def _sources() -> str:
     """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
-    files = [__file__, *(str(module.__file__) for module in (checksums, v07, v08, v2, v2write))]
+    files = [__file__, *(str(module.__file__) for module in (checksums, memory, v07, v08, v08write, v2, v2write))]
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
 
 
@@ -348,7 +374,9 @@ def _build(cache: bool) -> Kernels:
     table = types.Array(types.uint32, 2, "C")
     numbers = types.Array(types.int64, 2, "C")
     options = {"nogil": True, "cache": cache}
-    _crc = v07.crc = v08.crc = numba.njit(types.uint64(octets, types.int64, types.int64, table), **options)(best())
+    _crc = v07.crc = v08.crc = v08write.crc = numba.njit(
+        types.uint64(octets, types.int64, types.int64, table), **options
+    )(best())
     column, i64, bits = types.int64[::1], types.int64, types.uint8[::1]
     two, three, four = (types.UniTuple(i64, n) for n in (2, 3, 4))
     of_rows = (octets, column, column, i64, i64)
@@ -366,9 +394,21 @@ def _build(cache: bool) -> Kernels:
         hop07=two(octets, i64, i64, i64),
         records=two(octets, *[column] * 7, i64, i64, i64, i64, bits, i64),
         records2=four(octets, numbers, numbers),
+        entries01=two(octets, *[column] * 5, i64, i64, i64, i64, bits, i64, table),
     )
     loops = Loops(
-        v08.index, v08.hop, gather, total, alike, ascends, _sums, v07.index, v07.hop, v2write.records, v2.index
+        v08.index,
+        v08.hop,
+        gather,
+        total,
+        alike,
+        ascends,
+        _sums,
+        v07.index,
+        v07.hop,
+        v2write.records,
+        v2.index,
+        v08write.entries,
     )
     return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
 

@@ -29,7 +29,7 @@ from kafkawire.formats.v2 import scan as batchscan
 from kafkawire.formats.v2 import write
 from kafkawire.formats.v2.layout import MAGIC_AT
 from kafkawire.model import RECORD_BATCH, Entry, Message, MessageSet, Part, PartitionId, Run, Scan, SetReader
-from kafkawire.primitives import Bytes
+from kafkawire.primitives import Bytes, Encoded
 
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
@@ -238,7 +238,21 @@ def encode(
     return v01.encode(messages, codec, magic, headers)
 
 
-def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> bytes:
+def encode_lists(
+    keys: v01.Blobs,
+    values: v01.Blobs,
+    timestamps_ms: Sequence[int | None] | None,
+    headers: v01.Blobs | None,
+    codec: int = 0,
+    magic: int = 0,
+) -> Encoded:
+    """The same of messages in lists of equal length, at least one."""
+    if magic == RECORD_BATCH:
+        return write.encode_lists(keys, values, timestamps_ms, headers, codec)
+    return v01.encode_lists(keys, values, timestamps_ms, headers, codec, magic)
+
+
+def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
     """The same of rows of columns, without an object a message where the format is v2."""
     if magic == RECORD_BATCH:
         return write.encode_columns(parts, codec)

@@ -40,9 +40,11 @@ from kafkawire.formats.v01.scan import count as count
 from kafkawire.formats.v01.scan import cut_short as cut_short
 from kafkawire.formats.v01.scan import entry_at as entry_at
 from kafkawire.formats.v01.scan import scan as scan
+from kafkawire.formats.v01.write import Blobs as Blobs
 from kafkawire.formats.v01.write import Row as Row
 from kafkawire.formats.v01.write import encode as encode
 from kafkawire.formats.v01.write import encode_columns as encode_columns
+from kafkawire.formats.v01.write import encode_lists as encode_lists
 from kafkawire.formats.v01.write import may_pass as may_pass
 from kafkawire.formats.v01.write import wrap
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run, SetReader

@@ -5,15 +5,24 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import count, repeat
+from typing import TYPE_CHECKING
 
 from kafkawire import compression
 from kafkawire.columns import Part as Stretch
-from kafkawire.columns import headers_of, numbered
+from kafkawire.columns import headers_of, laid, numbered
 from kafkawire.errors import LocalError
 from kafkawire.headers import refuse
-from kafkawire.primitives import Bytes
+from kafkawire.kernels import ready
+from kafkawire.primitives import Bytes, Encoded
 
+if TYPE_CHECKING:
+    from kafkawire.formats.compiled import Kernels
+
+Blobs = Sequence[Bytes | None]
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
+
+MANY = 64  # messages in lists: for fewer the compiled loop costs more than it saves
 
 _ENTRY = struct.Struct(">qiI")
 _HEAD_V0 = struct.Struct(">BBi")  # what the checksum covers: magic, attributes, key length, and then the rest
@@ -39,9 +48,60 @@ def encode(
     return wrap(rows, codec, magic, range(len(rows)))
 
 
-def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> bytes:
+def encode_lists(
+    keys: Blobs,
+    values: Blobs,
+    timestamps_ms: Sequence[int | None] | None,
+    headers: Blobs | None,
+    codec: int = 0,
+    magic: int = 0,
+) -> Encoded:
+    """The same of messages that are given as lists of equal length, numbered from 0 on.
+
+    timestamps_ms, headers: None: no message has any.
+    """
+    return encode_lists_by(ready() if len(keys) >= MANY else None, keys, values, timestamps_ms, headers, codec, magic)
+
+
+def encode_lists_by(
+    kernels: Kernels | None,
+    keys: Blobs,
+    values: Blobs,
+    timestamps_ms: Sequence[int | None] | None,
+    headers: Blobs | None,
+    codec: int = 0,
+    magic: int = 0,
+) -> Encoded:
+    """The same by a form of one's choice; None: in pure Python."""
+    refuse(headers, magic)
+    stamps = _stamps(timestamps_ms, magic)
+    if kernels is None:
+        return encode(zip(count(), keys, values, stamps or repeat(None), strict=False), codec, magic)
+    return encode_columns_by(kernels, [Stretch(laid(kernels, keys, values, stamps, None), 0, len(keys))], codec, magic)
+
+
+def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
     """The same of rows of columns, numbered from 0 on."""
-    return encode(numbered(parts), codec, magic, headers_of(parts))
+    return encode_columns_by(ready(), parts, codec, magic)
+
+
+def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
+    """The same by a form of one's choice; None: in pure Python."""
+    refuse(headers_of(parts), magic)
+    if kernels is None or magic not in (0, 1):
+        return encode(numbered(parts), codec, magic)
+    made, newest = kernels.entries(parts, magic)
+    if not codec:
+        return made
+    value = compression.compress(codec, made, magic)
+    return entries([(sum(until - since for _, since, until in parts) - 1, None, value, newest)], magic, codec)
+
+
+def _stamps(timestamps_ms: Sequence[int | None] | None, magic: int) -> Sequence[int] | None:
+    """Timestamps as format v1 has them; None: no message has one, or the format has none."""
+    if magic == 0 or timestamps_ms is None or timestamps_ms.count(None) == len(timestamps_ms):
+        return None
+    return [-1 if stamp is None or stamp < 0 else stamp for stamp in timestamps_ms]
 
 
 def may_pass(entries: Bytes, begin: int, start: int) -> bool:

@@ -46,6 +46,7 @@ from kafkawire.formats.v07.scan import scan as scan
 from kafkawire.formats.v07.write import Row as Row
 from kafkawire.formats.v07.write import encode as encode
 from kafkawire.formats.v07.write import encode_columns as encode_columns
+from kafkawire.formats.v07.write import encode_lists as encode_lists
 from kafkawire.formats.v07.write import may_pass as may_pass
 from kafkawire.formats.v07.write import wrap as wrap
 from kafkawire.model import MessageSet, Part, PartitionId, Run, SetReader

@@ -15,6 +15,7 @@ from kafkawire.formats.v07.layout import LEAST, MAGIC_0, MAGIC_1
 from kafkawire.headers import refuse
 from kafkawire.primitives import Bytes
 
+Blobs = Sequence[Bytes | None]
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # as in 0.8: number, key, value, timestamp in ms
 
 _HEAD_0 = struct.Struct(">iBI")  # length, magic, crc
@@ -31,6 +32,19 @@ def encode(
     """
     refuse(headers, magic)
     return wrap(messages, codec, magic) if codec else _entries(messages, magic)
+
+
+def encode_lists(
+    keys: Blobs,
+    values: Blobs,
+    timestamps_ms: Sequence[int | None] | None,
+    headers: Blobs | None,
+    codec: int = 0,
+    magic: int = MAGIC_1,
+) -> bytes:
+    """The same of messages in lists of equal length."""
+    rows = ((number, None, value, None) for number, value in enumerate(values))
+    return encode(rows, codec, magic, headers)
 
 
 def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = MAGIC_1) -> bytes:

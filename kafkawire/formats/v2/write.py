@@ -25,7 +25,7 @@ from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any
 
 from kafkawire import compression
-from kafkawire.columns import Columns, headers_of, numbered
+from kafkawire.columns import Columns, headers_of, laid, numbered
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.v2.columns import READER, index
@@ -79,7 +79,7 @@ def _numbered_from(offset: int, made: bytes) -> bytes:
 def encode_lists(
     keys: Blobs,
     values: Blobs,
-    timestamps_ms: Sequence[int | None],
+    timestamps_ms: Sequence[int | None] | None,
     headers: Blobs | None,
     codec: int = 0,
 ) -> bytes:
@@ -91,7 +91,7 @@ def encode_lists_by(
     kernels: Kernels | None,
     keys: Blobs,
     values: Blobs,
-    timestamps_ms: Sequence[int | None],
+    timestamps_ms: Sequence[int | None] | None,
     headers: Blobs | None,
     codec: int = 0,
 ) -> bytes:
@@ -103,7 +103,8 @@ def encode_lists_by(
         headers = None
     if kernels is None:
         return _batch(_records(keys, values, stamps, headers), len(keys), first, newest, codec)
-    return _batch(kernels.records_of_lists(keys, values, stamps, headers).data, len(keys), first, newest, codec)
+    found = kernels.records([Stretch(laid(kernels, keys, values, stamps, headers), 0, len(keys))])
+    return _batch(found.data, len(keys), first, newest, codec)
 
 
 def encode_columns(parts: Sequence[Stretch], codec: int = 0) -> bytes:
@@ -120,9 +121,9 @@ def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: 
     return encode_lists_by(None, keys, values, stamps, headers_of(parts), codec)
 
 
-def _stamps(timestamps_ms: Sequence[int | None]) -> list[int] | None:
+def _stamps(timestamps_ms: Sequence[int | None] | None) -> list[int] | None:
     """Timestamps as a batch has them; None: no message has one."""
-    if timestamps_ms.count(None) == len(timestamps_ms):
+    if timestamps_ms is None or timestamps_ms.count(None) == len(timestamps_ms):
         return None
     return [NO_TIMESTAMP if stamp is None or stamp < 0 else stamp for stamp in timestamps_ms]
 

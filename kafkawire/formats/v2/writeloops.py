@@ -12,26 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+
+from kafkawire.formats.memory import copy
 
 RECORD_BYTES = 40  # of a record besides key, value and headers, at most
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def copy(typing: Any, out: Any, at: Any, data: Any, start: Any, size: Any) -> Any:
-    """size bytes; they do not overlap.  What numba makes of slices looks whether they do, for each."""
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places = []
-        for n in (0, 2):
-            array = context.make_array(signature.args[n])(context, builder, args[n])
-            places.append(builder.gep(array.data, [args[n + 1]]))
-        cgutils.raw_memcpy(builder, places[0], places[1], args[4], 1)
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, data, types.int64, types.int64), build
 
 
 def put(out: Any, at: Any, number: Any) -> Any:

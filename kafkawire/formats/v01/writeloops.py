@@ -1,0 +1,68 @@
+"""The loop that writes plain entries of formats v0 and v1 as it is compiled: see kafkawire.formats.compiled.
+
+data                       what the places point into
+key_at, key_size ...       a row each; a size of -1 is null
+stamps                     timestamps in ms; of length 0: no row has one
+out                        as long as total() of the sizes and ENTRY_BYTES a row
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkawire.formats.memory import copy, storer
+
+ENTRY_BYTES = 34  # of an entry besides key and value, at most
+
+put_i32 = storer(32)
+_put_i64 = storer(64)
+crc: Any = None  # the compiled checksum: what entries() calls
+
+
+def entries(
+    data: Any,
+    key_at: Any,
+    key_size: Any,
+    value_at: Any,
+    value_size: Any,
+    stamps: Any,
+    since: Any,
+    until: Any,
+    magic: Any,
+    number: Any,
+    out: Any,
+    at: Any,
+    table: Any,
+) -> tuple[Any, Any]:
+    """Write the rows since..until from byte `at` on; (where they end, the largest timestamp).
+
+    number: offset of the first of them, the others count on by one.
+    """
+    timed = stamps.shape[0] > 0
+    newest = -1
+    for n in range(since, until):
+        begin = at
+        _put_i64(out, at, number)
+        out[at + 16] = magic
+        out[at + 17] = 0
+        at += 18
+        if timed:
+            newest = max(newest, stamps[n])
+        if magic:
+            _put_i64(out, at, max(stamps[n], -1) if timed else -1)
+            at += 8
+        key, value = key_size[n], value_size[n]
+        put_i32(out, at, key)
+        at += 4
+        if key > 0:
+            copy(out, at, data, key_at[n], key)
+            at += key
+        put_i32(out, at, value)
+        at += 4
+        if value > 0:
+            copy(out, at, data, value_at[n], value)
+            at += value
+        put_i32(out, begin + 8, at - begin - 12)
+        put_i32(out, begin + 12, crc(out, begin + 16, at, table))
+        number += 1
+    return at, newest
