@@ -219,7 +219,7 @@ def fetch(
     _no_twice(tp for tp, _, _ in wanted)
     version = d.speaks(apis.FETCH.key)
     row = {name: -1 for since, name in ((5, "log_start_offset"), (9, "current_leader_epoch")) if version >= since}
-    topics = _grouped((tp, {"fetch_offset": at, "max_bytes": size, **row}) for tp, at, size in wanted)
+    topics = grouped((tp, {"fetch_offset": at, "max_bytes": size, **row}) for tp, at, size in wanted)
     total = sum(size for _, _, size in wanted)
     fields: dict[str, Any] = {"replica_id": replica_id, "max_wait_ms": max_wait_ms, "min_bytes": min_bytes}
     fields["topics"] = topics
@@ -308,10 +308,10 @@ def list_offsets(
     """
     version = d.speaks(apis.LIST_OFFSETS.key)
     if version == 0:
-        topics = _grouped((tp, {"time": time, "max_offsets": max_offsets}) for tp, time in times.items())
+        topics = grouped((tp, {"time": time, "max_offsets": max_offsets}) for tp, time in times.items())
     else:
         epoch = {"current_leader_epoch": NO_EPOCH} if version >= 4 else {}
-        topics = _grouped((tp, {"timestamp": time, **epoch}) for tp, time in times.items())
+        topics = grouped((tp, {"timestamp": time, **epoch}) for tp, time in times.items())
     fields: dict[str, Any] = {"replica_id": replica_id, "topics": topics}
     if version >= 2:
         fields["isolation_level"] = apis.READ_COMMITTED if committed else apis.READ_UNCOMMITTED
@@ -362,7 +362,7 @@ def offset_commit(
     if timestamp_ms == 0 or timestamp_ms < -1:
         raise LocalError(f"a timestamp of {timestamp_ms} in OffsetCommit v1 would make the offset vanish at once")
     extra = {"timestamp": timestamp_ms} if version == 1 else {"leader_epoch": NO_EPOCH} if version >= 6 else {}
-    topics = _grouped((tp, {"offset": at, "metadata": text, **extra}) for tp, (at, text) in offsets.items())
+    topics = grouped((tp, {"offset": at, "metadata": text, **extra}) for tp, (at, text) in offsets.items())
     fields: dict[str, Any] = {"group": group, "topics": topics}
     if version >= 1:
         fields |= {"generation": generation, "member_id": member_id}
@@ -396,7 +396,7 @@ def offset_fetch(d: ApiVersions, group: str, tps: Iterable[TopicPartition] | Non
         if not reply.get("error"):
             return reply
         row = {"offset": -1, "metadata": "", "error": reply["error"]}
-        return {**reply, "topics": _grouped((tp, dict(row)) for tp in asked)}
+        return {**reply, "topics": grouped((tp, dict(row)) for tp in asked)}
 
     return _request(d, apis.OFFSET_FETCH, fields, version, finish=finish)
 
@@ -444,7 +444,7 @@ def _produced_partition(row: Mapping[str, Any]) -> ProducedPartition:
     return ProducedPartition(row["error"], row["base_offset"], row.get("error_message") or "", by_record)
 
 
-def _grouped(rows: Iterable[tuple[TopicPartition, dict[str, Any]]]) -> list[dict[str, Any]]:
+def grouped(rows: Iterable[tuple[TopicPartition, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Rows by topic, in the order topics first appear."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for tp, row in rows:

@@ -6,14 +6,14 @@ Each reply is reduced to what its asker needs: a code for all of it, or a code a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kafkawire.model import Broker, ProducerId, TopicPartition
 from kafkawire.protocol import transactionapis as apis
 from kafkawire.protocol.api import Api
-from kafkawire.protocol.groupapis import GROUP_COORDINATOR, OF_GROUP, OF_TRANSACTION
 from kafkawire.protocol.request import ApiVersions
-from kafkawire.protocol.requests08 import Request
+from kafkawire.protocol.requests08 import Request, group_coordinator, grouped
 
 
 class Initialized(NamedTuple):
@@ -64,12 +64,8 @@ def txn_offset_commit(
 ) -> Request:
     """Commit (offset, metadata) each within the transaction; of the group's coordinator.  Reply: dict of codes."""
     extra = {"leader_epoch": -1} if d.speaks(apis.TXN_OFFSET_COMMIT.key) >= 2 else {}
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for tp, (offset, metadata) in offsets.items():
-        row = {"partition": tp.partition, "offset": offset, "metadata": metadata, **extra}
-        topics.setdefault(tp.topic, []).append(row)
-    rows = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
-    fields = {**_who(transactional_id, producer), "group": group, "topics": rows}
+    topics = grouped((tp, {"offset": at, "metadata": text, **extra}) for tp, (at, text) in offsets.items())
+    fields = {**_who(transactional_id, producer), "group": group, "topics": topics}
     return _request(d, apis.TXN_OFFSET_COMMIT, fields, _codes)
 
 
@@ -80,10 +76,7 @@ def end_txn(d: ApiVersions, transactional_id: str, producer: ProducerId, commit:
 
 def find_coordinator(d: ApiVersions, key: str, of_transaction: bool) -> Request:
     """Ask who coordinates a transactional id, or a group.  Reply: Coordinator."""
-    fields = {"group": key, "key_type": OF_TRANSACTION if of_transaction else OF_GROUP}
-    if d.speaks(GROUP_COORDINATOR.key) == 0:
-        del fields["key_type"]
-    return _request(d, GROUP_COORDINATOR, fields, _coordinator)
+    return replace(group_coordinator(d, key, of_transaction), finish=_coordinator)
 
 
 def _who(transactional_id: str, producer: ProducerId) -> dict[str, Any]:
