@@ -114,6 +114,7 @@ class Columns:
     damage: CorruptMessage | None  # what messages() would raise behind the last of them
     header_at: Column | None = None  # first byte in data of the block of its headers; None: no message has headers
     header_size: Column | None = None  # 0: none; else see kafkawire.headers
+    entry_magic: int | None = None  # format v0 or v1 of the plain entries in data that all rows stand in; None: others
 
     def __len__(self) -> int:
         return len(self.offsets)

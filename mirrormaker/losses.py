@@ -10,11 +10,12 @@ is lost that nobody gave up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
-from producer.conversion import FieldLost, Fit, Rows
+from producer.conversion import FieldLost, Rows
 
 HEADERS, TIMESTAMPS = "headers", "timestamps"
 FIELDS = (HEADERS, TIMESTAMPS)
@@ -53,9 +54,27 @@ class Losses:
             f"(Kafka {self.target.release}) have none: set {OPTION}: {TIMESTAMPS} to copy them without"
         )
 
-    def fit(self, source: TopicPartition) -> Fit | None:
+    def fit(self, source: TopicPartition) -> Fitting | None:
         """What a conversion does with the messages of a source partition; None: nothing of them can be lost."""
-        return (lambda rows: self.fitted(source, rows)) if self.fields else None
+        return Fitting(self, source) if self.fields else None
+
+    def fitted_columns(self, source: TopicPartition, columns: Columns, end: int) -> Columns:
+        """The first rows of columns without what the target cannot have.  Raises as fitted(), and then counts none."""
+        lost, found = self.fields, list[tuple[str, list[bool]]]()
+        if HEADERS in lost and columns.header_size is not None:
+            found.append((HEADERS, [size > 0 for size in columns.header_size[:end]]))
+            columns = replace(columns, header_at=None, header_size=None)
+        if TIMESTAMPS in lost and columns.timestamps_ms is not None:
+            found.append((TIMESTAMPS, [stamp >= 0 for stamp in columns.timestamps_ms[:end]]))
+            columns = replace(columns, timestamps_ms=None, timestamp_types=None, entry_magic=None)
+        offsets = columns.offsets
+        refused = [there.index(True) for name, there in found if name not in self.drop and True in there]
+        if refused:
+            found = [(name, there[: min(refused) + 1]) for name, there in found]
+        for name, there in found:
+            if True in there and (not refused or name not in self.drop):
+                self._lose(source, name, offsets, there)
+        return columns
 
     def fitted(self, source: TopicPartition, rows: Rows) -> Rows:
         """Messages without what the target cannot have.  Raises FieldLost for the first that may not go without."""
@@ -80,3 +99,17 @@ class Losses:
             )
         key = source.topic, name
         self.counts[key] = self.counts.get(key, 0) + sum(there)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """What a conversion does with the messages of one source partition: a producer.conversion.Fit."""
+
+    losses: Losses
+    source: TopicPartition
+
+    def __call__(self, rows: Rows) -> Rows:
+        return self.losses.fitted(self.source, rows)
+
+    def of_columns(self, columns: Columns, end: int) -> Columns:
+        return self.losses.fitted_columns(self.source, columns, end)

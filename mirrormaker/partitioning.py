@@ -13,14 +13,19 @@ Partitions of 0.7 belong to brokers and have no number.  A Numbering (option bro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
+from kafkawire.columns import Column, Columns, as_list
+from kafkawire.columns import Part as Stretch
 from kafkawire.errors import LocalError
+from kafkawire.grouping import MANY
+from kafkawire.kernels import ready
+from kafkawire.keyhashes import KEYLESS, KeyIndexes
 from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
 from producer.errors import PartitionerFailed
-from producer.partitioners import UnkeyedPartitioner, byte_array_partitioner
+from producer.partitioners import UnkeyedPartitioner, byte_array_partitioner, is_pure, rule_of
 
 Scheme = Literal["identity", "key", "source", "spread"]
 STRIDE = 13  # neighbours on one broker, and the same index on several, spread well over the usual numbers of partitions
@@ -28,6 +33,14 @@ STRIDE = 13  # neighbours on one broker, and the same index on several, spread w
 
 class NoSuchPartition(LocalError):
     """partitioning is identity and the target topic has no partition of that number."""
+
+
+class RowRefused(LocalError):
+    """A partitioner failed at a row of some columns."""
+
+    def __init__(self, row: int, why: PartitionerFailed) -> None:
+        super().__init__(str(why))
+        self.row = row
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +124,9 @@ class ChosenPartitioner:
     def scheme(self) -> Scheme:
         return "key" if self.of_key is not None else "spread"
 
+    # Indexes of keys that came before, by the number of partitions; only of a partitioner that is pure.
+    known: dict[int, KeyIndexes] = field(default_factory=dict, compare=False, repr=False)
+
     def index(self, key: bytes, partitions: int) -> int:
         """The index of a key's partition.  Raises PartitionerFailed."""
         assert self.of_key is not None
@@ -122,6 +138,15 @@ class ChosenPartitioner:
             there = f"{partitions} partitions: 0 to {partitions - 1} are there"
             raise PartitionerFailed(f"partitioner.class {self.name} gave back {index!r} for {there}")
         return index
+
+    def indexes(self, partitions: int) -> KeyIndexes | None:
+        """The indexes of keys, each looked up once; None: it may answer otherwise the next time."""
+        if self.of_key is None or not is_pure(self.of_key):
+            return None
+        found = self.known.get(partitions)
+        if found is None:
+            found = self.known[partitions] = KeyIndexes(self.index, partitions)
+        return found
 
 
 HASHED = ChosenPartitioner()
@@ -143,34 +168,87 @@ class Partitioner:
         self._scheme = scheme
         self._partitions = partitions
         self._numbering = numbering
-        self._index = chosen.index if scheme == "key" else None
+        self._keyed = scheme == "key" and chosen.of_key is not None
+        self._rule = rule_of(chosen.of_key) if self._keyed and chosen.of_key is not None else None
+        self._known = chosen.indexes(len(partitions)) if self._keyed else None
         self._unkeyed = None
         if scheme in ("key", "spread") and chosen.unkeyed:
             self._unkeyed = UnkeyedPartitioner(chosen.unkeyed, chosen.refresh_s)
-        self._all = [TopicPartition(topic, partition) for partition in partitions]
+        self.targets = [TopicPartition(topic, partition) for partition in partitions]
         self._of_source: dict[PartitionId, TopicPartition] = {}  # of a source partition, without a key
 
     def partition(self, source: PartitionId, key: bytes | None) -> TopicPartition:
         """Target partition of a message of a source partition.  Raises NoSuchPartition, PartitionerFailed."""
-        if key is not None and self._index is not None:
-            return self._all[self._index(key, len(self._all))]
+        if key is not None and self._keyed:
+            return self.targets[self._index(key)]
         if self._unkeyed is not None:
             return TopicPartition(self._topic, self._unkeyed.choose(self._topic, self._partitions))
         return self.of_source(source)
 
+    def _index(self, key: bytes) -> int:
+        return self.chosen.index(key, len(self.targets)) if self._known is None else self._known[key]
+
     def each(self, source: PartitionId, keys: Iterable[bytes | None]) -> Iterator[TopicPartition]:
         """Target partitions of neighbouring messages of a source partition.  Raises as partition()."""
-        index, places, unkeyed = self._index, self._all, self._unkeyed
-        count, without_key = len(places), None
+        index, keyed, targets, unkeyed = self._index, self._keyed, self.targets, self._unkeyed
+        without_key = None
         if unkeyed is None:
             without_key = self.of_source(source)
         elif unkeyed.whole_rounds:
             without_key = TopicPartition(self._topic, unkeyed.choose(self._topic, self._partitions))
         for key in keys:
-            if key is not None and index is not None:
-                yield places[index(key, count)]
+            if key is not None and keyed:
+                yield targets[index(key)]
             else:
                 yield without_key or self.partition(source, None)
+
+    def indexes(self, source: PartitionId, columns: Columns, end: int) -> Column:
+        """Which of the targets each of the first rows of columns goes to, of messages of a source partition.
+
+        Raises NoSuchPartition, RowRefused.
+        """
+        keyless = KEYLESS
+        if self._unkeyed is None:
+            keyless = self.targets.index(self.of_source(source))
+        elif self._unkeyed.whole_rounds:
+            (keyless,) = self._unkeyed.choose_many(self._topic, self._partitions, 1)
+        if not self._keyed:
+            return self._filled([keyless] * end)
+        quick = ready() if end >= MANY else None
+        if quick is not None and self._rule is not None:
+            found, least = quick.indexes(columns, end, self._rule, len(self.targets), keyless)
+            if least >= 0:
+                return found
+            if least == KEYLESS:
+                return self._filled(as_list(found))
+        return self._filled(self._by_key(Stretch(columns, 0, end).keys(), keyless))
+
+    def _by_key(self, keys: Sequence[bytes | None], keyless: int) -> list[int]:
+        """The index of each key, `keyless` for None.  Raises RowRefused."""
+        found: list[int] = []
+        try:
+            if self._known is not None:
+                self._known.add(keys, found)
+            else:
+                index = self._index
+                found.extend(KEYLESS if key is None else index(key) for key in keys)
+        except PartitionerFailed as failed:
+            raise RowRefused(len(found), failed) from failed
+        if keyless != KEYLESS and KEYLESS in found:
+            return [keyless if index == KEYLESS else index for index in found]
+        return found
+
+    def _filled(self, found: list[int]) -> list[int]:
+        """With a choice for each message that has none yet."""
+        left = found.count(KEYLESS)
+        if not left:
+            return found
+        assert self._unkeyed is not None
+        chosen = self._unkeyed.choose_many(self._topic, self._partitions, left)
+        if left == len(found):
+            return chosen
+        others = iter(chosen)
+        return [next(others) if index == KEYLESS else index for index in found]
 
     def named(self, partition: object) -> TopicPartition:
         """A partition that a handler chose: a number, or a BrokerPartition.  Raises NoSuchPartition."""
@@ -182,7 +260,7 @@ class Partitioner:
     @property
     def single(self) -> bool:
         """Whether all of a source partition goes to one target partition."""
-        return self._index is None and self._unkeyed is None
+        return not self._keyed and self._unkeyed is None
 
     def of_source(self, source: PartitionId) -> TopicPartition:
         """Target partition of a source partition's messages without a key: one, so that they keep their order.

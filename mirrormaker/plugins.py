@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -40,7 +40,6 @@ T = TypeVar("T")
 O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
 OPTION = "partitioner.class"
 VALUES, KEYS = "serializer.class", "key.serializer.class"
-CACHED = 1 << 14  # keys whose partition is remembered: hashing one byte by byte takes longer than looking it up
 RELEASES_OWN = ("kafka.producer.DefaultPartitioner", "kafka.producer.ByteArrayPartitioner", "default")
 MURMUR2 = ("org.apache.kafka.clients.producer.internals.DefaultPartitioner", "murmur2")
 SPREADING = {
@@ -94,9 +93,10 @@ def partitioner_named(named: str, spoken: Dialect, unkeyed: str = "", refresh_s:
         way = SPREADING[named]
         return ChosenPartitioner(name=way, of_key=None, unkeyed=way, refresh_s=refresh_s)
     if named in RELEASES_OWN:
-        name, of_key = named.rpartition(".")[2], _cached(default_of(spoken))
+        name = named.rpartition(".")[2]
+        of_key: Callable[[Any, int], int] = default_of(spoken)
     elif named in MURMUR2:
-        name, of_key = "murmur2", _cached(murmur2_partitioner)
+        name, of_key = "murmur2", murmur2_partitioner
     elif _is_jvm_class(named, PARTITIONERS):
         raise UnknownClass(
             OPTION,
@@ -109,10 +109,6 @@ def partitioner_named(named: str, spoken: Dialect, unkeyed: str = "", refresh_s:
     return ChosenPartitioner(name=name, of_key=of_key, unkeyed=unkeyed, refresh_s=refresh_s)
 
 
-def _cached(of_key: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
-    return lru_cache(maxsize=CACHED)(of_key)
-
-
 class Partitioners:
     """The partitioners of a mirror: that of the target, and those of single topics.  Raises LocalError."""
 
@@ -121,7 +117,7 @@ class Partitioners:
         self._mirror = mirror
         # Without partitioner.class, messages without a key leave their source partition where keys are asked for only.
         unkeyed = target.unkeyed if mirror.partitioning == "key" else ""
-        hashed = ChosenPartitioner(of_key=_cached(byte_array_partitioner), unkeyed=unkeyed, refresh_s=self._refresh_s)
+        hashed = ChosenPartitioner(of_key=byte_array_partitioner, unkeyed=unkeyed, refresh_s=self._refresh_s)
         self._loaded = {"": hashed}
         for named in (target.partitioner, *(override.partitioner for override in mirror.overrides)):
             if named and named not in self._loaded:

@@ -21,8 +21,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
+from kafkawire.columns import Columns
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
+from kafkawire.grouping import grouped
 from kafkawire.headers import packed
 from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
 from mirrormaker.encoding import PLAIN, Encoders
@@ -34,9 +36,11 @@ from mirrormaker.partitioning import (
     NoSuchPartition,
     Numbering,
     Partitioner,
+    RowRefused,
     Scheme,
 )
 from producer.conversion import (
+    Fit,
     Lists,
     MessageHandlerFailed,
     Output,
@@ -45,12 +49,14 @@ from producer.conversion import (
     Rows,
     Step,
     by_columns,
+    coded_sets,
     narrowed,
     pass_through,
     reencode,
     transcode,
 )
 from producer.errors import PartitionerFailed
+from producer.reslice import Share, Sharing, resliced
 
 Outputs = Callable[[Message], Sequence[Output]]
 SET_BYTES = 2 << 20  # of decoded messages that message.set.handler gets at once, at most about so many
@@ -294,9 +300,12 @@ class TopicRoute:
             return reencode(fetched, outputs, dialect, limit, codec)
         if place is not None:
             return by_columns(fetched, narrowed(place), dialect, limit, codec, least_bytes=SET_BYTES)
-        if self._encoders or not self.partitioner.single:
+        if self._encoders:
             return by_columns(fetched, self._place(fetched), dialect, limit, codec)
-        target, fit = self.partitioner.of_source(fetched.partition), self._losses.fit(fetched.tp)
+        fit = self._losses.fit(fetched.tp)
+        if not self.partitioner.single:
+            return resliced(coded_sets(fetched, dialect, codec), self._sharing(fetched.tp, fit), dialect, limit)
+        target = self.partitioner.of_source(fetched.partition)
         if self.route.kind == "pass-through":
             return pass_through(fetched, target, dialect, limit, aligned, fit=fit)
         return transcode(fetched, target, dialect, limit, codec, fit=fit)
@@ -339,6 +348,23 @@ class TopicRoute:
             return Output(self.partitioner.partition(source.partition, key), key, value, timestamp_ms, headers)
         except PartitionerFailed as failed:
             raise MessageHandlerFailed(f"{source} at {offset}: {failed}", offset) from failed
+
+    def _sharing(self, source: TopicPartition, fit: Fit | None) -> Sharing:
+        """Which target partition the messages of a source partition go to, as columns."""
+        partitioner = self.partitioner
+        targets = partitioner.targets
+
+        def share(columns: Columns, end: int) -> Iterator[Share]:
+            try:
+                indexes = partitioner.indexes(source.partition, columns, end)
+            except RowRefused as failed:
+                offset = columns.offsets[failed.row]
+                raise MessageHandlerFailed(f"{source} at {offset}: {failed}", offset) from failed
+            found = grouped(columns if fit is None else fit.of_columns(columns, end), indexes, len(targets))
+            shares = zip(targets, map(found.stretch, range(len(targets))), found.sizes, strict=True)
+            return (Share(target, rows, size) for target, rows, size in shares if rows.since < rows.until)
+
+        return share
 
     def _place(self, fetched: MessageSet) -> Place:
         """What messages become that no handler sees."""

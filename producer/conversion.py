@@ -2,8 +2,9 @@
 
     pass_through(set)   its runs unchanged: views, without copies or message objects
     reencode(set)       its messages decoded, turned into outputs with partitions, and encoded again
-    by_columns(set)     the same with columns instead of message objects: several times as fast
-    transcode(set)      by_columns, where all messages go to one partition unchanged
+    by_columns(set)     the same with lists instead of message objects, for a program's own code
+    transcode(set)      columns written again in the target's format, where all messages go to one partition unchanged;
+                        to several partitions: producer.reslice
 
 All yield steps.  One ticket covers a step: once all its parts are stored, the source may resume at its resume_at.  The
 steps of a set ascend, and the last one ends at the end of the set.
@@ -25,14 +26,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafkawire.columns import Columns, as_list
+from kafkawire.columns import Part as Stretch
 from kafkawire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
-from producer.columnbatches import batches_of, rows_before_damage
+from producer.errors import MessageRefused as MessageRefused
+from producer.reslice import Share, resliced, rows_before_damage
 from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES, STEP_BYTES, part_limit
 from producer.steps import Step as Step
 
@@ -40,17 +43,6 @@ _ENTRY_BYTES = 34  # at most, besides key, value and headers, in any format we w
 # Record batches below it are joined with neighbours, since a request takes one a partition: by codec, as compressing
 # anew costs more than a request from about there on.
 JOINED_BYTES: Mapping[int, int] = {NONE: 32 << 10, SNAPPY: 8 << 10, LZ4: 8 << 10, GZIP: 4 << 10, ZSTD: 4 << 10}
-
-
-class MessageRefused(LocalError):
-    """A message cannot be sent.  The sentence names topic, partition, offset and option.
-
-    offset: of the message; None: it was met among several messages, and it is not known which one it was.
-    """
-
-    def __init__(self, sentence: str, offset: int | None = None) -> None:
-        super().__init__(sentence)
-        self.offset = offset
 
 
 class MessageHandlerFailed(MessageRefused):
@@ -369,7 +361,15 @@ class Placed(NamedTuple):
 
 
 Place = Callable[[Rows], Iterable[Placed]]
-Fit = Callable[[Rows], Rows]  # messages without what a target has no room for; raises FieldLost
+
+
+class Fit(Protocol):
+    """Messages without what a target has no room for.  Raises FieldLost."""
+
+    def __call__(self, rows: Rows, /) -> Rows: ...
+
+    def of_columns(self, columns: Columns, end: int, /) -> Columns:
+        """The same of the first rows of columns; others stay as they are."""
 
 
 def transcode(
@@ -384,16 +384,14 @@ def transcode(
     """The messages of a set from its start on, in the target's format and in order, for one partition.
 
     fit: what may be left out of messages for the target's format; None: the format has room for all of it.
-    As by_columns().
+    codec as by_columns() has it.  Raises CorruptMessage and FieldLost after everything before it was yielded.
     """
-    if fit is None and dialect.record_batches:
-        return batches_of(coded_sets(fetched, dialect, codec), target, dialect, message_max_bytes)
 
-    def place(rows: Rows) -> Placed:
-        rows = rows if fit is None else fit(rows)
-        return Placed({target: Lists(rows.keys, rows.values, rows.timestamps_ms, rows.headers)}, rows.resume_at)
+    def share(columns: Columns, end: int) -> Sequence[Share]:
+        size = len(columns.data)  # at least what they need
+        return (Share(target, Stretch(columns if fit is None else fit.of_columns(columns, end), 0, end), size),)
 
-    return by_columns(fetched, narrowed(place), dialect, message_max_bytes, codec)
+    return resliced(coded_sets(fetched, dialect, codec), share, dialect, message_max_bytes)
 
 
 def by_columns(

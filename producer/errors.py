@@ -63,3 +63,14 @@ def raised_by_users(own: bool) -> tuple[type[BaseException], ...]:
     """The exceptions to catch from a program's own code.  own: it runs in a thread of the producer, where sys.exit()
     would silently end just that thread.  Not own: in a greenlet of the program's hub, where it ends the program."""
     return (Exception, SystemExit) if own else (Exception,)
+
+
+class MessageRefused(LocalError):
+    """A message cannot be sent.  The sentence names topic, partition, offset and option.
+
+    offset: of the message; None: it was met among several messages, and it is not known which one it was.
+    """
+
+    def __init__(self, sentence: str, offset: int | None = None) -> None:
+        super().__init__(sentence)
+        self.offset = offset

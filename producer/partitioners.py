@@ -28,15 +28,11 @@ from time import monotonic
 
 from groundwork.java import bytes_hash, string_hash
 from kafkawire.dialects import Dialect
+from kafkawire.keyhashes import ABSOLUTE, ABSOLUTE_07, MASKED, MURMUR2, absolute, murmur2
 from kafkawire.model import PartitionId
 
 INT_MIN = -(1 << 31)
 MASK = 0xFFFFFFFF
-M = 0x5BD1E995
-
-
-def _abs(value: int) -> int:
-    return 0 if value == INT_MIN else abs(value)
 
 
 class Long(int):
@@ -57,12 +53,12 @@ def hash_code(key: object) -> int:
 
 def byte_array_partitioner(key: bytes | bytearray | memoryview, partitions: int) -> int:
     """|Arrays.hashCode(key)| mod n."""
-    return _abs(bytes_hash(bytes(key))) % partitions
+    return absolute(bytes_hash(bytes(key))) % partitions
 
 
 def default_partitioner(key: object, partitions: int) -> int:
     """|key.hashCode()| mod n.  TypeError as hash_code()."""
-    return _abs(hash_code(key)) % partitions
+    return absolute(hash_code(key)) % partitions
 
 
 def masking_partitioner(key: object, partitions: int) -> int:
@@ -100,18 +96,28 @@ def murmur2_partitioner(key: bytes | str, partitions: int) -> int:
     return (murmur2(data) & 0x7FFFFFFF) % partitions
 
 
-def murmur2(data: bytes) -> int:
-    """org.apache.kafka.common.utils.Utils.murmur2, as an unsigned number."""
-    h = 0x9747B28C ^ len(data)
-    whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * M & MASK
-        k = (k ^ k >> 24) * M & MASK
-        h = h * M & MASK ^ k
-    if len(data) > whole:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * M & MASK
-    h = (h ^ h >> 13) * M & MASK
-    return h ^ h >> 15
+# The functions above by the rule that kafkawire.keyhashes has for all keys of some columns at once.
+_RULES: tuple[tuple[Callable[..., int], int], ...] = (
+    (murmur2_partitioner, MURMUR2),
+    (byte_array_partitioner, ABSOLUTE),
+    (default_partitioner, ABSOLUTE),
+    (masking_partitioner, MASKED),
+    (default_partitioner_07, ABSOLUTE_07),
+)
+
+
+def rule_of(partitioner: Callable[..., int]) -> int | None:
+    """The rule by which a partitioner of this module hashes keys that are bytes; None: it is another one."""
+    return next((rule for function, rule in _RULES if function is partitioner), None)
+
+
+def is_pure(partitioner: Callable[..., int]) -> bool:
+    """Whether a partitioner gives the same index for the same key and number of partitions whenever it is asked.
+
+    A program's own says so by an attribute `pure = True` of the function, or of the object that has its method.
+    """
+    says = (partitioner, getattr(partitioner, "__self__", None))
+    return rule_of(partitioner) is not None or any(getattr(one, "pure", False) is True for one in says)
 
 
 class Sticky:
@@ -171,6 +177,18 @@ class UnkeyedPartitioner:
         if self._way == "batch" and len(led) > 1:
             return self._another(topic, led)
         return self._rng.choice(led)
+
+    def choose_many(self, topic: str, led: Sequence[PartitionId], count: int) -> list[int]:
+        """The indexes of so many choices of `led`, which is not empty."""
+        if self.whole_rounds:
+            return [led.index(self.choose(topic, led))] * count
+        if self._way == "round-robin":
+            first = self._next.get(topic)
+            first = self._rng.randrange(len(led)) if first is None else first + 1
+            self._next[topic] = first + count - 1
+            return [number % len(led) for number in range(first, first + count)]
+        drawn, among = self._rng.getrandbits(32 * count).to_bytes(4 * count, "little"), len(led)
+        return [number * among >> 32 for number in memoryview(drawn).cast("I")]
 
     def _another(self, topic: str, led: Sequence[PartitionId]) -> PartitionId:
         last = self._next.get(topic, -1)

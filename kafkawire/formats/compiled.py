@@ -22,7 +22,7 @@ import numba
 import numpy as np
 from numba import types
 
-from kafkawire.formats import checksums, memory
+from kafkawire.formats import checksums, keyloops, memory
 from kafkawire.formats.checksums import best, tables
 from kafkawire.formats.memory import copy
 from kafkawire.formats.v01 import loops as v08
@@ -89,6 +89,7 @@ Slices = tuple[Bytes, Sequence[int], Sequence[int], int, int]
 _SMALL = 512  # bytes of a slice at any place; larger ones are copied twice for nothing
 _TABLES = tables()
 _NOTHING = np.empty(0, np.int64)
+_MODULES = (checksums, memory, keyloops, v07, v08, v08write, v2, v2write)  # with what is compiled
 
 
 def _sums(data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, row: Any, bits: Any, table: Any) -> Any:
@@ -120,6 +121,8 @@ class Loops(NamedTuple):
     records: Callable[..., tuple[int, int]]
     records2: Callable[[Any, Any, Any], tuple[int, int, int, int]]
     entries01: Callable[..., tuple[int, int]]
+    indexes: Callable[..., int]
+    grouped: Callable[..., None]
 
 
 class Kernels:
@@ -252,9 +255,11 @@ class Kernels:
         """Rows of columns as plain entries of format v0 or v1, numbered from 0 on, and the largest timestamp."""
         laid, size, total = [], 0, self._loops.total
         for columns, since, until in parts:
-            places = (columns.key_at, columns.key_size, columns.value_at, columns.value_size, columns.timestamps_ms)
+            times = columns.timestamps_ms, columns.timestamp_types
+            places = (columns.key_at, columns.key_size, columns.value_at, columns.value_size, *times)
             found = [_NOTHING if one is None else _numbers(one) for one in places]
-            laid.append((_octets(columns.data), *found, since, until))
+            kept = columns.entry_magic == magic and (magic == 0 or None not in times)
+            laid.append((_octets(columns.data), *found, kept, since, until))
             size += (until - since) * ENTRY_BYTES + total(found[1], since, until) + total(found[3], since, until)
         out = np.empty(size, np.uint8)
         at = number = 0
@@ -262,7 +267,7 @@ class Kernels:
         for rows in laid:
             at, largest = self._loops.entries01(*rows, magic, number, out, at, _TABLES)
             newest = max(newest, largest)
-            number += rows[7] - rows[6]
+            number += rows[9] - rows[8]
         return out[:at].data, newest
 
     def laid(self, items: Sequence[Bytes | None]) -> Laid:
@@ -290,6 +295,30 @@ class Kernels:
         """A column as an array."""
         found: memoryview = _numbers(column).data
         return found
+
+    def indexes(self, columns: Any, end: int, rule: int, groups: int, keyless: int) -> tuple[memoryview, int]:
+        """Of each of the first rows the index of its key's partition, and the smallest: see kafkawire.keyhashes.
+
+        keyless: that of a row without a key.
+        """
+        out = np.empty(end, np.int64)
+        places = _octets(columns.data), _numbers(columns.key_at), _numbers(columns.key_size)
+        least = self._loops.indexes(*places, 0, end, rule, groups, keyless, out)
+        return out.data, least
+
+    def grouped(self, columns: Any, found: Sequence[int], groups: int) -> tuple[Any, list[int], list[int]]:
+        """(the first rows in the order of their groups, where each group begins and the last ends, bytes of each)."""
+        rows, headed = _numbers(found), columns.header_size
+        firsts, sizes = np.zeros(groups + 1, np.int64), np.zeros(groups, np.int64)
+        order = np.empty(len(rows), np.int64)
+        of_rows = _numbers(columns.key_size), _numbers(columns.value_size)
+        self._loops.grouped(rows, *of_rows, _NOTHING if headed is None else _numbers(headed), firsts, sizes, order)
+        return order, firsts.tolist(), sizes.tolist()
+
+    def taken(self, column: Sequence[int], order: Any) -> memoryview:
+        """The rows of a column in another order."""
+        taken: memoryview = _numbers(column).take(order).data
+        return taken
 
     def ascending(self, offsets: Sequence[int], since: int, until: int) -> bool:
         """Whether none of these is smaller than the one before it."""
@@ -364,7 +393,7 @@ def load(cache: Path | None) -> Kernels:
 
 def _sources() -> str:
     """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
-    files = [__file__, *(str(module.__file__) for module in (checksums, memory, v07, v08, v08write, v2, v2write))]
+    files = [__file__, *(str(module.__file__) for module in _MODULES)]
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
 
 
@@ -394,7 +423,9 @@ def _build(cache: bool) -> Kernels:
         hop07=two(octets, i64, i64, i64),
         records=two(octets, *[column] * 7, i64, i64, i64, i64, bits, i64),
         records2=four(octets, numbers, numbers),
-        entries01=two(octets, *[column] * 5, i64, i64, i64, i64, bits, i64, table),
+        entries01=two(octets, *[column] * 6, types.boolean, i64, i64, i64, i64, bits, i64, table),
+        indexes=i64(octets, column, column, i64, i64, i64, i64, i64, column),
+        grouped=types.void(*[column] * 7),
     )
     loops = Loops(
         v08.index,
@@ -409,6 +440,8 @@ def _build(cache: bool) -> Kernels:
         v2write.records,
         v2.index,
         v08write.entries,
+        keyloops.indexes,
+        keyloops.grouped,
     )
     return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
 

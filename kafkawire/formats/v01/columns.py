@@ -67,6 +67,12 @@ class Layout(common.Layout[Segment]):
         """Whether any of its messages may have a timestamp."""
         return any(segment.magic for segment in self.segments)
 
+    @property
+    def magic(self) -> int | None:
+        """The format of all its entries; None: there are several."""
+        magics = {segment.magic for segment in self.segments}
+        return magics.pop() if len(magics) == 1 else None
+
 
 def layouts(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Layout]:
     """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
@@ -237,6 +243,7 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
         data=data,
         resume_at=layout.resume_at if damage is None else _reached(start, offsets, pinned),
         damage=damage,
+        entry_magic=layout.magic,
     )
 
 

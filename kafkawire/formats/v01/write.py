@@ -5,13 +5,15 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import count, repeat
 from typing import TYPE_CHECKING
 
 from kafkawire import compression
 from kafkawire.columns import Part as Stretch
-from kafkawire.columns import headers_of, laid, numbered
+from kafkawire.columns import as_list, headers_of, laid, numbered
 from kafkawire.errors import LocalError
+from kafkawire.formats.v01.scan import ENTRY_OVERHEAD
 from kafkawire.headers import refuse
 from kafkawire.kernels import ready
 from kafkawire.primitives import Bytes, Encoded
@@ -28,6 +30,8 @@ _ENTRY = struct.Struct(">qiI")
 _HEAD_V0 = struct.Struct(">BBi")  # what the checksum covers: magic, attributes, key length, and then the rest
 _HEAD_V1 = struct.Struct(">BBqi")
 _INT32 = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
+_ATTRIBUTES = 17  # where they stand in an entry
 _KEYLESS = struct.Struct(">qiI10s")  # an entry of v0 without key up to its value
 
 
@@ -81,20 +85,63 @@ def encode_lists_by(
 
 
 def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
-    """The same of rows of columns, numbered from 0 on."""
-    return encode_columns_by(ready(), parts, codec, magic)
+    """The same of rows of columns, numbered from 0 on; where they stand in entries of that format those are copied."""
+    rows = sum(until - since for _, since, until in parts)
+    return encode_columns_by(ready() if rows >= MANY else None, parts, codec, magic)
 
 
 def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
     """The same by a form of one's choice; None: in pure Python."""
     refuse(headers_of(parts), magic)
-    if kernels is None or magic not in (0, 1):
+    rows = sum(until - since for _, since, until in parts)
+    if magic not in (0, 1) or not rows:
         return encode(numbered(parts), codec, magic)
-    made, newest = kernels.entries(parts, magic)
-    if not codec:
-        return made
-    value = compression.compress(codec, made, magic)
-    return entries([(sum(until - since for _, since, until in parts) - 1, None, value, newest)], magic, codec)
+    plain: Encoded
+    plain, newest = kernels.entries(parts, magic) if kernels is not None else _plain(parts, magic)
+    return _wrapped(plain, codec, magic, rows, newest) if codec else plain
+
+
+def _plain(parts: Sequence[Stretch], magic: int) -> tuple[bytes, int]:
+    """Rows as plain entries numbered from 0 on, and the largest timestamp; copied where all of them may be."""
+    stamps = [stamp for part in parts for stamp in part.timestamps_ms()] if magic else []
+    newest = max((-1 if stamp is None else stamp for stamp in stamps), default=-1)
+    out: list[Bytes] = []
+    for part in parts:
+        copied = _copied(part, magic) if part.columns.entry_magic == magic else None
+        if copied is None:
+            return entries(numbered(parts), magic), newest
+        out += copied
+    pairs: list[Bytes] = [b""] * (2 * len(out))
+    pairs[::2], pairs[1::2] = _numbers(len(out)), out
+    return b"".join(pairs), newest
+
+
+def _copied(part: Stretch, magic: int) -> list[Bytes] | None:
+    """The entries that rows stand in, from their size field on; None: any has to be written again, since its timestamp
+    is the broker's or none, or an attribute is set."""
+    columns, since, until = part
+    head, data = ENTRY_OVERHEAD[magic] - 4, columns.data
+    key_at = as_list(columns.key_at[since:until])
+    to_attributes, to_size = head - _ATTRIBUTES, head - _OFFSET.size
+    if {data[at - to_attributes] for at in key_at} != {0}:
+        return None
+    if magic:
+        stamps, types = columns.timestamps_ms, columns.timestamp_types
+        if stamps is None or types is None or max(types[since:until]) > 0 or min(stamps[since:until]) < -1:
+            return None
+    places = zip(key_at, as_list(columns.value_at[since:until]), as_list(columns.value_size[since:until]), strict=True)
+    return [data[at - to_size : value_at + size if size > 0 else value_at] for at, value_at, size in places]
+
+
+@lru_cache(maxsize=1)
+def _first_numbers() -> list[bytes]:
+    return [_OFFSET.pack(number) for number in range(1 << 14)]
+
+
+def _numbers(count: int) -> list[bytes]:
+    """So many offsets from 0 on."""
+    known = _first_numbers()
+    return known[:count] + [_OFFSET.pack(number) for number in range(len(known), count)]
 
 
 def _stamps(timestamps_ms: Sequence[int | None] | None, magic: int) -> Sequence[int] | None:
@@ -117,8 +164,13 @@ def wrap(rows: list[Row], codec: int, magic: int, relative: Iterable[int]) -> by
     if magic == 1:
         inner = [(number, key, value, stamp) for number, (_, key, value, stamp) in zip(relative, rows, strict=True)]
     newest = max(-1 if stamp is None else stamp for _, _, _, stamp in rows)
-    value = compression.compress(codec, entries(inner, magic), magic)
-    return entries([(rows[-1][0], None, value, newest)], magic, codec)
+    return _wrapped(entries(inner, magic), codec, magic, rows[-1][0] + 1, newest)
+
+
+def _wrapped(plain: Bytes, codec: int, magic: int, behind: int, newest: int) -> bytes:
+    """Plain entries, of which the last has the offset before `behind`, in a wrapper."""
+    value = compression.compress(codec, plain, magic)
+    return entries([(behind - 1, None, value, newest)], magic, codec)
 
 
 def entries(rows: Iterable[Row], magic: int, attributes: int = 0) -> bytes:

@@ -2,7 +2,9 @@
 
 data                       what the places point into
 key_at, key_size ...       a row each; a size of -1 is null
-stamps                     timestamps in ms; of length 0: no row has one
+stamps, types              timestamps in ms, and 1 for those that a broker set; of length 0: no row has one
+kept                       the rows stand in plain entries of this format: such an entry is copied from its size on, with
+                           its checksum, unless its timestamp or its attributes have to change
 out                        as long as total() of the sizes and ENTRY_BYTES a row
 """
 
@@ -26,6 +28,8 @@ def entries(
     value_at: Any,
     value_size: Any,
     stamps: Any,
+    types: Any,
+    kept: bool,
     since: Any,
     until: Any,
     magic: Any,
@@ -40,9 +44,20 @@ def entries(
     """
     timed = stamps.shape[0] > 0
     newest = -1
+    head = 22 + 8 * magic
     for n in range(since, until):
         begin = at
         _put_i64(out, at, number)
+        if kept:
+            entry_at = key_at[n] - head
+            if data[entry_at + 17] == 0 and (magic == 0 or (types[n] <= 0 and stamps[n] >= -1)):
+                size = head + 4 + max(key_size[n], 0) + max(value_size[n], 0)
+                copy(out, at + 8, data, entry_at + 8, size - 8)
+                if timed:
+                    newest = max(newest, stamps[n])
+                number += 1
+                at += size
+                continue
         out[at + 16] = magic
         out[at + 17] = 0
         at += 18

@@ -1,0 +1,102 @@
+"""Rows of columns by group: those for one partition side by side, in the order they came in.
+
+    found = grouped(columns, end, groups_of_rows, 3)
+    found.stretch(1)      rows of group 1, as kafkawire.columns.Part
+    found.sizes[1]        bytes of their keys, values and headers
+
+What is copied are places, not keys and values.  Two forms with the same results, pure Python and compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from kafkawire.columns import Column, Columns, as_list
+from kafkawire.columns import Part as Stretch
+from kafkawire.kernels import ready
+
+if TYPE_CHECKING:
+    from kafkawire.formats.compiled import Kernels
+
+MANY = 32  # rows: for fewer the compiled loops cost more than they save
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouped:
+    """Columns whose rows stand group by group.  firsts: the first row of each group, and at the end their number."""
+
+    columns: Columns
+    firsts: Sequence[int]
+    sizes: Sequence[int]
+
+    def stretch(self, group: int) -> Stretch:
+        return Stretch(self.columns, self.firsts[group], self.firsts[group + 1])
+
+
+def grouped(columns: Columns, groups_of: Column, groups: int) -> Grouped:
+    """The first rows of columns by group; there are as many of them as groups_of names groups for.
+
+    groups_of: a number from 0 on for each, below `groups`.
+    """
+    return grouped_by(ready() if len(groups_of) >= MANY else None, columns, groups_of, groups)
+
+
+def grouped_by(kernels: Kernels | None, columns: Columns, groups_of: Column, groups: int) -> Grouped:
+    """The same by a form of one's choice; None: in pure Python."""
+    if kernels is not None:
+        order, firsts, sizes = kernels.grouped(columns, groups_of, groups)
+        if _is_one(firsts):
+            return Grouped(columns, firsts, sizes)
+        return Grouped(_taken(columns, lambda column: kernels.taken(column, order)), firsts, sizes)
+    rows: list[list[int]] = [[] for _ in range(groups)]
+    adds = [one.append for one in rows]
+    for row, group in enumerate(groups_of):
+        adds[group](row)
+    order, firsts, weights = [], [0], []
+    bytes_of = row_sizes(columns, len(groups_of))
+    for one in rows:
+        order += one
+        firsts.append(len(order))
+        weights.append(sum(bytes_of) if len(one) == len(bytes_of) else sum(map(bytes_of.__getitem__, one)))
+    if _is_one(firsts):
+        return Grouped(columns, firsts, weights)
+    take = itemgetter(*order)
+    return Grouped(_taken(columns, lambda column: list(take(as_list(column)))), firsts, weights)
+
+
+def _is_one(firsts: Sequence[int]) -> bool:
+    """Whether all rows are of one group: then they stand in their order already."""
+    return len(set(firsts)) <= 2
+
+
+def row_sizes(columns: Columns, end: int) -> list[int]:
+    """Bytes of key, value and headers of each of the first rows."""
+    keys, values = as_list(columns.key_size[:end]), as_list(columns.value_size[:end])
+    sizes = [(key if key > 0 else 0) + (value if value > 0 else 0) for key, value in zip(keys, values, strict=True)]
+    if columns.header_size is not None:
+        headers = as_list(columns.header_size[:end])
+        sizes = [size + max(more, 0) for size, more in zip(sizes, headers, strict=True)]
+    return sizes
+
+
+def _taken(columns: Columns, take: Callable[[Column], Column]) -> Columns:
+    """Columns of the rows that take() takes of each column."""
+
+    def perhaps(column: Column | None) -> Column | None:
+        return None if column is None else take(column)
+
+    return replace(
+        columns,
+        offsets=take(columns.offsets),
+        key_at=take(columns.key_at),
+        key_size=take(columns.key_size),
+        value_at=take(columns.value_at),
+        value_size=take(columns.value_size),
+        timestamps_ms=perhaps(columns.timestamps_ms),
+        timestamp_types=perhaps(columns.timestamp_types),
+        header_at=perhaps(columns.header_at),
+        header_size=perhaps(columns.header_size),
+    )
