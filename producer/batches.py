@@ -27,6 +27,7 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.interfaces import MessageFormats
 from kafkawire.model import Part, ProducerId, Run, Ticket, TopicPartition
 from producer.steps import BATCH_OVERHEAD
+from producer.turns import Turns
 
 WRAPPERS_SHARE = 0.8
 FIRST_OFFSET = bytes(8)  # as an entry begins with it
@@ -238,15 +239,26 @@ class _Queue:
 
 
 class Batches:
-    """Queues of all partitions.  add() and put_back() are O(1); due() visits the partitions with nothing in flight."""
+    """Queues of all partitions.  due(), is_due() and next_due() visit those that are due, however many there are."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+        self._limits = limits
         self.bytes_pending = 0  # not completed, in flight included
         self.bytes_in_flight = 0
         self.dropped = 0  # parts that their ticket refused, or that drop() removed
         self._queues: dict[TopicPartition, _Queue] = {}
+        self._turns: Turns[TopicPartition] = Turns()
         self._flushed_at: float | None = None  # parts added before do not linger
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        if limits != self._limits:
+            self._limits = limits
+            self._turn_all()
 
     def __len__(self) -> int:
         """Pieces not completed."""
@@ -262,10 +274,13 @@ class Batches:
             queue = self._queues[part.tp] = _Queue()
         self._put(queue, Piece(part, ticket, now))
         self.bytes_pending += len(part.entries)
+        if part.tp not in self._turns.ready:  # another piece behind makes nothing less due
+            self._turn(part.tp, queue)
 
     def flush(self, now: float) -> None:
         """End lingering for all parts queued until now."""
         self._flushed_at = now
+        self._turn_all()
 
     def waiting(self) -> Iterator[TopicPartition]:
         """Partitions with pieces and nothing in flight, whether due or not."""
@@ -290,13 +305,14 @@ class Batches:
         """
         batches: list[Batch] = []
         room = self.limits.request_bytes
-        for tp in list(self._queues):
+        self._turns.pass_to(now)
+        for tp in list(self._turns.ready):
+            if not mine(tp):
+                continue
             queue = self._queues[tp]
-            if queue.in_flight is not None or not mine(tp):
-                continue
-            self._drop_unwanted(tp, queue)
-            if not queue.pieces or not self._is_due(queue, now):
-                continue
+            self._drop_unwanted(queue)
+            if tp not in self._turns.ready:
+                continue  # what is left of it is not due
             if batches and queue.pieces[0].part.record_batch != batches[0].record_batches:
                 continue  # the next request takes it
             refused = alone is not None and queue.pieces[0].refusals > 0
@@ -309,33 +325,29 @@ class Batches:
             batches.append(batch)
             self.bytes_in_flight += batch.size
             room -= batch.size
-            self._queues[tp] = self._queues.pop(tp)
+            self._turns.set(tp, None)
             if refused:
                 break
         return batches
 
     def is_due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> bool:
         """Whether due() would most likely return a batch; checked before a connection is opened for it."""
-        return any(self._is_due(queue, now) for queue in self._idle(mine, alone))
+        self._turns.pass_to(now)
+        return any(mine(tp) and not _waits(self._queues[tp], alone) for tp in self._turns.ready)
 
     def next_due(self, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> float | None:
-        """Time at which the next partition becomes due; None when only an event can make one due."""
-        idle = self._idle(mine, alone)
-        return min((max(q.not_before, q.pieces[0].whole.added + self.limits.linger_s) for q in idle), default=None)
+        """Time at which the next partition becomes due, which may be past; None when only an event can make one due.
 
-    def _idle(self, mine: Callable[[TopicPartition], bool], alone: bool | None) -> Iterator[_Queue]:
-        """Queues that a batch may be sent from now.  A queue whose head must be alone waits for the requests in flight:
-        otherwise the sender loop would spin and starve the receiver.
+        A queue whose head must be alone waits for the requests in flight: otherwise the sender loop would spin and
+        starve the receiver.
         """
-        for tp, queue in self._queues.items():
-            if queue.pieces and queue.in_flight is None and not _waits(queue, alone) and mine(tp):
-                yield queue
+        return self._turns.next(lambda tp: not _waits(self._queues[tp], alone) and mine(tp))
 
     def complete(self, batch: Batch) -> None:
         """Remove a batch whose parts are all stored or failed."""
         queue = self._returned(batch)
         self.bytes_pending -= batch.size
-        self._forget_if_empty(batch.tp, queue)
+        self._turn(batch.tp, queue)
 
     def put_back(self, batch: Batch, pieces: Sequence[Piece], not_before: float) -> None:
         """Return a batch that is not stored: these pieces (its own, or the results of a split) are sent next, in
@@ -346,7 +358,7 @@ class Batches:
         for piece in reversed(kept):
             self._put(queue, piece, first=True)
         queue.not_before = not_before
-        self._forget_if_empty(batch.tp, queue)
+        self._turn(batch.tp, queue)
 
     def end(self, whole: Piece) -> None:
         """End a part: remove its queued pieces; those in flight are not sent again."""
@@ -357,7 +369,7 @@ class Batches:
         queue = self._queues.get(whole.part.tp)
         if queue is not None:
             self._remove(queue, [piece for piece in queue.pieces if piece.whole is whole])
-            self._forget_if_empty(whole.part.tp, queue)
+            self._turn(whole.part.tp, queue)
 
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
         """Drop the parts that are unwanted; their number.  Their tickets are not called.
@@ -380,13 +392,15 @@ class Batches:
         moved = [piece for piece in queue.pieces if not piece.gone and chosen(piece.ticket)]
         wholes = list(dict.fromkeys(piece.whole for piece in moved))
         self._remove(queue, moved)
-        self._forget_if_empty(old, queue)
+        self._turn(old, queue)
         for whole in wholes:
             whole.part = replace(whole.part, tp=new)
         for piece in moved:
             piece.part = replace(piece.part, tp=new)
-            self._put(self._queues.setdefault(new, _Queue()), piece)
+            behind = self._queues.setdefault(new, _Queue())
+            self._put(behind, piece)
             self.bytes_pending += piece.size
+            self._turn(new, behind)
         return [whole.ticket for whole in wholes]
 
     def _drop(self, whole: Piece) -> None:
@@ -429,24 +443,35 @@ class Batches:
         self.bytes_in_flight -= batch.size
         return queue
 
-    def _forget_if_empty(self, tp: TopicPartition, queue: _Queue) -> None:
+    def _turn(self, tp: TopicPartition, queue: _Queue) -> None:
+        """When it is due, after a change; it is forgotten when nothing is left of it."""
+        if queue.pieces and queue.in_flight is None:
+            self._turns.set(tp, self._due_at(queue))
+            return
+        self._turns.set(tp, None)
         if not queue.pieces and queue.in_flight is None:
             self._queues.pop(tp, None)
 
-    def _drop_unwanted(self, tp: TopicPartition, queue: _Queue) -> None:
+    def _turn_all(self) -> None:
+        for tp, queue in list(self._queues.items()):
+            self._turn(tp, queue)
+
+    def _drop_unwanted(self, queue: _Queue) -> None:
         """Drop the pieces at the head that their ticket refuses."""
         while queue.pieces and not queue.pieces[0].ticket.may_send():
             self._drop(queue.pieces[0].whole)
 
-    def _is_due(self, queue: _Queue, now: float) -> bool:
-        if now < queue.not_before:
-            return False
-        head, limits = queue.pieces[0], self.limits
+    def _due_at(self, queue: _Queue) -> float:
+        head, limits = queue.pieces[0], self._limits
         oldest = head.whole.added
         flushed = self._flushed_at is not None and oldest <= self._flushed_at
-        if head.tries or head.alone or flushed or now - oldest >= limits.linger_s:
-            return True
-        return queue.count >= limits.batch_count or queue.size >= self._room(head) or not self._all_together(queue)
+        lingers = limits.linger_s > 0 and not (head.tries or head.alone or flushed or self._full(queue, head))
+        return max(queue.not_before, oldest + limits.linger_s if lingers else oldest)
+
+    def _full(self, queue: _Queue, head: Piece) -> bool:
+        """Whether more would not go into the batch: lingering gains nothing."""
+        enough = queue.count >= self._limits.batch_count or queue.size >= self._room(head)
+        return enough or not self._all_together(queue)
 
     def _all_together(self, queue: _Queue) -> bool:
         """Whether the last piece fits into a batch with the first; if not, lingering gains nothing."""
