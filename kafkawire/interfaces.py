@@ -26,6 +26,7 @@ from kafkawire.model import (
     TopicPartition,
 )
 from kafkawire.primitives import Bytes, Encoded
+from kafkawire.protocol.fetchrows import FetchRows, QuietRows
 from kafkawire.protocol.request import ApiVersions, FetchedPartition, ProducedPartition, Request, Store
 from kafkawire.znodes.group import Registration
 
@@ -134,12 +135,18 @@ class RequestBuilders(Protocol):
         wanted: Sequence[tuple[TopicPartition, int, int]],
         replica_id: int = ...,
         committed: bool = True,
+        rows: Sequence[FetchRows] = (),
+        quiet: QuietRows | None = None,
     ) -> Request[list[FetchedPartition]]:
         """Fetch from (partition, offset, max_bytes) each.
 
         committed: only up to where transactions are open, and with those that were aborted (read_committed), where the
-        release has transactions.
+        release has transactions.  rows: other partitions behind these; quiet: topics that are left out of the result
+        where the broker says of them what it said before.
         """
+
+    def fetch_rows(self, d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
+        """Partitions that several fetches ask for, where brokers wait for data."""
 
     def produce(
         self,

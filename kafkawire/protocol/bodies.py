@@ -74,7 +74,7 @@ class PlainBody:
 
 class StreamedBody:
     """A reply read by a generator: it yields how many bytes it wants next, and is sent them; or it yields a buffer,
-    and is resumed once that is full.
+    and is resumed once that is full; or a Look at the bytes that come next, and is resumed once it has looked.
 
     It never wants more than `rest`, what is left of the frame: that is Truncated; what is left at its end is LeftOver.
     """
@@ -88,6 +88,7 @@ class StreamedBody:
         self._piece = bytearray()  # the beginning of a small piece that came in parts
         self._need = 0  # size of that piece
         self._place = memoryview(b"")  # what of the current buffer is still to be filled
+        self._look: Look | None = None
         self._steps: Steps
 
     def start(self, steps: Steps) -> None:
@@ -98,7 +99,13 @@ class StreamedBody:
     def feed(self, data: memoryview) -> int:
         at, end = 0, len(data)
         while at < end and not self.complete:
-            if self._place:
+            if self._look is not None:
+                look, self._look = self._look, None
+                taken = look(data[at : at + self.rest])
+                at += taken
+                self.rest -= taken
+                self._go_on(None)
+            elif self._place:
                 taken = min(len(self._place), end - at)
                 self._place[:taken] = data[at : at + taken]
                 at += taken
@@ -132,7 +139,13 @@ class StreamedBody:
                 raise LeftOver(self.what, self.rest) from None
             self.complete = True
             return
-        size = want if isinstance(want, int) else len(want)
+        if isinstance(want, int):
+            size = want
+        elif isinstance(want, memoryview):
+            size = len(want)
+        else:
+            self._look = want
+            return
         if size > self.rest:
             raise Truncated(f"{self.what}: {size} bytes wanted, {self.rest} left in the frame")
         self.rest -= size
@@ -142,4 +155,5 @@ class StreamedBody:
             self._place = want
 
 
-Steps = Generator[int | memoryview, memoryview, None]
+Look = Callable[[memoryview], int]  # how many of the bytes that are there it has read, from the start on
+Steps = Generator[int | memoryview | Look, memoryview, None]

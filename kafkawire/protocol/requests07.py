@@ -31,6 +31,7 @@ from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.primitives import utf8
 from kafkawire.protocol.bodies import MAX_REPLY_BYTES, Body, Steps, StreamedBody
 from kafkawire.protocol.buffers import NONE_KEPT, Buffers
+from kafkawire.protocol.fetchrows import FetchRows, QuietRows
 from kafkawire.protocol.request import CONSUMER as CONSUMER
 from kafkawire.protocol.request import ApiVersions, FetchedPartition
 from kafkawire.protocol.request import ProducedPartition as ProducedPartition
@@ -204,12 +205,16 @@ def fetch(
     wanted: Sequence[tuple[TopicPartition, int, int]],
     replica_id: int = CONSUMER,
     committed: bool = True,
+    rows: Sequence[FetchRows] = (),
+    quiet: QuietRows | None = None,
 ) -> Request:
     """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the order of wanted.
 
-    The broker does not wait: max_wait_ms, min_bytes and replica_id have no effect; it has no transactions.  A partition
-    may be asked for twice.
+    The broker does not wait: max_wait_ms, min_bytes and replica_id have no effect; it has no transactions, and no
+    reply is quiet, since none has the end of a log.  A partition may be asked for twice.
     """
+    if rows:
+        raise LocalError(f"Kafka {d.release} waits for no data: its partitions are asked for one by one")
     d.speaks(_FETCH_KEY)
     api = FETCH if len(wanted) == 1 else MULTIFETCH
     pieces = [_head(api, len(wanted))]
@@ -219,6 +224,11 @@ def fetch(
         pieces.append(_string(tp.topic) + _ASKED.pack(_index(tp), position, max_bytes))
     limit = MAX_REPLY_BYTES + sum(size for _, _, size in wanted)
     return Request(api, [[b"".join(pieces)]], [tp for tp, _, _ in wanted], max_reply_bytes=limit)
+
+
+def fetch_rows(d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
+    """LocalError: see fetch."""
+    raise LocalError(f"Kafka {d.release} waits for no data: its partitions are asked for one by one")
 
 
 def produce(

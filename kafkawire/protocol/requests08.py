@@ -26,6 +26,7 @@ from kafkawire.protocol import apis
 from kafkawire.protocol.apis import Api
 from kafkawire.protocol.bodies import MAX_REPLY_BYTES, Body, PlainBody, Steps, StreamedBody
 from kafkawire.protocol.buffers import NONE_KEPT, Buffers
+from kafkawire.protocol.fetchrows import FetchRows, QuietRows, encode_rows
 from kafkawire.protocol.groupapis import OF_GROUP, OF_TRANSACTION
 from kafkawire.protocol.request import CONSUMER as CONSUMER
 from kafkawire.protocol.request import ApiVersions, FetchedPartition, Store
@@ -43,6 +44,8 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
 WITHOUT_BATCHES = 2  # the newest version of Produce for formats v0 and v1
+_FETCH_HEAD = struct.Struct(">iii")  # replica, longest wait, least bytes
+_NO_SESSION = struct.pack(">ii", 0, -1)  # a whole fetch, and no session (KIP-227)
 _SESSION = struct.Struct(">hi")  # error, session id
 _STABLE = struct.Struct(">ihqqi")  # partition, error, high watermark, last stable offset, aborted transactions
 _STABLE_LOG = struct.Struct(">ihqqqi")  # the same with the log start offset
@@ -83,11 +86,22 @@ class FetchReplyParser(StreamedBody):
                    set_size:int32 set]]
 
     A set's buffer is taken when its size is known to fit into what is left of the frame.  A set of -1 bytes (null) is
-    an empty one: Kafka 3.x sends it beside an error.
+    an empty one: Kafka 3.x sends it beside an error.  quiet: topics that are passed over where they say the same again.
     """
 
-    def __init__(self, version: int, size: int, limit: int = MAX_REPLY_BYTES, buffers: Buffers | None = None) -> None:
+    def __init__(
+        self,
+        version: int,
+        size: int,
+        limit: int = MAX_REPLY_BYTES,
+        buffers: Buffers | None = None,
+        quiet: QuietRows | None = None,
+    ) -> None:
         super().__init__("Fetch reply", size, limit)
+        self._quiet = quiet
+        self._left = 0  # topics
+        if quiet is not None:
+            quiet.begin()
         self.throttle_ms = 0
         self._buffers = buffers or NONE_KEPT
         self._fetched: list[FetchedPartition] = []
@@ -101,15 +115,29 @@ class FetchReplyParser(StreamedBody):
         """Of v0 to v3."""
         if self._version >= 1:
             (self.throttle_ms,) = _INT32.unpack((yield _INT32.size))
-        for _ in range(self._count((yield _INT32.size), _LEAST_TOPIC, "topics")):
+        self._left = self._count((yield _INT32.size), _LEAST_TOPIC, "topics")
+        while self._left:
+            if self._quiet is not None:
+                yield self._pass_over
+                if not self._left:
+                    return
+            self._left -= 1
             topic = yield from self._topic()
-            for _ in range(self._count((yield _INT32.size), _FETCHED.size, "partitions")):
-                partition, error, high_watermark, size = _FETCHED.unpack((yield _FETCHED.size))
+            learned = [bytes((yield _INT32.size))]
+            loud = False
+            for _ in range(self._count(learned[0], _FETCHED.size, "partitions")):
+                row = yield _FETCHED.size
+                partition, error, high_watermark, size = _FETCHED.unpack(row)
                 tp = TopicPartition(topic, partition)
+                if self._quiet is not None:
+                    learned.append(bytes(row))
+                    loud = loud or error != 0 or size > 0
                 buffer = self._set(tp, size)
                 if len(buffer):
                     yield buffer
                 self._fetched.append(FetchedPartition(tp, error, high_watermark, buffer))
+            if self._quiet is not None:
+                self._quiet.learn(topic, learned, not loud)
 
     def _parse_stable(self) -> Steps:
         """From v4 on, with the end of what is stable and the transactions that were aborted."""
@@ -119,20 +147,44 @@ class FetchReplyParser(StreamedBody):
             if error:
                 raise RemoteError(f"Fetch reply: {error_info(error).name} ({error}) for the whole request")
         head, behind = (_STABLE_LOG if self._version >= 5 else _STABLE), 8 if self._version >= 11 else 4
-        for _ in range(self._count((yield _INT32.size), _LEAST_TOPIC, "topics")):
+        self._left = self._count((yield _INT32.size), _LEAST_TOPIC, "topics")
+        while self._left:
+            if self._quiet is not None:
+                yield self._pass_over
+                if not self._left:
+                    return
+            self._left -= 1
             topic = yield from self._topic()
-            for _ in range(self._count((yield _INT32.size), head.size + behind, "partitions")):
-                partition, error, high_watermark, stable, *log_start, count = head.unpack((yield head.size))
+            learned = [bytes((yield _INT32.size))]
+            loud = False
+            for _ in range(self._count(learned[0], head.size + behind, "partitions")):
+                row = bytes((yield head.size))
+                partition, error, high_watermark, stable, *log_start, count = head.unpack(row)
                 tp = TopicPartition(topic, partition)
                 if count * _ABORTED.size > self.rest:
                     raise Truncated(f"Fetch reply: {tp}: {count} aborted transactions, {self.rest} bytes left")
                 aborted = tuple(_ABORTED.iter_unpack((yield count * _ABORTED.size))) if count > 0 else ()
-                (size,) = _INT32.unpack((yield behind)[-4:])  # in front of it a replica that is nearer to us
+                end = bytes((yield behind))
+                (size,) = _INT32.unpack(end[-4:])  # in front of it a replica that is nearer to us
+                if self._quiet is not None:
+                    learned += (row, end)
+                    loud = loud or error != 0 or size > 0 or count > 0
                 buffer = self._set(tp, size)
                 if len(buffer):
                     yield buffer
                 start = log_start[0] if log_start else None
                 self._fetched.append(FetchedPartition(tp, error, high_watermark, buffer, stable, start, aborted))
+            if self._quiet is not None:
+                self._quiet.learn(topic, learned, not loud)
+
+    def _pass_over(self, data: memoryview) -> int:
+        """Pass over the topics that say what they said before; how many bytes these are."""
+        assert self._quiet is not None
+        at = 0
+        while self._left and (size := self._quiet.match(data, at)):
+            at += size
+            self._left -= 1
+        return at
 
     def _topic(self) -> Generator[int, memoryview, str]:
         (length,) = _INT16.unpack((yield _INT16.size))
@@ -148,7 +200,7 @@ class FetchReplyParser(StreamedBody):
             raise Truncated(f"Fetch reply: {tp} has a set of {size} bytes, {self.rest} left in the frame")
         return self._buffers.take(size)
 
-    def _count(self, piece: memoryview, least: int, what: str) -> int:
+    def _count(self, piece: bytes | memoryview, least: int, what: str) -> int:
         (count,) = _INT32.unpack(piece)
         if count < 0 or count * least > self.rest:
             raise Truncated(f"Fetch reply: {count} {what} cannot fit the {self.rest} bytes left in the frame")
@@ -173,6 +225,7 @@ class Request:
     expects_reply: bool = True
     finish: Callable[[dict[str, Any]], object] | None = field(default=None, repr=False)  # decoded dict -> the reply
     max_reply_bytes: int = MAX_REPLY_BYTES
+    quiet: QuietRows | None = field(default=None, repr=False)  # of a Fetch
 
     @property
     def size(self) -> int:
@@ -195,7 +248,7 @@ class Request:
         RemoteError when that is more than any sane reply.
         """
         if self.api is apis.FETCH:
-            return FetchReplyParser(self.version, size, self.max_reply_bytes, buffers)
+            return FetchReplyParser(self.version, size, self.max_reply_bytes, buffers, self.quiet)
         return PlainBody(size, self._read, self.max_reply_bytes)
 
     def _read(self, data: memoryview) -> object:
@@ -210,29 +263,39 @@ def fetch(
     wanted: Sequence[tuple[TopicPartition, int, int]],
     replica_id: int = CONSUMER,
     committed: bool = True,
+    rows: Sequence[FetchRows] = (),
+    quiet: QuietRows | None = None,
 ) -> Request:
     """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the broker's order.
 
     committed: by isolation level read_committed, from v4 on.  From v3 on the first entry of the first partition that
     has one comes whole, however large it is; of another partition nothing comes where its first one does not fit.
+    rows: other partitions behind these (fetch_rows).  quiet: what is passed over in the reply.
     """
-    _no_twice(tp for tp, _, _ in wanted)
     version = d.speaks(apis.FETCH.key)
-    row = {name: -1 for since, name in ((5, "log_start_offset"), (9, "current_leader_epoch")) if version >= since}
-    topics = grouped((tp, {"fetch_offset": at, "max_bytes": size, **row}) for tp, at, size in wanted)
-    total = sum(size for _, _, size in wanted)
-    fields: dict[str, Any] = {"replica_id": replica_id, "max_wait_ms": max_wait_ms, "min_bytes": min_bytes}
-    fields["topics"] = topics
+    asked = [encode_rows(version, wanted), *rows] if wanted or not rows else list(rows)
+    total = sum(each.total_bytes for each in asked)
+    pieces = [_FETCH_HEAD.pack(replica_id, max_wait_ms, min_bytes)]
     if version >= 3:
-        fields["max_bytes"] = min(total, _MOST_INT32)
+        pieces.append(_INT32.pack(min(total, _MOST_INT32)))
     if version >= 4:
-        fields["isolation_level"] = apis.READ_COMMITTED if committed else apis.READ_UNCOMMITTED
+        pieces.append(b"\x01" if committed else b"\x00")
     if version >= 7:
-        fields |= {"session_id": 0, "session_epoch": -1, "forgotten_topics": []}  # a whole fetch, no session
+        pieces.append(_NO_SESSION)
+    pieces.append(_INT32.pack(sum(each.topics for each in asked)))
+    pieces += [each.data for each in asked]
+    if version >= 7:
+        pieces.append(_INT32.pack(0))  # forgotten topics
     if version >= 11:
-        fields["rack_id"] = ""
+        pieces.append(_INT16.pack(0))  # rack
     # a down-converted set may be a little larger than what was asked for
-    return _request(d, apis.FETCH, fields, max_reply_bytes=MAX_REPLY_BYTES + 2 * total)
+    limit = MAX_REPLY_BYTES + 2 * total
+    return Request(apis.FETCH, version, [b"".join(pieces)], max_reply_bytes=limit, quiet=quiet)
+
+
+def fetch_rows(d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
+    """Partitions that several fetches ask for, from the same positions."""
+    return encode_rows(d.speaks(apis.FETCH.key), wanted)
 
 
 def produce(

@@ -21,7 +21,7 @@ from tests.fakes.broker import Close, Fail, FakeCluster, Wait, entry
 from zkconsumer.engine.status import END_OLD_S, status_of
 from zkconsumer.errors import ConsumerTimeout, EntryTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.budget import Budget, StreamBudget
 from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
@@ -49,13 +49,15 @@ class Fetching:
         listener: ListenerCalls = NO_LISTENER,
         release: str = "0.8.2",
         asks_for_formats: bool = False,
+        budget_bytes: int = 65536,
     ) -> None:
         self.events: list[ConsumerEvent] = []
         self.sent_home: list[tuple[TopicPartition, str]] = []
         self.outages: list[tuple[TopicPartition, str]] = []
         self.heard: list[TopicPartition] = []
         self.located: list[TopicPartition] = []
-        self.budget = Budget(65536, lambda: self.fetcher.wake())
+        self.budget = Budget(budget_bytes, lambda: self.fetcher.wake())
+        self._stream_budget = self.budget.for_stream(1)
         self.lease = Lease()
         self.lease.valid_until = math.inf
         self.channel: BoundedQueue[DeliveredSet] = BoundedQueue(1 << 20, queue.SimpleQueue())
@@ -92,18 +94,25 @@ class Fetching:
         self.heard += sorted(tps)
 
     def add(self, tp: TopicPartition, position: int | None, reset: str = "smallest") -> Cursor:
+        cursor = self.make(tp, position, None, reset)
+        self.fetcher.add(cursor)
+        return cursor
+
+    def make(
+        self, tp: TopicPartition, position: int | None, budget: StreamBudget | None = None, reset: str = "smallest"
+    ) -> Cursor:
+        """A cursor that is not fetched."""
         cursor = Cursor(
             tp,
             "g-0",
             lease=self.lease,
-            budget=self.budget.for_stream(1),
+            budget=budget or self._stream_budget,
             channel=self.channel,
             reset=reset,
             on_corrupt=self._corrupt,
         )
         if position is not None:
             cursor.reset_to(position)
-        self.fetcher.add(cursor)
         return cursor
 
     def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:

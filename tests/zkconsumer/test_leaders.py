@@ -105,6 +105,9 @@ class Fetcher:
     def add(self, cursor: Any) -> None:
         self.cursors[cursor.tp] = cursor
 
+    def remove(self, tp: TopicPartition) -> None:
+        del self.cursors[tp]
+
     def run(self) -> None:
         sleep(100)
 

@@ -36,6 +36,11 @@ class StreamBudget:
         self.used = 0
         self._budget = budget
 
+    @property
+    def of_all(self) -> int:
+        """The limit of all streams together."""
+        return self._budget.limit
+
     def fits(self, nbytes: int) -> bool:
         """An empty part takes anything: a message larger than the part has to come through, too."""
         return self.used == 0 or self.used + nbytes <= self.limit

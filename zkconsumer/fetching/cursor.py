@@ -13,6 +13,7 @@ became worthless (a reset, a refetch): a set of an older epoch is never delivere
 
     paused     nothing is fetched or delivered; a set that arrives too late is fetched again at `resume`
     throttled  (fetch_limit 0) nothing is fetched; what is fetched already is delivered
+    resting    caught up, done and quiet: nothing visits it until it changes (resting.py)
     withheld   a set was due and not delivered (the lease was over, a message was damaged): `refetch_withheld`
 
 The event loop moves the position.  Streams deliver, in whatever thread their user reads.  Plain locks guard what both
@@ -24,6 +25,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from groundwork.queues import BoundedQueue
 from groundwork.tasks import now
@@ -47,6 +49,15 @@ class Seek:
     reset: str
     out_of_range: int | None = None
     former: str = ""
+
+
+class Rest(Protocol):
+    """Where a cursor rests.  answered_at: when a broker last said that nothing is new."""
+
+    answered_at: float
+
+    def leave(self, cursor: Cursor) -> None:
+        """It is about to change."""
 
 
 class DeliveredSet:
@@ -206,7 +217,7 @@ class Cursor:
         self.topic: TopicCreation | None = None  # the topic whose log is read; None: not known
         self.topic_deleted = False  # that topic was deleted: its positions must not be committed any more
         self.high_watermark: int | None = None
-        self.end_known_at = float("-inf")  # when a broker last sent the high watermark, in monotonic seconds
+        self._end_known_at = float("-inf")
         self._skips: dict[int, int] = {}  # from where to where nothing can be read
         self._damage: dict[int, int] = {}  # by position, how often an entry was found damaged there
         self.measures = False  # found damaged for good, it is parked with where the log can be read again
@@ -217,7 +228,8 @@ class Cursor:
         self.dropped = False
         self.left_uncommitted = False  # once it is dropped: something was done and not committed
         self.paused = False
-        self.fetch_limit: int | None = None  # throttled: bytes to ask for at once, 0: fetch nothing for now
+        self.rest: Rest | None = None  # its state does not change while it rests
+        self._fetch_limit: int | None = None
         self.withheld = False  # a set was due and not delivered
         self._withheld_by_pause = False
         self._sender_dropped = False  # a sender dropped something because the lease was over: only what is done counts
@@ -257,6 +269,57 @@ class Cursor:
         return self.parked is None
 
     @property
+    def fetch_limit(self) -> int | None:
+        """Throttled: bytes to ask for at once, 0: fetch nothing for now; None: it is not."""
+        return self._fetch_limit
+
+    @fetch_limit.setter
+    def fetch_limit(self, limit: int | None) -> None:
+        if limit != self._fetch_limit:
+            self._stir()
+            self._fetch_limit = limit
+
+    @property
+    def end_known_at(self) -> float:
+        """When a broker last sent the high watermark, in monotonic seconds."""
+        return self._end_known_at if self.rest is None else self.rest.answered_at
+
+    @property
+    def at_rest(self) -> bool:
+        """Read to the end of its log, with everything done and nothing wrong: it may rest."""
+        position = self.position
+        return (
+            position is not None
+            and position == self.high_watermark == self.next_delivery
+            and self._fetch_limit is None
+            and self.fetchable
+            and not (self._skips or self._queued_sets or self.topic_deleted)
+            and self.drained
+            and self.committable() == position
+        )
+
+    @property
+    def resting_at(self) -> int:
+        """The position of one that rests."""
+        assert self.position is not None
+        return self.position
+
+    def _stir(self) -> None:
+        """It is about to change."""
+        if self.rest is not None:
+            self.rest.leave(self)
+
+    def end_rest(self, answered_at: float) -> None:
+        """Called by where it rested."""
+        self.rest = None
+        self._end_known_at = answered_at
+
+    @property
+    def skips(self) -> bool:
+        """Something ahead cannot be read."""
+        return bool(self._skips)
+
+    @property
     def drained(self) -> bool:
         """Nothing of it is delivered that may still be done."""
         with self._lock:
@@ -270,6 +333,8 @@ class Cursor:
     @property
     def buffered_bytes(self) -> int:
         """In memory: fetched and not done."""
+        if not self._unticketed:
+            return self._queued_bytes + (self.progress.undone_bytes if self.progress else 0)
         with self._lock:
             unticketed = sum(delivered.nbytes for delivered in self._unticketed)
             return self._queued_bytes + unticketed + (self.progress.undone_bytes if self.progress else 0)
@@ -296,6 +361,7 @@ class Cursor:
 
     def reset_to(self, position: int) -> None:
         """Read from here on; what was fetched before, from elsewhere, is worthless."""
+        self._stir()
         self._end_progress()
         with self._lock:
             self.epoch += 1
@@ -310,6 +376,7 @@ class Cursor:
         Where that cannot be (something from there on was delivered, or dropped) it starts at what is done.  Nothing is
         fetched from the parked position on: unpark() does that.
         """
+        self._stir()
         with self._lock:
             keeps = self._refetch_from(position)
         if not keeps:
@@ -317,6 +384,7 @@ class Cursor:
 
     def refetch_withheld(self) -> None:
         """Fetch again what was withheld."""
+        self._stir()
         with self._lock:  # a reader may just be reporting where it stopped
             position = self.next_delivery
             keeps = self._refetch_from(position)
@@ -356,6 +424,7 @@ class Cursor:
 
     def lose_position(self, seek: Seek) -> None:
         """The position is not usable (any more): it has to be looked up."""
+        self._stir()
         self._end_progress()
         with self._lock:
             self.epoch += 1
@@ -366,6 +435,7 @@ class Cursor:
 
     def skip_to(self, to: int) -> None:
         """Read on at `to`: nothing before it can be read.  What was fetched before is still delivered."""
+        self._stir()
         if self.position is not None:
             with self._lock:
                 self._skips[self.position] = to
@@ -410,8 +480,10 @@ class Cursor:
 
     def set_log_end(self, high_watermark: int, at: float) -> None:
         """The end of the log, as a broker sent it."""
-        self.high_watermark = high_watermark
-        self.end_known_at = at
+        if high_watermark != self.high_watermark:
+            self._stir()
+            self.high_watermark = high_watermark
+        self._end_known_at = at
 
     def count_damage(self, position: int) -> int:
         """How many times the entry at this position was found damaged, this one included."""
@@ -427,6 +499,7 @@ class Cursor:
 
         failure: the stream raises this in place of the set, which is empty.
         """
+        self._stir()
         with self._lock:
             delivered = DeliveredSet(self, message_set, nbytes, failure)
             self.position = self._after_skips(message_set.resume_at)
@@ -439,6 +512,7 @@ class Cursor:
 
     def pause(self) -> None:
         """Fetch and deliver nothing until resume(); what is delivered may still be done and committed."""
+        self._stir()
         self.paused = True
         self.discard_fetched()
 
@@ -455,6 +529,7 @@ class Cursor:
 
         The partition stays owned.
         """
+        self._stir()
         why = Undeliverable(reason) if isinstance(reason, str) else reason
         if self.progress is None:
             self._parked = why
@@ -479,10 +554,12 @@ class Cursor:
 
     def close(self) -> None:
         """Deliver nothing more."""
+        self._stir()
         self.closing = True
 
     def drop(self) -> None:
         """Revoke at once: nothing more is delivered, sent or committed."""
+        self._stir()
         self.left_uncommitted |= (done := self.committable()) is not None and done != self.committed
         self.closing = self.dropped = True
         self._end_progress()

@@ -1,7 +1,9 @@
 """Fetcher of one source broker: a greenlet that sends fetch requests and passes the message sets to streams.
 
     positions first   of cursors without one (nothing committed, or out of range), see positions.py
-    then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own
+    then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own.  Of
+                      partitions without news nothing is built or read (resting.py); where many bring little each,
+                      fetches keep a distance, so that they bring more
     a backoff         after a fetch that brought nothing, where the broker itself does not wait (0.7)
     log ends          now and then, where a fetch does not have the high watermark (0.7); and, in a greenlet of its own,
                       of partitions that were not fetched for a while (their queues are full)
@@ -22,7 +24,7 @@ Responses of a broker, and what follows:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -33,6 +35,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.protocol.fetchrows import FetchRows, QuietRows
 from kafkawire.protocol.request import FetchedPartition
 from zkconsumer.errors import EntryTooLarge, FetchRefused
 from zkconsumer.events import ConsumerEvent, OnEvent
@@ -42,6 +45,7 @@ from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
 from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
 from zkconsumer.fetching.positions import Positions
+from zkconsumer.fetching.resting import Group, Resting
 from zkconsumer.fetching.search import FetchedBytes
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.refusals import refusal
@@ -53,6 +57,11 @@ BLANKS = 3  # fetches in a row that bring nothing, of which the others asked for
 BLANK_S = 1.0  # backoff of a position where nothing came twice, unless the probe knows sooner why
 ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not sent for a while
 OUT_OF_RANGE = 1
+DISTANCE_S = 25e-6  # between two fetches, for each partition that was asked for, where none is behind
+MOST_DISTANCE_S = 0.04
+LEAST_DISTANCE_S = 0.001  # less is not worth a timer
+FULL_SHARE = 0.5  # a set of so much of what was asked for is behind: the next fetch brings as much
+NOTHING = memoryview(b"")
 
 
 class Finder(Protocol):
@@ -112,6 +121,11 @@ class Fetcher:
         self._dialect = dialect
         self._in_bytes = not dialect.offsets.count_messages
         self._plan = plan
+        self._busy: dict[TopicPartition, Cursor] = {}  # those that do not rest
+        self._busy_changed = False
+        self._resting = Resting(plan.min_bytes, self._stirred)
+        self._quiet = QuietRows()
+        self._not_before = 0.0
         self._budget = budget
         self._max_wait_ms = min(max_wait_ms, LONGEST_WAIT_MS)
         self._min_bytes = min_bytes
@@ -125,6 +139,7 @@ class Fetcher:
             links=links,
             dialect=dialect,
             cursors=self.cursors,
+            busy=self._busy,
             damage=self._damage,
             give_up=self._give_up,
             located=located,
@@ -148,18 +163,29 @@ class Fetcher:
         self._reported: set[tuple[TopicPartition, int]] = set()  # errors that were reported: one line each
 
     def add(self, cursor: Cursor) -> None:
-        self.cursors[cursor.tp] = cursor
+        self.cursors[cursor.tp] = self._busy[cursor.tp] = cursor
+        self._busy_changed = True
         self._unanswered.add(cursor.tp)
         self.wake()
 
     def remove(self, tp: TopicPartition) -> None:
+        self._resting.forget(tp)
         self.cursors.pop(tp, None)
+        self._busy.pop(tp, None)
+        self._busy_changed = True
         self._blanks.pop(tp, None)
         self._unanswered.discard(tp)
         self._damage.forget(tp)
 
     def wake(self) -> None:
         self._wake.set()
+
+    def _stirred(self, cursor: Cursor) -> None:
+        """It rests no more."""
+        if self.cursors.get(cursor.tp) is cursor:
+            self._busy[cursor.tp] = cursor
+            self._busy_changed = True
+            self.wake()
 
     def run(self) -> None:
         """Fetch until it is ended from outside, or its streams are closed; no response of a broker ends it."""
@@ -168,6 +194,8 @@ class Fetcher:
             try:
                 self._positions.locate()
                 self._positions.find_segments()
+                if (distance_s := self._not_before - now()) >= LEAST_DISTANCE_S:
+                    sleep(distance_s)
                 fetched = self._fetch_once()
                 if self._asks_ends:
                     self._positions.update_ends()
@@ -175,6 +203,7 @@ class Fetcher:
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
             except LinkLost as e:
+                self._quiet.clear()
                 self._finder.lost(self.broker, list(self.cursors), str(e))
                 self._give_up(list(self.cursors.values()), str(e))
                 self._wake.wait(timeout=IDLE_S)
@@ -208,37 +237,118 @@ class Fetcher:
 
     def _fetch_once(self) -> bool:
         """One fetch.  False: nothing can be asked for now."""
-        self._plan.follow(self.cursors.values())
-        asked, reserved = self._reserve(self._plan.next(self._budget.free, now()))
-        if not asked:
+        began = now()
+        if self._busy_changed:
+            self._busy_changed = False
+            self._plan.follow(self._busy.values())
+        groups, starved = self._resting.due(began, not self._busy, self._budget.free)
+        held = [(group, group.reserve()) for group in groups]
+        asked, reserved = self._reserve([] if starved else self._plan.next(self._budget.free, began))
+        if not (asked or groups or starved):
+            groups, _ = self._resting.due(began, True, self._budget.free)
+            held = [(group, group.reserve()) for group in groups]
+        if not (asked or groups):
             return False
         epochs = {tp: (self.cursors[tp], self.cursors[tp].epoch) for tp, _, _ in asked}
         request = self._dialect.requests.fetch(
-            self._dialect, self._max_wait_ms, self._min_bytes, asked, committed=self._committed
+            self._dialect,
+            self._wait_ms(began, bool(asked), groups),
+            self._min_bytes,
+            asked,
+            committed=self._committed,
+            rows=[group.rows(self._rows) for group in groups],
+            quiet=self._quiet,
         )
         try:
             reply = self._links.link(self.broker, "fetch").call(request)
         finally:
             for cursor, nbytes in reserved:
                 cursor.budget.release(nbytes)
-        if self._unanswered:
-            self._answered(fetched.tp for fetched in reply if not fetched.error)
-        sizes = {tp: (position, size) for tp, position, size in asked}
+            for group, nbytes in held:
+                group.release(nbytes)
         at = now()
+        self._heard(reply, groups, at)
+        sizes = {tp: (position, size) for tp, position, size in asked}
+        behind = brought = False
         for fetched in reply:
-            if fetched.tp not in epochs:
-                continue  # it was not asked for
-            cursor, epoch = epochs[fetched.tp]
+            brought = brought or len(fetched.buffer) > 0
+            known = epochs.pop(fetched.tp, None)
+            if known is None:
+                self._take_rested(fetched, groups, at)
+                continue
+            cursor, epoch = known
             if self.cursors.get(fetched.tp) is not cursor or cursor.epoch != epoch or cursor.closing:
                 continue  # revoked, or reset, while the broker waited
             position, size = sizes[fetched.tp]
+            behind = behind or len(fetched.buffer) >= FULL_SHARE * size
             if fetched.error:
                 self._error(cursor, position, fetched.error)
-            else:
+            elif not self._nothing_new(cursor, position, fetched, at):
                 self._take(cursor, position, size, fetched, at)
-        if not self._dialect.waits_for_data and not any(len(fetched.buffer) for fetched in reply):
+        for tp, (cursor, epoch) in epochs.items() if self._quiet.passed else ():
+            if tp.topic in self._quiet.passed and self.cursors.get(tp) is cursor and cursor.epoch == epoch:
+                same = FetchedPartition(tp, 0, cursor.high_watermark, NOTHING)  # as the response before
+                if not (cursor.closing or self._nothing_new(cursor, sizes[tp][0], same, at)):
+                    self._take(cursor, *sizes[tp], same, at)
+        if not self._dialect.waits_for_data and not brought:
             self._back_off([tp for tp, _, _ in asked])
         self._asks_ends = any(fetched.high_watermark is None for fetched in reply)
+        if not behind:
+            self._not_before = began + min(MOST_DISTANCE_S, DISTANCE_S * len(asked))
+        return True
+
+    def _rows(self, wanted: Sequence[Asked]) -> FetchRows:
+        return self._dialect.requests.fetch_rows(self._dialect, wanted)
+
+    def _wait_ms(self, at: float, busy: bool, groups: Sequence[Group]) -> int:
+        """How long the broker may wait for data: not where others have to be asked for before."""
+        if busy and self._plan.left_out:
+            return 0
+        due = self._resting.next_due() if busy and not groups else None
+        return self._max_wait_ms if due is None else max(0, min(self._max_wait_ms, int((due - at) * 1000)))
+
+    def _heard(self, reply: list[FetchedPartition], groups: Sequence[Group], at: float) -> None:
+        """A response came.  What is passed over in it was answered, too."""
+        for group in groups:
+            group.answered_at = at
+        if not self._unanswered:
+            return
+        self._answered(fetched.tp for fetched in reply if not fetched.error)
+        for group in groups:
+            self._answered(group.cursors)
+
+    def _take_rested(self, fetched: FetchedPartition, groups: Sequence[Group], at: float) -> None:
+        """What a response has of a partition that rests: most often nothing, beside others of its topic."""
+        cursor = self.cursors.get(fetched.tp)
+        if cursor is None or cursor.rest not in groups:
+            return  # it was not asked for, or changed while the broker waited
+        end = fetched.readable_end(self._committed)
+        if not fetched.error and not len(fetched.buffer) and end == cursor.high_watermark:
+            return
+        group, position = cursor.rest, cursor.resting_at
+        assert isinstance(group, Group)
+        group.leave(cursor)
+        self._resting.busy(fetched.tp)
+        if fetched.error:
+            self._error(cursor, position, fetched.error)
+        else:
+            self._take(cursor, position, group.asked_bytes, fetched, at)
+
+    def _nothing_new(self, cursor: Cursor, position: int, fetched: FetchedPartition, at: float) -> bool:
+        """The log ends where the partition was asked for, and nothing else is to be done about it."""
+        if len(fetched.buffer):
+            self._resting.busy(cursor.tp)
+            return False
+        end = fetched.readable_end(self._committed)
+        if end is None or not end == position == cursor.position or cursor.tp in self._blanks:
+            return False
+        if cursor.skips or self._damage.searching(cursor.tp):
+            return False
+        cursor.set_log_end(end, at)
+        self._resting.brought_nothing(cursor, at)
+        if cursor.rest is not None:
+            del self._busy[cursor.tp]
+            self._busy_changed = True
         return True
 
     def _back_off(self, tps: Iterable[TopicPartition]) -> None:
@@ -264,7 +374,8 @@ class Fetcher:
         tp, log_end = cursor.tp, fetched.readable_end(self._committed)
         if log_end is not None:
             cursor.set_log_end(log_end, at)
-        self._reported = {key for key in self._reported if key[0] != tp}
+        if self._reported:
+            self._reported = {key for key in self._reported if key[0] != tp}
         if not len(fetched.buffer):
             cursor.pass_skips()
             self._damage.probed(cursor, position, None)

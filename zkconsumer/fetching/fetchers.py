@@ -227,5 +227,6 @@ class Fetchers:
         for purpose in ("fetch", ENDS):
             self._links.drop(fetcher.broker, purpose)  # a response may be in flight on it
         cursors = list(fetcher.cursors.values())
-        fetcher.cursors.clear()
+        for cursor in cursors:
+            fetcher.remove(cursor.tp)
         self.find_leaders(cursors, why)

@@ -74,6 +74,7 @@ class FetchPlan:
         self._until: dict[TopicPartition, float] = {}  # backing off
         self._grown: dict[TopicPartition, int] = {}
         self._saving: tuple[TopicPartition, float] | None = None  # for which partition, until when
+        self.left_out = 0  # of the newest fetch: partitions that were ready and are not asked for
 
     def follow(self, cursors: Iterable[Fetchable]) -> None:
         """Plan for these from now on; the order of turns stays."""
@@ -104,6 +105,7 @@ class FetchPlan:
             if position is not None:
                 asked.append((tp, position, size))
                 free_bytes -= size
+        self.left_out = len(ready) - len(asked)
         for tp, _, _ in asked:
             self._cursors[tp] = self._cursors.pop(tp)  # to the end of the turn
             if self._saving is not None and self._saving[0] == tp:
@@ -148,6 +150,8 @@ class FetchPlan:
         """
         if max(needed, asked + 1) > self.max_bytes:
             return False
+        if max(needed, asked + 1) <= self.min_bytes:
+            return True  # it rested, and was asked for little
         # Where enough was asked for and did not come, needed cannot be trusted.
         self._grown[tp] = min(self.max_bytes, needed if needed > asked else 2 * asked)
         return True

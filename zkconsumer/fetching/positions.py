@@ -37,7 +37,7 @@ MAX_SEGMENTS = 100_000  # of a log: more than any broker has files open
 class Positions:
     """The positions of one fetcher's cursors, in its greenlet.
 
-    cursors    the fetcher's own, by partition
+    cursors    the fetcher's own, by partition; busy: those that do not rest, and may lack a position
     give_up    returns cursors to the leader finder: (cursors, why)
     located    called with cursors that start at an end of their log
     listener   asked where to read on for a position outside the log, in a greenlet of its own by `spawn`
@@ -52,6 +52,7 @@ class Positions:
         links: Links,
         dialect: Dialect,
         cursors: Mapping[TopicPartition, Cursor],
+        busy: Mapping[TopicPartition, Cursor],
         damage: Damage,
         give_up: Callable[[list[Cursor], str], None],
         located: Callable[[list[Cursor]], None],
@@ -65,6 +66,7 @@ class Positions:
         self._links = links
         self._dialect = dialect
         self._cursors = cursors
+        self._busy = busy
         self._damage = damage
         self._give_up = give_up
         self._located = located
@@ -80,7 +82,7 @@ class Positions:
 
     def locate(self) -> None:
         """Find the start positions of the cursors that have none.  Raises LinkLost."""
-        without = [c for c in self._cursors.values() if _has_no_position(c) and c not in self._asking]
+        without = [c for c in self._busy.values() if _has_no_position(c) and c not in self._asking]
         if not without:
             return
         earliest = self._offsets(EARLIEST, without)

@@ -1,0 +1,136 @@
+"""Rows of fetch requests and replies that say the same time after time, and are handled as bytes.
+
+Most of many partitions have nothing new most of the time: they are asked for from the same position as before, and the
+broker answers what it answered before.
+
+    FetchRows    partitions as a Fetch request names them, encoded once
+    QuietRows    what a Fetch reply said of topics without messages: what says the same again is passed over
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafkawire.errors import LocalError
+from kafkawire.model import TopicPartition
+from kafkawire.primitives import utf8
+
+_COUNT = struct.Struct(">i")
+_NAME = struct.Struct(">h")
+PARTITION_BYTES = 4
+NO_EPOCH = NO_START = -1  # of a consumer: its leader's epoch is not checked, and it has no log
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRows:
+    """Partitions of a Fetch request in one version: topics, and for each its name and a row a partition."""
+
+    version: int
+    topics: int
+    data: bytes
+    total_bytes: int  # asked for
+    partitions: int
+
+
+def encode_rows(version: int, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
+    """(partition, position, max_bytes) each.  LocalError: one is asked for twice, or is one of 0.7."""
+    topics: dict[str, list[int]] = {}
+    total = 0
+    for (topic, partition), position, size in wanted:
+        row = topics.get(topic)
+        if row is None:
+            row = topics[topic] = []
+        row += (partition, position, size)  # type: ignore[arg-type]  # a partition of 0.7 is refused below
+        total += size
+    pieces: list[bytes] = []
+    for topic, flat in topics.items():
+        partitions = flat[::3]
+        _check(topic, partitions)
+        count = len(partitions)
+        name = utf8(topic)
+        if len(name) > 0x7FFF:
+            raise LocalError(f"topic name of {len(name)} bytes is longer than 32767")
+        pieces += (_NAME.pack(len(name)), name, _COUNT.pack(count), _rows(version, count, flat))
+    return FetchRows(version, len(topics), b"".join(pieces), total, len(wanted))
+
+
+def _rows(version: int, count: int, flat: list[int]) -> bytes:
+    """partition:int32 [leader_epoch:int32 from v9] position:int64 [log_start:int64 from v5] max_bytes:int32"""
+    try:
+        if version < 5:
+            return struct.pack(">" + "iqi" * count, *flat)
+        if version < 9:
+            longer = [NO_START] * (4 * count)
+            longer[0::4], longer[1::4], longer[3::4] = flat[0::3], flat[1::3], flat[2::3]
+            return struct.pack(">" + "iqqi" * count, *longer)
+        longer = [NO_EPOCH] * (5 * count)
+        longer[0::5], longer[2::5], longer[4::5] = flat[0::3], flat[1::3], flat[2::3]
+        return struct.pack(">" + "iiqqi" * count, *longer)
+    except struct.error as exc:
+        raise LocalError(f"a fetch of {flat} cannot be encoded: {exc}") from exc
+
+
+def _check(topic: str, partitions: Iterable[object]) -> None:
+    seen: set[object] = set()
+    for partition in partitions:
+        if not isinstance(partition, int):
+            raise LocalError(f"{topic}/{partition} is a partition of 0.7: Kafka 0.8 and later number theirs")
+        if partition in seen:
+            raise LocalError(
+                f"{topic}/{partition} twice in one request: "
+                "the broker would keep the last and drop the other in silence"
+            )
+        seen.add(partition)
+
+
+class QuietRows:
+    """Rows of topics without messages and errors, as the Fetch replies of one connection last had them.
+
+    A parser that is given them passes over a topic whose rows are the same again: its partitions are not in the result,
+    and its name is in `passed`.  For a caller who has noted what they say.  A topic may stand in a reply several times,
+    with other partitions.
+    """
+
+    def __init__(self) -> None:
+        self.passed: set[str] = set()  # topics of the newest reply
+        self._rows: dict[bytes, bytes] = {}  # by name and first partition
+
+    def begin(self) -> None:
+        """A reply begins."""
+        self.passed.clear()
+
+    def clear(self) -> None:
+        """Another connection: what comes next is looked at."""
+        self.passed.clear()
+        self._rows.clear()
+
+    def match(self, data: memoryview, at: int) -> int:
+        """Bytes of the topic at `at` that are as they were; 0: they are not, or are not all there yet."""
+        end = len(data)
+        if at + _NAME.size > end:
+            return 0
+        (length,) = _NAME.unpack_from(data, at)
+        named = at + _NAME.size + length + _COUNT.size + PARTITION_BYTES
+        if length < 0 or named > end:
+            return 0
+        rows = self._rows.get(bytes(data[at:named]))
+        if rows is None or at + len(rows) > end or data[at : at + len(rows)].tobytes() != rows:
+            return 0
+        self.passed.add(str(data[at + _NAME.size : at + _NAME.size + length], "utf-8"))
+        return len(rows)
+
+    def learn(self, topic: str, pieces: Sequence[bytes], quiet: bool) -> None:
+        """What a topic's rows were, in pieces from their count on.  quiet: no message and no error is in them."""
+        name = utf8(topic)
+        head = _NAME.pack(len(name)) + name
+        rows = b"".join(pieces)
+        key = head + rows[: _COUNT.size + PARTITION_BYTES]
+        if quiet:
+            self._rows[key] = head + rows
+        else:
+            self._rows.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._rows)
