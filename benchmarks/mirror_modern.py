@@ -7,9 +7,10 @@
     0.8.2.2 to 4.3.1   nothing of the JVM's copies that way: ours alone
 
 Each copies as many messages (plain, no keys, 4 partitions, acks -1), one after the other, each a fresh topic.  Ours
-runs twice: with compiled kernels and in pure Python.  Printed for each: messages per second of wall time, and per CPU
-second of the whole process (start included), and the ratios.  Each target is then read with librdkafka: number of
-messages, and the sum of their values' CRCs, against the source's.
+runs three times: with kernels, in pure Python, and (with kernels) exactly once.  That one is done once its last
+transaction is committed, and is compared with ours at least once, too.  Printed for each: messages per second of wall
+time, and per CPU second of the whole process (start included), and the ratios.  Each target is then read with
+librdkafka: number of messages, and the sum of their values' CRCs, against the source's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -31,6 +33,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from groundwork import output
+from kafkawire.model import TopicPartition as SourcePartition
 from localkafka import jars, java, releases, tools
 from localkafka.child import Child
 from localkafka.cluster import Cluster
@@ -39,12 +42,15 @@ from localkafka.kraft import KraftBroker
 from localkafka.load import Load, Mixture
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
+from mirrormaker.exactlyonce.position import name_of
 
 OLD, MODERN, NEWEST = "0.8.2.2", "3.9.1", "4.3.1"
 COUNTS = {100: 2_000_000, 1000: 500_000}
 SETTINGS = {"log.segment.bytes": str(1 << 30), "auto.create.topics.enable": "false"}
+SOURCE = "bench"
 COLUMNS = ["pair", "bytes", "who", "messages", "seconds", "per second", "CPU seconds", "per CPU second", "checked"]
-KERNELS = {"ours": "auto", "ours, pure": "python"}
+ONCE = "ours, exactly once"
+KERNELS = {"ours": "auto", "ours, pure": "python", ONCE: "auto"}
 CONNECT = "connect-mirror-3.9.1"
 WAIT_S = 600
 
@@ -72,6 +78,7 @@ class Arena:
         self.contestants: dict[str, Callable[[str], Sequence[str]]] = {
             **{who: peer for who, peer in peers.items() if who not in absent},
             **dict.fromkeys(KERNELS, self.ours),
+            ONCE: partial(self.ours, once=True),
         }
 
     def run(self, who: str, task: Task) -> PairResult:
@@ -92,29 +99,34 @@ class Arena:
     ) -> tuple[float, float]:
         """Run it until the target has all messages: seconds from the first one on, and CPU seconds."""
         log = self.folder / f"{topic}.log"
-        with watched(self.target.brokers, topic) as stored, Child(who, command, log, env=environment) as child:
+        with (
+            watched(self.target.brokers, topic) as stored,
+            committed(self.target.brokers, topic) as done,
+            Child(who, command, log, env=environment) as child,
+        ):
 
-            def at(count: int) -> float:
+            def at(count: int, counted: Callable[[], int]) -> float:
                 def there() -> bool:
                     if not child.running:
                         raise SystemExit(f"{who} ended with {child.exit_code}; {child.log_end()}")
-                    return stored() >= count
+                    return counted() >= count
 
                 wait_until(there, WAIT_S, lambda: f"{count} messages of {topic}; {child.log_end()}", every_s=0.02)
                 return time.monotonic()
 
-            started = at(1)
-            took = at(task.count) - started, cpu_of(child.pid)
+            started = at(1, stored)
+            took = at(task.count, done if who == ONCE else stored) - started, cpu_of(child.pid)
             child.stop(timeout_s=20)
             return took
 
-    def ours(self, topic: str) -> Sequence[str]:
+    def ours(self, topic: str, once: bool = False) -> Sequence[str]:
         """The daemon, with nothing said of releases: the brokers are asked."""
+        guarantee = "exactly-once" if once else "at-least-once"
         file = self.folder / f"{topic}.yaml"
         document = {
-            "sources": [{"name": "bench", "group.id": f"ours-{topic}", "zookeeper.connect": self.source.zookeeper}],
+            "sources": [{"name": SOURCE, "group.id": group_of(topic), "zookeeper.connect": self.source.zookeeper}],
             "target": {"metadata.broker.list": self.target.brokers},
-            "mirror": {"whitelist": topic},
+            "mirror": {"whitelist": topic, "delivery.guarantee": guarantee},
         }
         file.write_text(yaml.safe_dump(document))
         return [str(COMMAND), "run", str(file)]
@@ -191,6 +203,36 @@ class watched:
         self._consumer.close()
 
 
+def group_of(topic: str) -> str:
+    return f"ours-{topic}"
+
+
+class committed:
+    """The number of messages of a topic that committed transactions of ours have: a function, while the block runs.
+
+    Not by the ends of the logs, for there the ends of transactions count, too.
+    """
+
+    def __init__(self, brokers: str, topic: str) -> None:
+        self._brokers, self._topic = brokers, topic
+        self._consumers: list[Consumer] = []
+
+    def _positions(self) -> Iterator[int]:
+        for p, consumer in enumerate(self._consumers):
+            [found] = consumer.committed([TopicPartition(self._topic, p)], timeout=20)
+            yield max(found.offset, 0)
+
+    def __enter__(self) -> Callable[[], int]:
+        for p in range(PARTITIONS):
+            group = name_of(group_of(self._topic), SOURCE, SourcePartition(self._topic, p))
+            self._consumers.append(Consumer({"bootstrap.servers": self._brokers, "group.id": group}))
+        return lambda: sum(self._positions())
+
+    def __exit__(self, *_: object) -> None:
+        for consumer in self._consumers:
+            consumer.close()
+
+
 def sums(brokers: str, topic: str, old: bool = False) -> tuple[int, int]:
     """A topic's messages and the sum of their values' CRCs, as librdkafka reads them."""
     settings: dict[str, object] = dict(confluent_consumer(brokers, 1 << 20))
@@ -216,14 +258,15 @@ def sums(brokers: str, topic: str, old: bool = False) -> tuple[int, int]:
 
 
 def ratios(results: Sequence[PairResult]) -> Iterator[dict[str, object]]:
-    """For each pair, size, one of ours and one of the JVM's: messages per second and per CPU second, as a ratio."""
+    """For each pair, size, one of ours and one of the JVM's: messages per second and per CPU second, as a ratio.
+    Exactly once also against ours at least once."""
     for pair, size in dict.fromkeys((result.pair, result.task.size) for result in results):
         of: dict[str, list[PairResult]] = {}
         for result in results:
             if (result.pair, result.task.size) == (pair, size):
                 of.setdefault(result.who, []).append(result)
         for who in (each for each in of if each in KERNELS):
-            for peer in (each for each in of if each not in KERNELS):
+            for peer in (each for each in of if each not in KERNELS or (who == ONCE and each == "ours")):
                 wall = sum(r.per_second for r in of[who]) / sum(r.per_second for r in of[peer])
                 cpu = sum(r.per_cpu_second for r in of[who]) / sum(r.per_cpu_second for r in of[peer])
                 yield {
