@@ -41,7 +41,7 @@ def source(tmp_path_factory: pytest.TempPathFactory, zk_server: ZooKeeperAt) -> 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with kraft(tmp_path_factory.mktemp("target"), "3.9.1", {"MUTUAL": "SSL"}, scram=False) as secured:
+    with kraft(tmp_path_factory.mktemp("target"), "3.9.1", {"MUTUAL": "SSL", "SASL_SSL": "SASL_SSL"}) as secured:
         yield secured
 
 
@@ -88,9 +88,12 @@ class Steady:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         self._enough.set()
         self._thread.join(60)
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
         assert not self._thread.is_alive()
         assert self.failed == []
 
@@ -131,8 +134,7 @@ def test_a_mirror_loses_nothing_while_logins_end(
     with Mirror(file(tmp_path, here, there, topic)) as mirror, Steady(sending, topic) as steady:
         mirror.wait_for(lambda: ends(target.broker.brokers, topic) > 100, "first messages to arrive")
         time.sleep(LOGIN_MS / 1000 * LOGINS)
-        steady._enough.set()
-        steady._thread.join(60)
+        steady.end()
         mirror.wait_for(lambda: ends(target.broker.brokers, topic) >= steady.sent, f"all {steady.sent} to arrive")
         code, _ = mirror.stop()
         assert code == 0
@@ -140,6 +142,34 @@ def test_a_mirror_loses_nothing_while_logins_end(
     assert values(target, topic) == values(source, topic)
     assert sum(map(len, values(target, topic))) == steady.sent > 1000
     assert not re.findall(r"without an answer|level=(?:warning|error|critical).*(?:login|TLS|certificate)", said), said
+
+
+def test_exactly_once_with_logins_at_both_ends_and_groups_of_kafka(
+    source: SecuredBroker, target: SecuredBroker, unique: Unique, tmp_path: Path
+) -> None:
+    """TLS and SCRAM at the source, whose brokers coordinate the group, and at the target; killed once under load."""
+    topic = unique.topic()
+    here: dict[str, object] = {
+        "coordination": "kafka", "bootstrap.servers": source.address("SASL_SSL"), "group.id": unique.group(),
+        "session.timeout.ms": 6000, **source.options("SASL_SSL", "SCRAM-SHA-256"),
+    }  # fmt: skip
+    there: dict[str, object] = {
+        "metadata.broker.list": target.address("SASL_SSL"), **target.options("SASL_SSL", "SCRAM-SHA-512"),
+    }  # fmt: skip
+    sending: dict[str, object] = {"metadata.broker.list": source.broker.brokers}
+    source.broker.create_topic(topic, PARTITIONS)
+    once = {"delivery.guarantee": "exactly-once", "transaction.interval.ms": 200}
+    with Mirror(file(tmp_path, here, there, topic, **once)) as mirror, Steady(sending, topic) as steady:
+        mirror.wait_for(lambda: ends(target.broker.brokers, topic) > 100, "first messages to arrive")
+        mirror.kill()
+        mirror.start()
+        there_at_first = ends(target.broker.brokers, topic)
+        mirror.wait_for(lambda: ends(target.broker.brokers, topic) > there_at_first + 100, "more to arrive")
+        steady.end()
+        mirror.wait_for(lambda: values(target, topic) == values(source, topic), f"all {steady.sent} to arrive, once")
+        assert mirror.stop()[0] == 0
+    assert values(target, topic) == values(source, topic)
+    assert sum(map(len, values(target, topic))) == steady.sent
 
 
 def refused(path: Path, sentence: str, who: str) -> None:
