@@ -3,8 +3,8 @@
 data                       what the places point into
 key_at, key_size ...       a row each; a size of -1 is null
 stamps, types              timestamps in ms, and 1 for those that a broker set; of length 0: no row has one
-kept                       the rows stand in plain entries of this format: such an entry is copied from its size on, with
-                           its checksum, unless its timestamp or its attributes have to change
+kept                       the rows stand in plain entries of this format: an entry is copied from its size on, with its
+                           checksum, unless its timestamp or its attributes have to change
 out                        as long as total() of the sizes and ENTRY_BYTES a row
 """
 
