@@ -6,6 +6,9 @@ among all topics (asking for all creates nothing), and a missing one is created 
 be had is it named to the broker, whose auto-creation then decides.  Partitions and replication are taken over, and of a
 topic's settings those that target.topic.configs names.
 
+Missing topics are made side by side: what was asked for while others were made goes in one round, up to AT_ONCE of
+them, and each goes on as soon as its own partitions have leaders.
+
 At a target of 0.7 ZooKeeper alone says which partitions brokers have.  A topic that no broker has registered is created
 by the first request to produce to it, on the broker that gets it.  So each live broker is sent an empty set, which
 stores nothing: then all of them register their partitions of the topic, and the first message finds every partition.
@@ -17,6 +20,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kazoo.exceptions import KazooException
@@ -48,6 +52,9 @@ DELETED = "/admin/delete_topics"
 FRESH_S = 1.0  # metadata of all topics serves every topic that is asked for within that time
 REPLICATION = 3  # of a topic whose source has no replicas at all, where the target has so many brokers
 LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender would wait as well, but louder
+AT_ONCE = 100  # topics made in one round, or named in one request
+POLL_S = 0.1  # between two looks at the metadata that topics wait for together
+READ_SHARE = 5  # times what reading it takes, where that is more: many partitions are many bytes
 PURPOSE = "topics"  # of the connections that empty sets are sent on
 GROWN = "target topic %s: grown from %d to %d partitions, as its source has"
 CONTROLLER_AGAIN = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=10.0)  # an election of a controller
@@ -69,6 +76,19 @@ class Topics(Protocol):
     def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]: ...
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]: ...
     def view(self) -> ClusterView: ...
+
+
+@dataclass(eq=False, slots=True)
+class Wish:
+    """A topic that is to be made, for all who wait for it."""
+
+    topic: str
+    source: SourceTopic
+    settled: bool = False
+    there: int = 0  # partitions that it had already
+    error: Exception | None = None
+    least: int = 1  # partitions that must have leaders
+    partitions: int | None = None  # as ZooKeeper has them; None: as the brokers say
 
 
 class TargetTopics:
@@ -96,9 +116,13 @@ class TargetTopics:
         self._znodes = znodes
         self._zookeeper = zookeeper
         self._replication = replication
-        self._lock = Lock()  # several streams may meet the same new topic
+        self._lock = Lock()  # one request at a time on a connection
         self._view = ClusterView()
         self._seen_at: float | None = None
+        self._poll_s = POLL_S
+        self._wishes: dict[str, Wish] = {}
+        # Topics that wait to be created by their name, least recently named first; what was said, and when.
+        self._named: dict[str, tuple[ClusterView, float] | None] = {}
         self._warned: set[str] = set()
 
     def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]:
@@ -106,16 +130,15 @@ class TargetTopics:
 
         Raises TopicMissing; and what ZooKeeper and the brokers raise while they are out of reach: try again then.
         """
-        with self._lock:
-            partitions = self._all().partitions(topic)
-            if partitions:
-                return range(len(partitions))
-            if self._admin is not None and self._admin.creates:
-                return range(self._through_controller(self._admin, topic, source))
-            if self._zookeeper is not None:
-                with self._zookeeper() as zk:
-                    return range(self._through_zookeeper(zk, topic, source))
-        return range(self._by_name(topic))  # without the lock: others do not wait for what may never be created
+        if self._zookeeper is not None or (self._admin is not None and self._admin.creates):
+            return range(self._made(topic, source))
+        self._named.setdefault(topic, None)  # before the lock: the request of another may name it
+        try:
+            with self._lock:
+                partitions = self._all(FRESH_S).partitions(topic)
+            return range(len(partitions) or self._by_name(topic))
+        finally:
+            self._named.pop(topic, None)
 
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
         """Add partitions to a topic until it has so many; the partitions that it has then.
@@ -123,8 +146,7 @@ class TargetTopics:
         Raises TopicMissing with what hinders, and what ZooKeeper and the brokers raise while they are out of reach.
         """
         if self._admin is not None and self._admin.grows:
-            with self._lock:
-                return range(self._grown_by_controller(self._admin, topic, partitions))
+            return range(self._grown_by_controller(self._admin, topic, partitions))
         if self._zookeeper is None:
             raise TopicMissing(
                 f"target topic {topic} gets no partitions: brokers before 1.0 have no request for it, and "
@@ -136,33 +158,105 @@ class TargetTopics:
                 before, after = topics.grow(zk, topic, partitions, brokers)
             except LocalError as exc:
                 raise TopicMissing(f"target topic {topic} gets no partitions: {exc}") from exc
-            if after > before:
-                log.info(GROWN, topic, before, after)
-            self._wait_for_leaders(topic, after)
-            return range(after)
+        if after > before:
+            log.info(GROWN, topic, before, after)
+        self._wait_for_leaders(topic, after)
+        return range(after)
 
     def view(self) -> ClusterView:
         """All topics and brokers of the target, now."""
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> ClusterView:
+        """With the lock held."""
+        began = now()
         self._view = self._metadata.read(None)
         self._seen_at = now()
+        self._poll_s = max(POLL_S, READ_SHARE * (self._seen_at - began))
         return self._view
 
-    def _all(self) -> ClusterView:
-        if self._seen_at is None or now() - self._seen_at > FRESH_S:
-            return self.view()
+    def _all(self, fresh_s: float) -> ClusterView:
+        """With the lock held: a view that is not older."""
+        if self._seen_at is None or now() - self._seen_at > fresh_s:
+            return self._read()
         return self._view
 
-    def _through_controller(self, admin: TopicAdmin, topic: str, source: SourceTopic) -> int:
-        replication = self._replication or self._replicas_of(source, admin)
-        settings = self._settings.of(source.settings)
+    # a round of new topics -------------------------------------------------------------------------------------------
+
+    def _made(self, topic: str, source: SourceTopic) -> int:
+        """Make a topic where it is missing, with the others that are asked for; the count of its partitions."""
+        wish = self._wishes.setdefault(topic, Wish(topic, source))  # before the lock: the round of another may make it
+        with self._lock:
+            if not wish.settled:
+                self._settle(wish)
+        if wish.error is not None:
+            raise wish.error
+        if wish.there:
+            return wish.there
+        view = self._wait_for_leaders(topic, wish.least)
+        return wish.partitions or len(view.partitions(topic)) or source.partitions
+
+    def _settle(self, wish: Wish) -> None:
+        """With the lock held: look for a topic and others that are asked for, and make the missing ones."""
+        others = [other for other in self._wishes.values() if other is not wish]
+        missing: list[Wish] = []
         try:
-            created = admin.create(topic, NewTopic(source.partitions, replication, settings))
-        except (ControllerRefused, LocalError) as exc:
-            raise TopicMissing(f"target topic {topic} does not exist and cannot be created: {exc}") from exc
-        if created:
-            self._say_created(topic, source.partitions, replication, settings)
-        self._wait_for_leaders(topic, source.partitions if created else 1)
-        return len(self._view.partitions(topic)) or source.partitions
+            view = self._all(FRESH_S)
+        except Exception:
+            self._wishes.pop(wish.topic, None)
+            raise
+        for each in (wish, *others):
+            each.there = len(view.partitions(each.topic))
+            if each.there:
+                each.settled = True
+                self._wishes.pop(each.topic, None)
+            else:
+                missing.append(each)
+        if not wish.there:
+            self._make(missing[:AT_ONCE])
+
+    def _make(self, wishes: Sequence[Wish]) -> None:
+        """With the lock held: each is settled afterwards."""
+        try:
+            if self._admin is not None and self._admin.creates:
+                self._through_controller(self._admin, wishes)
+            else:
+                assert self._zookeeper is not None
+                with self._zookeeper() as zk:
+                    self._through_zookeeper(zk, wishes)
+        except (TopicMissing, LocalError, *OUT_OF_REACH) as exc:
+            for wish in wishes:
+                wish.error = wish.error or exc
+        finally:
+            for wish in wishes:
+                wish.settled = True
+                self._wishes.pop(wish.topic, None)
+
+    def _through_controller(self, admin: TopicAdmin, wishes: Sequence[Wish]) -> None:
+        wanted: dict[str, NewTopic] = {}
+        for wish in wishes:
+            source = wish.source
+            replication = self._replication or self._replicas_of(source, admin)
+            try:
+                topics.check_name(wish.topic)
+                wanted[wish.topic] = NewTopic(source.partitions, replication, self._settings.of(source.settings))
+            except LocalError as exc:
+                wish.error = _refused(wish.topic, exc)
+        try:
+            made = admin.create_all(wanted) if wanted else {}
+        except LocalError as exc:
+            made = {}
+            for topic in wanted:
+                self._wishes[topic].error = _refused(topic, exc)
+        for wish in wishes:
+            created = made.get(wish.topic)
+            if isinstance(created, ControllerRefused):
+                wish.error = _refused(wish.topic, created)
+            elif created:
+                new = wanted[wish.topic]
+                wish.least = new.partitions
+                self._say_created(wish.topic, new.partitions, new.replication, new.settings)
 
     def _replicas_of(self, source: SourceTopic, admin: TopicAdmin) -> int:
         """As many as the source has, but no more than the target has brokers; of 0.7 the target's own default."""
@@ -178,43 +272,67 @@ class TargetTopics:
         log.info("target topic %s created: %s (%s are the target's own)", topic, counts, others, extra=made(topic))
 
     def _grown_by_controller(self, admin: TopicAdmin, topic: str, partitions: int) -> int:
-        before = len(self.view().partitions(topic))
+        with self._lock:
+            before = len(self._read().partitions(topic))
+            if before < partitions:
+                try:
+                    admin.grow(topic, partitions)
+                except ControllerRefused as exc:
+                    raise TopicMissing(f"target topic {topic} gets no partitions: {exc}") from exc
+                log.info(GROWN, topic, before, partitions)
+                self._seen_at = None
         if before < partitions:
-            try:
-                admin.grow(topic, partitions)
-            except ControllerRefused as exc:
-                raise TopicMissing(f"target topic {topic} gets no partitions: {exc}") from exc
-            log.info(GROWN, topic, before, partitions)
             self._wait_for_leaders(topic, partitions)
         return max(partitions, len(self._view.partitions(topic)))
 
-    def _through_zookeeper(self, zk: Any, topic: str, source: SourceTopic) -> int:
-        there = read_partitions(zk, self._znodes, [topic]).get(topic)
-        if there is not None and zk.exists(f"{DELETED}/{topic}") is not None:
-            raise TopicMissing(f"target topic {topic} is being deleted; it is created again once that is over")
-        if there is not None:
-            return len(there)
+    def _through_zookeeper(self, zk: Any, wishes: Sequence[Wish]) -> None:
+        there = {topic: len(p) for topic, p in self._in_zookeeper(zk, wishes).items()}
         brokers = sorted(read_brokers(zk, self._znodes))
-        replication = self._replication or min(source.replication or REPLICATION, len(brokers)) or 1
-        try:
-            assignment = topics.assign(brokers, source.partitions, replication, random.randrange(len(brokers) or 1))
-            settings = self._settings.of(source.settings)
-            created = topics.create(zk, topic, assignment, settings)
-        except LocalError as exc:
-            raise TopicMissing(f"target topic {topic} does not exist and cannot be created: {exc}") from exc
-        if created:
-            self._say_created(topic, source.partitions, replication, settings)
-        self._wait_for_leaders(topic, len(assignment))
-        return len(read_partitions(zk, self._znodes, [topic]).get(topic) or assignment)
+        assignments: dict[str, dict[int, list[int]]] = {}
+        settings: dict[str, Mapping[str, str]] = {}
+        for wish in wishes:
+            topic, source = wish.topic, wish.source
+            if topic in there:
+                if zk.exists(f"{DELETED}/{topic}") is not None:
+                    wish.error = TopicMissing(
+                        f"target topic {topic} is being deleted; it is created again once that is over"
+                    )
+                continue
+            replication = self._replication or min(source.replication or REPLICATION, len(brokers)) or 1
+            start = random.randrange(len(brokers) or 1)
+            try:
+                assignments[topic] = topics.assign(brokers, source.partitions, replication, start)
+                settings[topic] = self._settings.of(source.settings)
+            except LocalError as exc:
+                wish.error = _refused(topic, exc)
+        made = topics.create_all(zk, assignments, settings)
+        quicker = [wish for wish in wishes if made.get(wish.topic) is False]
+        there |= {topic: len(p) for topic, p in self._in_zookeeper(zk, quicker).items()}
+        for wish in wishes:
+            created, assigned = made.get(wish.topic), assignments.get(wish.topic, {})
+            if isinstance(created, LocalError):
+                wish.error = _refused(wish.topic, created)
+            elif created:
+                replication = len(assigned[0])
+                self._say_created(wish.topic, len(assigned), replication, settings[wish.topic])
+            wish.least = wish.partitions = there.get(wish.topic) or len(assigned)
 
-    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+    def _in_zookeeper(self, zk: Any, wishes: Sequence[Wish]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
+        found: dict[str, dict[PartitionId, list[int]]] = read_partitions(zk, self._znodes, [w.topic for w in wishes])
+        return found
+
+    def _wait_for_leaders(self, topic: str, partitions: int) -> ClusterView:
         """Until the brokers' metadata has what ZooKeeper has; past the time the sender waits on."""
         deadline = now() + LEADERS_S
-        while now() < deadline:
-            leaders = [partition.leader for partition in self.view().topics.get(topic, {}).values()]
-            if len(leaders) >= partitions and None not in leaders:
-                return
-            sleep(0.05)
+        while True:
+            with self._lock:
+                view = self._all(self._poll_s)
+            leaders = [partition.leader for partition in view.topics.get(topic, {}).values()]
+            if now() >= deadline or (len(leaders) >= partitions and None not in leaders):
+                return view
+            sleep(self._poll_s)
+
+    # by name ---------------------------------------------------------------------------------------------------------
 
     def _by_name(self, topic: str) -> int:
         if topic not in self._warned:
@@ -226,8 +344,7 @@ class TargetTopics:
             )
         began = now()
         while True:
-            with self._lock:  # one request at a time on a connection
-                view = self._metadata.read([topic])
+            view = self._named_view(topic)
             code = view.errors.get(topic, 0)
             if view.partitions(topic) and not code:
                 return len(view.partitions(topic))
@@ -237,7 +354,27 @@ class TargetTopics:
                     f"target topic {topic} does not exist and the target does not create it "
                     f"({error_info(code).name}): create it, or give target.zookeeper.connect"
                 )
-            sleep(0.1)
+            sleep(POLL_S)
+
+    def _named_view(self, topic: str) -> ClusterView:
+        """What the brokers say of a topic that is named to them, at most POLL_S ago; others that wait are named too."""
+        with self._lock:
+            known = self._named.get(topic)
+            if known is not None and now() - known[1] <= POLL_S:
+                return known[0]
+            names = [topic, *[other for other in self._named if other != topic][: AT_ONCE - 1]]
+            view = self._metadata.read(names)
+            for name in names:
+                if name == topic or name in self._named:
+                    self._named.pop(name, None)
+                    self._named[name] = view, now()
+            return view
+
+
+def _refused(topic: str, why: Exception) -> TopicMissing:
+    refused = TopicMissing(f"target topic {topic} does not exist and cannot be created: {why}")
+    refused.__cause__ = why
+    return refused
 
 
 # ---- 0.7 ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ ControllerRefused.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
@@ -102,12 +102,38 @@ class TopicAdmin:
         Raises ControllerRefused, LocalError for a name that is none; Unreachable, LinkLost after retries.
         """
         check_name(topic)
-        outcome = self._of_controller(topic, lambda: create_topics(self._dialect, {topic: wanted}, TIMEOUT_MS))
+        made = self.create_all({topic: wanted})[topic]
+        if isinstance(made, ControllerRefused):
+            raise made
+        return made
+
+    def create_all(self, wanted: Mapping[str, NewTopic]) -> dict[str, bool | ControllerRefused]:
+        """Make topics in one request; for each as create(), or why the controller refuses it.
+
+        One that is refused for a moment is asked for again, alone with others of that kind.  Raises Unreachable,
+        LinkLost after retries.
+        """
+        made: dict[str, bool | ControllerRefused] = {}
+        left = dict(wanted)
+
+        def ask() -> dict[str, TopicOutcome]:
+            return self._answer(left, lambda: create_topics(self._dialect, left, TIMEOUT_MS))
+
+        def unsettled(outcomes: dict[str, TopicOutcome]) -> bool:
+            for topic, outcome in outcomes.items():
+                if not _unsettled(outcome):
+                    del left[topic]
+                    made[topic] = self._made(topic, outcome)
+            return bool(left)
+
+        outcomes = self._again(ask, unsettled)
+        return made | {topic: self._made(topic, outcome) for topic, outcome in outcomes.items() if topic in left}
+
+    @staticmethod
+    def _made(topic: str, outcome: TopicOutcome) -> bool | ControllerRefused:
         if outcome.error in (0, TIMED_OUT):
             return True
-        if outcome.error == EXISTS:
-            return False
-        raise ControllerRefused(topic, outcome)
+        return False if outcome.error == EXISTS else ControllerRefused(topic, outcome)
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic partitions until it has so many; one that has more keeps them.
@@ -143,17 +169,20 @@ class TopicAdmin:
         return {topic: said for topic, said in found.items() if not isinstance(said, TopicOutcome)}
 
     def _of_controller(self, topic: str, request: Callable[[], Any]) -> TopicOutcome:
-        def ask() -> TopicOutcome:
-            view = self._metadata.read(None)
-            controller = view.brokers.get(view.controller) if view.controller is not None else None
-            if controller is None:
-                return TopicOutcome(NOT_CONTROLLER, "the cluster has no controller now")
-            reply: dict[str, TopicOutcome] = self._call(controller, request)
-            if topic not in reply:
-                raise LinkLost(f"{controller} said nothing about topic {topic}")
-            return reply[topic]
+        return self._again(lambda: self._answer([topic], request)[topic], _unsettled)
 
-        return self._again(ask, lambda outcome: outcome.error != TIMED_OUT and error_info(outcome.error).retriable)
+    def _answer(self, topics: Iterable[str], request: Callable[[], Any]) -> dict[str, TopicOutcome]:
+        """What the controller says about each of these."""
+        asked = list(topics)
+        view = self._metadata.read(None)
+        controller = view.brokers.get(view.controller) if view.controller is not None else None
+        if controller is None:
+            return dict.fromkeys(asked, TopicOutcome(NOT_CONTROLLER, "the cluster has no controller now"))
+        reply: dict[str, TopicOutcome] = self._call(controller, request)
+        missing = [topic for topic in asked if topic not in reply]
+        if missing:
+            raise LinkLost(f"{controller} said nothing about topic {missing[0]}")
+        return {topic: reply[topic] for topic in asked}
 
     def _call(self, broker: Broker, request: Callable[[], Any]) -> Any:
         """One request on a connection of its own kind; built once the broker is known."""
@@ -181,6 +210,10 @@ class TopicAdmin:
         if reply is None:
             raise LocalError("a retry policy without an attempt")
         return reply
+
+
+def _unsettled(outcome: TopicOutcome) -> bool:
+    return outcome.error != TIMED_OUT and error_info(outcome.error).retriable
 
 
 def _any(view: ClusterView) -> Broker:

@@ -7,7 +7,7 @@ import json
 import pytest
 from kazoo.client import KazooClient
 
-from kafkawire.cluster.topics import assign, check_name, create, grow
+from kafkawire.cluster.topics import assign, check_name, create, create_all, grow
 from kafkawire.cluster.zookeeper import read_brokers, read_leaders, read_partitions, read_topics, read_view
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
@@ -187,3 +187,17 @@ def test_a_node_that_the_controller_deletes_meanwhile_is_written_again(zk) -> No
     assert create(fading, "again", {0: [1]}, {"retention.ms": "1"})
     assert fading.faded
     assert json.loads(zk.get("/config/topics/again")[0])["config"] == {"retention.ms": "1"}
+
+
+def test_many_topics_are_written_side_by_side_as_each_would_be_alone(zk):
+    assert create(zk, "there", {0: [1]})
+    zk.create("/config/topics/left-over", b"old")
+    wanted = {name: assign([1, 2], 3, 2) for name in ("a", "there", "left-over", "a b")} | {"bad": {1: [1]}}
+    made = create_all(zk, wanted, {"a": {"cleanup.policy": "compact"}})
+    assert {name: made[name] for name in ("a", "there", "left-over")} == {"a": True, "there": False, "left-over": True}
+    assert isinstance(made["a b"], LocalError)
+    assert isinstance(made["bad"], LocalError)
+    assert create(zk, "alone", assign([1, 2], 3, 2), {"cleanup.policy": "compact"})
+    for folder in ("/brokers/topics", "/config/topics"):
+        assert json.loads(zk.get(f"{folder}/a")[0]) == json.loads(zk.get(f"{folder}/alone")[0])
+    assert json.loads(zk.get("/config/topics/left-over")[0]) == {"version": 1, "config": {}}

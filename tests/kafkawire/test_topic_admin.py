@@ -143,3 +143,16 @@ def test_a_metadata_reply_names_the_controller() -> None:
     assert read_reply({"brokers": [], "topics": [], "controller_id": 4}).controller == 4
     assert read_reply({"brokers": [], "topics": [], "controller_id": -1}).controller is None
     assert read_reply({"brokers": [], "topics": []}).controller is None
+
+
+def test_many_are_made_in_one_request_and_only_those_that_are_unsettled_go_again() -> None:
+    def outcomes(**errors: int) -> dict[str, Any]:
+        rows = [{"topic": name, "error": error, "error_message": None} for name, error in errors.items()]
+        return {"throttle_time_ms": 0, "topics": rows}
+
+    cluster = Cluster(outcomes(a=0, b=41, c=36, d=44), outcomes(b=7))
+    made = cluster.admin().create_all(dict.fromkeys("abcd", NewTopic(3, 2)))
+    assert isinstance(refused := made.pop("d"), ControllerRefused)
+    assert "create.topic.policy" in str(refused)
+    assert made == {"a": True, "b": True, "c": False}
+    assert len(cluster.asked) == 2

@@ -1,0 +1,209 @@
+"""Missing target topics are made side by side, and none holds up another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.exceptions import NodeExistsError
+
+from groundwork.tasks import TaskGroup, now, sleep
+from kafkawire.cluster.topicadmin import ControllerRefused
+from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker
+from kafkawire.protocol.adminrequests import NewTopic, TopicOutcome
+from mirrormaker import topics as module
+from mirrormaker.routes import SourceTopic
+from mirrormaker.topics import TargetTopics, TopicMissing
+
+SOURCE = SourceTopic(3, 1)
+NAMES = [f"t{n}" for n in range(250)]
+
+
+class Cluster:
+    """A target whose controller takes its time: a topic has leaders `after(topic)` seconds after it was made."""
+
+    def __init__(self, after: Callable[[str], float] = lambda topic: 0.2) -> None:
+        self.made: dict[str, tuple[int, float]] = {}  # partitions, and from when on they have leaders
+        self.after = after
+        self.reads = 0
+        self.rounds: list[int] = []
+        self.refused: dict[str, int] = {}
+        self.busy = False
+
+    def make(self, topic: str, partitions: int) -> None:
+        self.made[topic] = (partitions, now() + self.after(topic))
+
+    # metadata
+
+    def read(self, names: Sequence[str] | None) -> ClusterView:
+        assert not self.busy, "two requests at a time on a connection"
+        self.busy = True
+        self.reads += 1
+        sleep(0.01)
+        errors: dict[str, int] = {}
+        for name in names or ():
+            if name not in self.made:
+                self.make(name, 2)
+            if now() < self.made[name][1]:
+                errors[name] = 5
+        topics = {
+            name: {p: PartitionView(0 if now() >= at else None) for p in range(count)}
+            for name, (count, at) in self.made.items()
+            if names is None or name in names
+        }
+        self.busy = False
+        return ClusterView({0: Broker(0, "b", 1)}, topics, errors)
+
+    # admin
+
+    creates = grows = takes_defaults = True
+
+    def create_all(self, wanted: Mapping[str, NewTopic]) -> dict[str, bool | ControllerRefused]:
+        sleep(0.05)
+        self.rounds.append(len(wanted))
+        found: dict[str, bool | ControllerRefused] = {}
+        for topic, new in wanted.items():
+            if topic in self.refused:
+                found[topic] = ControllerRefused(topic, TopicOutcome(self.refused[topic]))
+            else:
+                self.make(topic, new.partitions)
+                found[topic] = True
+        return found
+
+
+def side_by_side(topics: TargetTopics, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, float]]:
+    """What each prepare() said, and how many seconds it took."""
+    tasks, said, took, began = TaskGroup(), {}, {}, now()
+
+    def prepare(name: str) -> None:
+        try:
+            said[name] = topics.prepare(name, SOURCE)
+        except TopicMissing as missing:
+            said[name] = str(missing)
+        took[name] = now() - began
+
+    started = [tasks.spawn(name, prepare, name) for name in names]
+    assert all(task.join(20) for task in started)
+    assert tasks.death is None
+    return said, took
+
+
+def by_request(cluster: Cluster) -> TargetTopics:
+    return TargetTopics(cluster, dialect("3.9").znodes, admin=cluster)  # type: ignore[arg-type]
+
+
+def test_many_missing_topics_are_made_in_few_rounds():
+    cluster = Cluster()
+    said, took = side_by_side(by_request(cluster), NAMES)
+    assert set(said.values()) == {range(3)}
+    assert sum(cluster.rounds) == len(NAMES)
+    assert len(cluster.rounds) <= 5
+    assert max(cluster.rounds) == module.AT_ONCE
+    assert cluster.reads < 60  # one look serves all that wait
+    assert max(took.values()) < 10
+
+
+def test_a_topic_whose_leaders_are_late_holds_up_no_other():
+    cluster = Cluster(lambda topic: 1.5 if topic == "t0" else 0.0)
+    said, took = side_by_side(by_request(cluster), NAMES[:50])
+    assert set(said.values()) == {range(3)}
+    others = [seconds for name, seconds in took.items() if name != "t0"]
+    assert took["t0"] >= 1.5 > max(others)
+
+
+def test_a_topic_that_is_refused_is_named_and_the_others_of_its_round_are_made():
+    cluster = Cluster()
+    cluster.refused["t7"] = 44
+    said, _ = side_by_side(by_request(cluster), ["ä", *NAMES[:20]])
+    assert "t7 does not exist and cannot be created" in said.pop("t7")
+    assert "a name is 1 to 255" in said.pop("ä")
+    assert set(said.values()) == {range(3)}
+
+
+def test_two_who_want_the_same_topic_make_it_once():
+    cluster = Cluster()
+    topics = by_request(cluster)
+    tasks, found = TaskGroup(), []
+    started = [tasks.spawn(f"{n}", lambda: found.append(topics.prepare("t", SOURCE))) for n in range(3)]
+    assert all(task.join(10) for task in started)
+    assert found == [range(3)] * 3
+    assert cluster.rounds == [1]
+
+
+def test_a_round_that_fails_as_a_whole_fails_for_each_and_the_next_try_works():
+    cluster = Cluster()
+    topics = by_request(cluster)
+    works, cluster.create_all = cluster.create_all, fails  # type: ignore[method-assign]
+    with pytest.raises(TopicMissing, match="no controller"):
+        topics.prepare("t", SOURCE)
+    cluster.create_all = works  # type: ignore[method-assign]
+    assert topics.prepare("t", SOURCE) == range(3)
+
+
+def fails(wanted: object) -> Any:
+    raise TopicMissing("no controller")
+
+
+def test_names_are_told_to_brokers_that_create_by_themselves_in_one_request_for_many():
+    cluster = Cluster()
+    cluster.creates = False  # type: ignore[misc]
+    topics = TargetTopics(cluster, dialect("0.8.2").znodes, admin=cluster)  # type: ignore[arg-type]
+    said, _ = side_by_side(topics, NAMES[:150])
+    assert set(said.values()) == {range(2)}
+    assert cluster.reads < 30
+
+
+class Zookeeper:
+    """As much of a kazoo client as makes topics; counts sessions, and how many requests were in flight at most."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.nodes: dict[str, bytes] = {}
+        self.sessions = self.in_flight = self.most = 0
+
+    @contextmanager
+    def opened(self) -> Iterator[Zookeeper]:
+        self.sessions += 1
+        yield self
+
+    def _later(self, answer: Callable[[], Any]) -> Any:
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+
+        def get() -> Any:
+            self.in_flight -= 1
+            return answer()
+
+        return SimpleNamespace(get=get)
+
+    def exists_async(self, path: str) -> Any:
+        return self._later(lambda: self.nodes.get(path))
+
+    def create_async(self, path: str, data: bytes, makepath: bool = False) -> Any:
+        def answer() -> None:
+            if path in self.nodes:
+                raise NodeExistsError
+            self.nodes[path] = data
+            if path.startswith("/brokers/topics/"):
+                self.cluster.make(path.rpartition("/")[2], data.count(b"["))
+
+        return self._later(answer)
+
+
+def test_zookeeper_gets_the_nodes_of_many_topics_at_once(monkeypatch):
+    cluster = Cluster()
+    zk = Zookeeper(cluster)
+    monkeypatch.setattr(module, "read_partitions", lambda zk, znodes, names: {})
+    monkeypatch.setattr(module, "read_brokers", lambda zk, znodes: {0: Broker(0, "b", 1)})
+    topics = TargetTopics(cluster, dialect("0.8.2").znodes, zk.opened)  # type: ignore[arg-type]
+    said, _ = side_by_side(topics, NAMES)
+    assert set(said.values()) == {range(3)}
+    assert sum(path.startswith("/brokers/topics/") for path in zk.nodes) == len(NAMES)
+    assert sum(path.startswith("/config/topics/") for path in zk.nodes) == len(NAMES)
+    assert zk.sessions <= 5
+    assert zk.most >= module.AT_ONCE
