@@ -42,12 +42,19 @@ def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -
 class PartitionMeter:
     """What is known of one owned partition over time."""
 
-    __slots__ = ("ends", "messages", "rate")
+    __slots__ = ("acknowledged", "ends", "messages", "rate")
 
     def __init__(self, at: float) -> None:
         self.ends = EndHistory()
         self.rate = RateWindow(at)
         self.messages = 0
+        self.acknowledged = (0, 0)  # messages and bytes, as of the last look
+
+    def unchanged(self, row: PartitionStatus, at: float) -> None:
+        """Nothing changed up to this moment."""
+        self.rate.add(at, *self.acknowledged)
+        if row.high_watermark is not None:
+            self.ends.add(at, row.high_watermark)
 
 
 class FlowMeter:
@@ -58,6 +65,8 @@ class FlowMeter:
         self.partitions: dict[TopicPartition, PartitionMeter] = {}
         self._flow = flow
         self._done: dict[TopicPartition, int] = {}
+        self._rows: list[PartitionStatus] = []
+        self._at = 0.0
 
     @property
     def acknowledged(self) -> int:
@@ -71,25 +80,54 @@ class FlowMeter:
         return flow.sender.counters.messages if by_parts else self.messages
 
     def observe(self, rows: list[PartitionStatus], at: float) -> None:
-        """Count what was done since the last time."""
-        before = self._done
-        done, self._done = total_done(before, rows)
+        """Count what was done since the last time.  A row that is the same object as then is not looked at."""
+        before, self._rows = self._rows, rows
+        same_owned = len(before) == len(rows) and all(
+            row is old or (row.partition == old.partition and row.topic == old.topic)
+            for row, old in zip(rows, before, strict=True)
+        )
+        if not same_owned:
+            owned = {row.tp: self.partitions.get(row.tp) or PartitionMeter(at) for row in rows}
+            self.partitions = owned
+            self._done = {tp: done for tp, done in self._done.items() if tp in owned}
+            self._flow.intake.keep(owned.keys())
+            changed = rows
+        else:
+            changed = []
+            for row, old in zip(rows, before, strict=True):
+                if row is not old:
+                    self.partitions[row.tp].unchanged(old, self._at)
+                    changed.append(row)
+        self._at = at
+        self._count(changed, at)
+
+    def _count(self, rows: list[PartitionStatus], at: float) -> None:
+        before = {tp: done for row in rows if (done := self._done.get(tp := row.tp)) is not None}
+        done, this = total_done(before, rows)
         self.messages += done
-        owned = {row.tp: self.partitions.get(row.tp) or PartitionMeter(at) for row in rows}
-        self.partitions = owned
+        self._done.update(this)
         intake, in_bytes = self._flow.intake, self._flow.source.counts_bytes
-        intake.keep(owned.keys())
         for row in rows:
-            meter = owned[row.tp]
-            messages, nbytes = intake.acknowledged(row.tp, row.done)
+            tp = row.tp
+            meter = self.partitions[tp]
+            messages, nbytes = intake.acknowledged(tp, row.done)
             if not in_bytes and row.done is not None:
-                meter.messages += max(0, row.done - before.get(row.tp, row.done))
+                meter.messages += max(0, row.done - before.get(tp, row.done))
                 messages = meter.messages
+            if row.done is None:
+                self._done.pop(tp, None)
+            meter.acknowledged = messages, nbytes
             meter.rate.add(at, messages, nbytes)
             if row.high_watermark is not None:
                 meter.ends.add(at, row.high_watermark)
             if row.done is not None:
                 meter.ends.passed(row.done)
+
+    def meter_of(self, row: PartitionStatus, at: float) -> PartitionMeter:
+        """What is known of a partition now, also where nothing changed since."""
+        meter = self.partitions[row.tp]
+        meter.unchanged(row, at)
+        return meter
 
 
 class Reporter:
@@ -229,13 +267,13 @@ class Reporter:
         self, flow: Flow, rows: list[PartitionStatus], *, away: str, outage: str, at: float
     ) -> Iterable[PartitionReport]:
         """The owned partitions of a flow.  away, outage: why source and target are out of reach; "": they answer."""
-        waiting, unit, meters = flow.waiting, _unit(flow.source), self._meters[flow.name].partitions
+        waiting, unit, meters = flow.waiting, _unit(flow.source), self._meters[flow.name]
         away = f"source {flow.name}: {away}" if away else ""
         limits = self._limits()
         throttled = {each.topic: each for each in limits.throttles_of(flow.name)}
         routes = {topic: str(found.route) for topic, found in list(flow.topics.items())}
         for row in rows:
-            meter = meters[row.tp]
+            meter = meters.meter_of(row, at)
             age = meter.ends.age_s(row.done, at) if row.done is not None and row.high_watermark is not None else None
             messages_per_s, bytes_per_s = meter.rate.per_s
             shown = PartitionReport(

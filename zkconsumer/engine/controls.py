@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
-from zkconsumer.engine.status import PartitionStatus, status_of
+from zkconsumer.engine.status import PartitionStatus, StatusRows
 from zkconsumer.errors import BeyondEnd, ConsumerError, TopicGone
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
@@ -71,6 +71,7 @@ class Controls:
         self._lease = lease
         self._end_of = end_of
         self._readable = readable
+        self._rows = StatusRows(lambda tp: fetchers.fetcher_of(tp) is not None)
         self._pauses = Pauses()
         self._fetch_limits: dict[TopicPartition, int] = {}
 
@@ -81,9 +82,7 @@ class Controls:
         cursor.fetch_limit = self._fetch_limits.get(cursor.tp)
 
     def status(self) -> list[PartitionStatus]:
-        cursors = sorted(self._cursors.values(), key=lambda c: (c.tp.topic, str(c.tp.partition).zfill(10)))
-        at = now()
-        return [status_of(cursor, self._fetchers.fetcher_of(cursor.tp) is not None, at) for cursor in cursors]
+        return self._rows.of(self._cursors.values(), now())
 
     def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> Results:
         """What is done of every owned partition, or just these positions.

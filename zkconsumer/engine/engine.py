@@ -341,8 +341,9 @@ class Engine:
         parked = ParkedReports(self._on_event)
         while True:
             sleep(CHECK_S)
-            parked.update(self._owned())
-            for cursor in self._owned():
+            moving = [c for c in self._cursors.values() if c.rest is None or c.tp in parked]
+            parked.update(moving)
+            for cursor in moving:
                 reason = cursor.parked
                 if not cursor.withheld or cursor.closing or reason is not None or now() >= self._lease.valid_until:
                     continue

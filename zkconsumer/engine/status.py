@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,37 @@ def status_of(cursor: Cursor, fetched: bool, at: float) -> PartitionStatus:
     )
 
 
+class StatusRows:
+    """The rows of cursors, in order; the same object for one that rests as the last time: its state did not change.
+
+    fetched(tp): a fetcher has it.
+    """
+
+    def __init__(self, fetched: Callable[[TopicPartition], bool]) -> None:
+        self._fetched = fetched
+        self._cursors: list[Cursor] = []  # as they were given the last time
+        self._sorted: list[Cursor] = []
+        self._rested: dict[Cursor, PartitionStatus] = {}
+
+    def of(self, cursors: Iterable[Cursor], at: float) -> list[PartitionStatus]:
+        """Their rows at a moment."""
+        given = list(cursors)
+        if given != self._cursors:
+            self._cursors = given
+            self._sorted = sorted(given, key=lambda c: (c.tp.topic, str(c.tp.partition).zfill(10)))
+            self._rested.clear()
+        return [self._row(cursor, at) for cursor in self._sorted]
+
+    def _row(self, cursor: Cursor, at: float) -> PartitionStatus:
+        rest = cursor.rest
+        if rest is None or cursor.topic_deleted or at - rest.answered_at > END_OLD_S:
+            return status_of(cursor, self._fetched(cursor.tp), at)
+        known = self._rested.get(cursor)
+        if known is None or known.position != cursor.position or known.committed != cursor.committed:
+            known = self._rested[cursor] = status_of(cursor, True, at)
+        return known
+
+
 def _state(cursor: Cursor, fetched: bool) -> str:
     if cursor.closing:
         return "leaving"
@@ -90,6 +121,10 @@ class ParkedReports:
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
         self._reported: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and what was done then
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        """Whether it is known as parked, or as one that has not got past the place yet."""
+        return tp in self._reported
 
     def update(self, cursors: Iterable[Parkable]) -> None:
         """Report what changed.  A cursor that is left out is not owned any more, and forgotten."""

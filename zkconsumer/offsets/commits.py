@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from groundwork.failpoints import failpoint
 from groundwork.plural import counted
-from groundwork.tasks import Event, Lock, deadline, sleep
+from groundwork.tasks import Event, Lock, deadline, now, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
@@ -29,6 +29,7 @@ from zkconsumer.refusals import CoordinatorAway
 from zkconsumer.session.lease import Lease
 
 RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
+ALL_EVERY_S = 20.0  # partitions that do not move are committed, too: brokers forget offsets that nobody commits again
 
 Results = dict[TopicPartition, Exception | None]
 StillOurs = Callable[[list[TopicPartition]], Collection[TopicPartition]]
@@ -204,9 +205,17 @@ class Commits:
     def run(
         self, interval_s: float, cursors: Callable[[], Iterable[Committable]], connected: Callable[[], bool]
     ) -> None:
-        """Commit on the timer, also when nothing moves; sooner after a failure, and after commit_soon()."""
+        """Commit on the timer what moved, and each ALL_EVERY_S all; sooner, and all, after a failure and after
+        commit_soon()."""
+        all_due = now()
         while True:
-            self._due.wait(timeout=min(RETRY_S, interval_s) if self._failing else interval_s)
+            failed = self._failing
+            asked = self._due.wait(timeout=min(RETRY_S, interval_s) if failed else interval_s)
             self._due.clear()
-            if connected():
+            if not connected():
+                continue
+            if asked or failed or now() >= all_due:
+                all_due = now() + ALL_EVERY_S
                 self.commit(cursors())
+            else:
+                self.commit([cursor for cursor in cursors() if cursor.committable() != cursor.committed])
