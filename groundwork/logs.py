@@ -35,8 +35,12 @@ KAZOO_LEVELS = {"debug": logging.DEBUG}
 READER_TIMEOUT_S = 1.0
 
 
-def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | None = None) -> logging.Handler:
+def set_up_logging(
+    level: str = "info", form: str = "logfmt", stream: TextIO | None = None, worker: int | None = None
+) -> logging.Handler:
     """Send the program's log to stderr (or `stream`), in one of FORMS, limited by RateLimit; ValueError for others.
+
+    worker: number of this process among several that write to one log; each line names it (worker=2).
 
     Replaces what an earlier call set up.  Returns the handler, so that a test can remove it.
     """
@@ -49,7 +53,7 @@ def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | N
         root.removeHandler(old)
     out = stream if stream is not None else sys.stderr
     handler = LimitedHandler(out)
-    handler.setFormatter(LineFormatter(form, in_journal=goes_to_journal(out)))
+    handler.setFormatter(LineFormatter(form, in_journal=goes_to_journal(out), worker=worker))
     root.addHandler(handler)
     set_level(level)
     return handler
@@ -115,8 +119,9 @@ def goes_to_journal(stream: TextIO) -> bool:
 class LineFormatter(logging.Formatter):
     """Formats a record as described in the module."""
 
-    def __init__(self, form: str = "logfmt", in_journal: bool = False) -> None:
+    def __init__(self, form: str = "logfmt", in_journal: bool = False, worker: int | None = None) -> None:
         super().__init__()
+        self._process = {} if worker is None else {"worker": worker}
         self._form = form
         self._in_journal = in_journal
 
@@ -138,7 +143,7 @@ class LineFormatter(logging.Formatter):
     def _fields(self, record: logging.LogRecord) -> dict[str, str | int]:
         named = {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
         whole = {name: value if isinstance(value, int) else str(value) for name, value in named.items()}
-        fields = {"at": record.name, **whole, "msg": record.getMessage()}
+        fields = {"at": record.name, **self._process, **whole, "msg": record.getMessage()}
         if self._in_journal and self._form != "json":
             return fields
         at = time.localtime(record.created)

@@ -5,7 +5,7 @@
     Task        one greenlet with its name
 
     sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect, listen,
-    in_greenlet, threads_are_greenlets, stacks, tls_context, unix_socket
+    in_greenlet, threads_are_greenlets, stacks, tls_context, unix_socket, adopted_socket
 
 Nothing here patches a module.  All of it is used in the hub of one thread; other threads go through `groundwork.hub`.
 """
@@ -306,3 +306,9 @@ def unix_socket() -> plain_socket.socket:
     """A stream socket for a path of this machine; all its waits, and those of what it accepts, let other greenlets
     run."""
     return gevent.socket.socket(plain_socket.AF_UNIX, plain_socket.SOCK_STREAM)
+
+
+def adopted_socket(connection: plain_socket.socket) -> plain_socket.socket:
+    """The same connection of this machine (AF_UNIX), with waits that let other greenlets run; `connection` is no socket
+    any more."""
+    return gevent.socket.socket(plain_socket.AF_UNIX, plain_socket.SOCK_STREAM, fileno=connection.detach())

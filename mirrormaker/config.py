@@ -277,6 +277,33 @@ def merging(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> Iterator
     yield from _renamed_alike(sources, mirror)
 
 
+def workers_mean(configuration: Configuration) -> Iterator[str]:
+    """What it means to run in several processes: sentences; none where it is one."""
+    mirror = configuration.mirror
+    count = mirror.workers
+    if count == 1:
+        return
+    streams = f", with {mirror.num_streams} streams each" if mirror.num_streams > 1 else ""
+    groups = ", ".join(dict.fromkeys(source.group_id for source in configuration.sources))
+    yield (
+        f"{count} workers: {count} processes, each a member of group {groups}{streams}; the partitions are shared as "
+        "the group does it, and one without any stands by"
+    )
+    for source in configuration.sources:
+        if source.assignment_strategy == "range":
+            yield (
+                f"source {source.name}: range divides each topic by itself: a topic of one partition keeps one worker "
+                "busy, and many of these the same one; partition.assignment.strategy: roundrobin spreads them"
+            )
+    queued = sum(source.queued_max_bytes for source in configuration.sources)
+    yield (
+        f"memory: queued.max.bytes is of each worker: up to {count} x {queued / 1e6:,.0f} MB fetched and not yet "
+        "acknowledged"
+    )
+    if mirror.map_folder:
+        yield f"offset map: a file for each worker; `zkconsumer offsets translate` takes all {count}, --map for each"
+
+
 def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
     """Why target topics cannot be grown: sentences."""
     if not mirror.grow:

@@ -12,8 +12,9 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
+from typing import Any, Protocol
 
 from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
@@ -23,13 +24,15 @@ from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait
 from kafkawire.errors import LocalError
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
-from mirrormaker.control.live import ControlRefused, LiveControl
+from mirrormaker.control.live import ControlRefused, Elsewhere, LiveControl
+from mirrormaker.control.server import Action, Arguments
 from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.happenings import Happenings
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.quarantine import DeadLetters, Quarantine
-from mirrormaker.reload import Reloads
+from mirrormaker.reload import PreparedReload, ReloadRefused, Reloads
+from mirrormaker.report import as_json
 from mirrormaker.reporter import Reporter
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
@@ -44,15 +47,35 @@ log = logging.getLogger(__name__)
 DRAIN_S = 9.0  # what the operator may rely on is 10 s
 
 
-def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) -> int:
-    """Mirror until a signal ends it; the exit code.  read: the configuration, from its files as they are then."""
-    terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
+class Supervisor(Elsewhere, Protocol):
+    """The supervisor of a daemon that is one of several workers, as the daemon sees it.
+
+    worker: this one's number.  systemd: takes for all workers what a daemon tells systemd.  log_level: of the log now,
+    whatever the configuration says.
+    """
+
+    worker: int
+    systemd: Systemd
+    log_level: str
+
+
+def run_daemon(
+    configuration: Configuration, read: Callable[[], Configuration], supervisor: Supervisor | None = None
+) -> int:
+    """Mirror until a signal ends it; the exit code.  read: the configuration, from its files as they are then.
+
+    supervisor: of a worker; None: the daemon is alone.
+    """
+    worker = supervisor.worker if supervisor is not None else None
+    terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns, shared=worker is not None)
     mirror = configuration.mirror
+    level = supervisor.log_level if supervisor is not None else mirror.log_level
     # The terminal writes, flushes and has a descriptor: all that is used.
-    set_up_logging(mirror.log_level, mirror.log_format, stream=terminal)  # type: ignore[arg-type]
+    set_up_logging(level, mirror.log_format, stream=terminal, worker=worker)  # type: ignore[arg-type]
     sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
     try:
-        daemon = Daemon(configuration, read, terminal, Systemd(os.environ, os.getpid()))
+        systemd = supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid())
+        daemon = Daemon(configuration, read, terminal=terminal, systemd=systemd, supervisor=supervisor)
     except LocalError as unusable:
         log.critical("target: %s", unusable, extra={"event": "refused"})
         return exits.CONFIGURATION
@@ -80,9 +103,13 @@ class Daemon:
         self,
         configuration: Configuration,
         read: Callable[[], Configuration],
+        *,
         terminal: StatusLine,
         systemd: Systemd,
+        supervisor: Supervisor | None = None,
     ) -> None:
+        self._supervisor = supervisor
+        self._prepared: PreparedReload | None = None
         self._systemd = systemd
         self._terminal = terminal
         self._tasks = TaskGroup()
@@ -90,7 +117,7 @@ class Daemon:
         self._started = Event()
         self._refused: StartRefused | None = None
         actions: dict[int, Callable[[], object]] = {
-            signal.SIGHUP: self._on_hup,
+            signal.SIGHUP: self._on_hup if supervisor is None else self._not_here,
             signal.SIGUSR1: self._on_usr1,
             signal.SIGUSR2: self._on_usr2,
         }
@@ -111,7 +138,14 @@ class Daemon:
             for options in configuration.sources
         ]
         several, kept_in = len(self._sources) > 1, state_folder(os.environ)
-        self._maps = OffsetMaps(self._target, mirror, self._tasks, several=several, state_folder=kept_in)
+        self._maps = OffsetMaps(
+            self._target,
+            mirror,
+            self._tasks,
+            several=several,
+            state_folder=kept_in,
+            worker=supervisor.worker if supervisor is not None else 1,
+        )
         self._startup = Startup(
             configuration,
             self._tasks,
@@ -141,6 +175,7 @@ class Daemon:
             selections=self._selections,
             tasks=self._tasks,
             environ=os.environ,
+            elsewhere=supervisor,
         )
         self._reporter = Reporter(
             sources=self._sources,
@@ -157,6 +192,7 @@ class Daemon:
             terminal=terminal,
             systemd=systemd,
             interval_s=mirror.status_interval_ms / 1000,
+            quiet=supervisor is not None,
         )
 
     # start --------------------------------------------------------------------------------------------------------
@@ -167,11 +203,13 @@ class Daemon:
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"event": "configuration", "key": sentence})
         try:
-            self._control.start(self._reporter)
+            self._control.start(self._reporter, self._of_supervisor())
         except ControlRefused as refused:
             raise StartRefused(refused.code, str(refused)) from refused
         self._tasks.spawn("lag", self._lag.run)
         self._listen()
+        if self._supervisor is not None:  # a worker copies, and gives partitions to another one, before all are ready
+            self._tasks.spawn("status", self._status.run)
         self._tasks.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._tasks.dead])
         if self._refused is not None:
@@ -199,7 +237,8 @@ class Daemon:
         line = self._status.line()
         self._systemd.ready(line)
         log.info("mirroring: %s", line, extra={"event": "started"})
-        self._tasks.spawn("status", self._status.run)
+        if self._supervisor is None:
+            self._tasks.spawn("status", self._status.run)
         if self._systemd.watchdog_s is not None:
             watchdog = Watchdog(self._systemd, self._flows)
             self._tasks.spawn("watchdog", watchdog.run, self._systemd.watchdog_s, self._lag)
@@ -333,6 +372,46 @@ class Daemon:
             line = self._status.line()  # which says so where it failed
             self._systemd.ready(line if ended.problem else f"reloaded; {line}")
 
+    def _not_here(self) -> None:
+        """SIGHUP of a worker: all reload together, or none does."""
+        log.warning("SIGHUP changes nothing in one worker: send it to process %d, which reloads all", os.getppid())
+
+    # for a supervisor ---------------------------------------------------------------------------------------------
+
+    def _of_supervisor(self) -> dict[str, Action]:
+        """What only the supervisor of a worker may ask for."""
+
+        def answering(action: Callable[[], Any]) -> Action:
+            def answer(arguments: Arguments) -> Iterator[Any]:
+                yield action()
+
+            return answer
+
+        actions = {
+            "report": lambda: {"report": as_json(self._reporter.report()), "loop_lag_s": self._lag.lately_ms / 1000},
+            "metrics": _metrics,
+            "stop": self._stop.set,
+            "prepare-reload": self._prepare_reload,
+            "apply-reload": self._apply_reload,
+        }
+        return {name: answering(action) for name, action in actions.items()}
+
+    def _prepare_reload(self) -> list[str]:
+        """Read the configuration again, and change nothing yet: why it cannot be taken; []: it can."""
+        self._started.wait()
+        try:
+            self._prepared = self._reloads.prepare()
+        except ReloadRefused as refused:
+            self._prepared = None
+            return refused.problems
+        return []
+
+    def _apply_reload(self) -> str:
+        """What was prepared takes effect: what went wrong; "" where nothing did."""
+        with self._reloading:
+            prepared, self._prepared = self._prepared, None
+            return self._reloads.apply(prepared).problem if prepared is not None else "no reload was prepared"
+
     def _changed(self) -> None:
         """There is another configuration: what begins later begins with it."""
         mirror = self._configuration.mirror
@@ -362,3 +441,10 @@ class Daemon:
     def _target_topic_is_gone(self, topic: str) -> bool:
         """One flow that sends there is enough to have it created again."""
         return any(flow.target_is_gone(topic) for flow in self._flows)
+
+
+def _metrics() -> str:
+    """What the default registry has: the process, Python, and consumers with metrics.enable."""
+    from mirrormaker.http.metrics import own_metrics  # it needs prometheus-client, which http.listen was checked for
+
+    return own_metrics()

@@ -7,9 +7,11 @@ rate.  Kept ones outlive a restart (keptfile).
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kafkawire.model import TopicPartition, partition_named
 
@@ -135,6 +137,20 @@ class Limits:
         made = Limits()
         made._pauses, made._throttles = dict(self._pauses), dict(self._throttles)
         return made
+
+
+def rows_of(limits: Iterable[Pause | Throttle]) -> list[dict[str, Any]]:
+    """Limits in values that JSON has."""
+    return [{"limit": type(each).__name__.lower(), **dataclasses.asdict(each)} for each in limits]
+
+
+def limits_of(rows: Iterable[Mapping[str, Any]]) -> Limits:
+    """The limits of such rows."""
+    found = Limits()
+    for row in rows:
+        values = {name: value for name, value in row.items() if name != "limit"}
+        found.add(Pause(**values) if row["limit"] == "pause" else Throttle(**values))
+    return found
 
 
 def clock(at_ms: int) -> str:

@@ -26,6 +26,7 @@ from producer.partitioners import UNKEYED
 from zkconsumer.filters import TopicFilter, Whitelist
 from zkconsumer.options.config import NEWER_RESETS, ConsumerConfig
 
+MAX_WORKERS = 64
 PARTITIONINGS = ("auto", "identity", "key")
 POLICY_FIELDS = {
     "oversize": "oversize_policy",
@@ -283,6 +284,12 @@ class MirrorOptions(Options):
         old="mirror.consumer.numthreads",
         least=1,
     )
+    workers: int = option(
+        "workers",
+        1,
+        "number of daemon processes that share the partitions of the group, seen as one; also `run --workers`",
+        least=1,
+    )
     commit_interval_ms: int = option(
         "offset.commit.interval.ms", 5000, "interval between commits of what the target acknowledged", "ms", least=100
     )
@@ -429,6 +436,7 @@ class MirrorOptions(Options):
     )  # fmt: skip
 
     def problems(self) -> Iterable[str]:
+        yield from self.worker_problems()
         if not self.whitelist and not self.blacklist:
             yield "'whitelist', 'blacklist' or both must say which topics are mirrored; none is given"
         refused = False
@@ -470,6 +478,17 @@ class MirrorOptions(Options):
             yield (
                 f"{places}: 'resume: target-end' compares what the target has with the source, so nothing may be left "
                 "out: choose park or fail, or set resume: committed"
+            )
+
+    def worker_problems(self) -> Iterable[str]:
+        """Why this cannot be run in several processes: sentences."""
+        if self.workers > MAX_WORKERS:
+            yield f"'workers' is {self.workers}: at most {MAX_WORKERS}; more than CPU cores gain nothing"
+        if self.workers > 1 and self.resume == "target-end":
+            yield (
+                f"'workers' is {self.workers} with 'resume: target-end': a partition that moves to another process is "
+                "refused by it, since only the one before knows the last point; set delivery.guarantee: exactly-once, "
+                "which needs no such point, or workers: 1"
             )
 
     @property

@@ -4,7 +4,7 @@
                   the log's level, and where a source keeps its offsets (one step at a time)
     at a restart  everything else; it is named, and left as it is.  Values are not shown: some are secret
 
-    decide()      pure: what a configuration that was read again changes in the one that runs
+    decide()      pure, in changes.py: what a configuration that was read again changes in the one that runs
     Reloads       reads it, applies it, and keeps how the last one ended
 
 A configuration that is wrong, or names a handler that cannot be loaded, changes nothing at all.  A change never stops a
@@ -17,19 +17,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from groundwork.logs import set_level
 from groundwork.named import NotLoaded, load_again, load_named
-from groundwork.options import Options, specs
 from groundwork.tasks import TaskGroup
 from kafkawire.dialects import Dialect
+from mirrormaker.changes import Reload, decide
 from mirrormaker.config import ConfigError, Configuration, route_rules, selection
 from mirrormaker.flow import Flow
 from mirrormaker.handler import MessageHandler
-from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
+from mirrormaker.options import MirrorOptions
 from mirrormaker.report import ReloadReport
 from mirrormaker.sethandler import SetHandler
 from mirrormaker.source import Source
@@ -37,30 +37,7 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.modes import Mode
 
 log = logging.getLogger(__name__)
-O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
 
-OF_SOURCE = frozenset({"offsets.storage", "dual.commit.enabled", "topic.rename", "topic.prefix"})
-OF_TARGET = frozenset({"compression.codec", "compressed.topics"})
-OF_MIRROR = frozenset(
-    {
-        "whitelist",
-        "blacklist",
-        "topic.rename",
-        "topic.overrides",
-        "partitioning",
-        "target.grow.partitions",
-        "drop.fields",
-        "message.handler",
-        "message.set.handler",
-        "log.level",
-        "oversize.policy",
-        "corrupt.policy",
-        "undecodable.policy",
-        "handler.error.policy",
-    }
-)
-# With resume: target-end what is where in the target is compared at each start: it must not move while the mirror runs.
-NOT_WITH_TARGET_END = frozenset({"topic.rename", "topic.prefix", "topic.overrides", "partitioning"})
 HANDLER, SET_HANDLER = "message.handler", "message.set.handler"
 REBALANCE_S = 10.0  # so long a reload waits for the group; it rebalances in any case
 
@@ -89,60 +66,20 @@ def handler_of(
     return None
 
 
+class ReloadRefused(Exception):
+    """Nothing is changed; .problems has a sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
 @dataclass(frozen=True, slots=True)
-class Reload:
-    """configuration: what runs from now on.  changed: keys that take effect, each with its section.  left: a sentence
-    for each change that waits for a restart.  modes: the offset mode wanted of each source that runs, by name."""
+class PreparedReload:
+    """A configuration that was read again and can take effect, with its handler loaded."""
 
-    configuration: Configuration
-    changed: tuple[str, ...]
-    left: tuple[str, ...]
-    modes: dict[str, Mode]
-
-
-def decide(running: Configuration, read: Configuration) -> Reload:
-    """What a configuration that was read again changes; running is what takes effect now."""
-    at_runtime = (OF_SOURCE, OF_TARGET, OF_MIRROR)
-    if running.mirror.resume == "target-end":
-        at_runtime = (OF_SOURCE - NOT_WITH_TARGET_END, OF_TARGET, OF_MIRROR - NOT_WITH_TARGET_END)
-    of_source, of_target, of_mirror = at_runtime
-    after = {source.name: source for source in read.sources}
-    names = {source.name for source in running.sources}
-    left = [f"source {name} is new; it is mirrored" for name in after.keys() - names]
-    left += [f"source {name} is not there any more; it ends" for name in names - after.keys()]
-    changed: list[str] = []
-    sources: list[SourceOptions] = []
-    for source in running.sources:
-        there = after.get(source.name, source)
-        sources.append(_merged(source, there, of_source, f"source {source.name}", changed=changed, left=left))
-    target: TargetOptions = _merged(running.target, read.target, of_target, "target", changed=changed, left=left)
-    mirror: MirrorOptions = _merged(running.mirror, read.mirror, of_mirror, "mirror", changed=changed, left=left)
-    return Reload(
-        replace(running, sources=tuple(sources), target=target, mirror=mirror),
-        tuple(sorted(changed)),
-        tuple(f"{sentence} after a restart only" for sentence in sorted(left)),
-        {source.name: source.offset_mode for source in sources},
-    )
-
-
-def _merged(before: O, after: O, at_runtime: frozenset[str], section: str, *, changed: list[str], left: list[str]) -> O:
-    """What runs from now on of a section; what changed and what is left is added to the lists."""
-    taken: dict[str, Any] = {}
-    for field, key in _differing(before, after):
-        if key in at_runtime:
-            taken[field] = getattr(after, field)
-            changed.append(f"{section}: {key}")
-        else:
-            left.append(f"{section}: option '{key}' has changed; it takes effect")
-    merged: O = replace(cast(Any, before), **taken)
-    return merged
-
-
-def _differing(before: Options, after: Options) -> Iterator[tuple[str, str]]:
-    """Fields and keys of options that differ."""
-    for field, spec in specs(type(before)).items():
-        if getattr(before, field) != getattr(after, field):
-            yield field, spec.key
+    reload: Reload
+    handler: LoadedHandler | None
 
 
 class Reloads:
@@ -174,28 +111,40 @@ class Reloads:
     def reload(self) -> ReloadReport:
         """Read the configuration and apply what may change; each change that was made, left or refused is a line of the
         log."""
-        problems = list(self._reload())
+        try:
+            prepared = self.prepare()
+        except ReloadRefused as refused:
+            return self._ended(refused.problems)
+        return self.apply(prepared)
+
+    def apply(self, prepared: PreparedReload) -> ReloadReport:
+        """What prepare() found takes effect."""
+        return self._ended(list(self._apply(prepared)))
+
+    def _ended(self, problems: Sequence[str]) -> ReloadReport:
         self.last = ended = ReloadReport(at_ms=int(time.time() * 1000), problem="; ".join(problems))
         for problem in problems:
             log.error("%s", problem, extra={"always": True, "event": "reload-failed"})
         return ended
 
-    def _reload(self) -> Iterator[str]:
-        """Sentences on what went wrong; none: nothing did."""
+    def prepare(self) -> PreparedReload:
+        """Read the configuration; nothing changes yet.  Raises ReloadRefused."""
         try:
             reload = decide(self.configuration, self._read())
         except ConfigError as e:
-            yield from (f"the configuration is left as it is: {problem}" for problem in e.problems)
-            return
+            raise ReloadRefused([f"the configuration is left as it is: {problem}" for problem in e.problems]) from e
         mirror = reload.configuration.mirror
         if unfit := list(mirror.problems()):  # with what is left as it was
-            yield from (f"the configuration is left as it is: mirror: {problem}" for problem in unfit)
-            return
+            raise ReloadRefused([f"the configuration is left as it is: mirror: {problem}" for problem in unfit])
         try:
-            handler = handler_of(mirror, load_again)
+            return PreparedReload(reload, handler_of(mirror, load_again))
         except NotLoaded as e:
-            yield f"the configuration is left as it is: {e}"
-            return
+            raise ReloadRefused([f"the configuration is left as it is: {e}"]) from e
+
+    def _apply(self, prepared: PreparedReload) -> Iterator[str]:
+        """Sentences on what went wrong; none: nothing did."""
+        reload, handler = prepared.reload, prepared.handler
+        mirror = reload.configuration.mirror
         changed = list(reload.changed)
         if handler != self.handler and not {"mirror: message.handler", "mirror: message.set.handler"} & set(changed):
             changed.append("the code of the handler")

@@ -5,14 +5,18 @@ page and /metrics.  Pure: made elsewhere, changed by nobody.
     SourceReport      one source cluster
     PartitionReport   one partition that this mirror owns
     Happening         one event: what an operator would have seen in the log
+    WorkerReport      one process of a mirror that runs in several (mirrormaker/workers/)
     ReloadReport, ProduceReport   the last reload; counts of requests to the target
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+HANDLERS = ("message.handler", "message.set.handler")  # the reasons of what they dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +110,31 @@ class ProduceReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReport:
+    """One worker of a mirror.  state: starting, running, restarting or stopping; reason: why it is not running, or why
+    it copies nothing though it is.
+
+    pid: None while it has no process.  restarts: how often its process was replaced.  messages, bytes: acknowledged by
+    the target since its process began.
+    """
+
+    number: int
+    pid: int | None
+    state: str
+    reason: str = ""
+    ready: bool = False
+    restarts: int = 0
+    owned: int = 0
+    messages: int = 0
+    bytes: int = 0
+    messages_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    in_flight_bytes: int = 0
+    cpu_s: float | None = None
+    resident_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorReport:
     """The mirror.  messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the
     target for a reason that the configuration or message.handler gave, by (source, topic, reason).
@@ -114,6 +143,7 @@ class MirrorReport:
     gaps: messages that the source deleted before they were read (of 0.7: bytes), by (source, topic).
     dropped_fields: messages that the target has without headers or a timestamp, by (source, topic, field).
     reload: None: there was none since the start.  produced: None: nothing was connected yet.
+    workers: its processes, where it runs in several; (): in one.
 
     not_ready: sentences; empty: it is ready.  A mirror is alive as long as a report can be made.
     """
@@ -140,6 +170,7 @@ class MirrorReport:
     reload: ReloadReport | None = None
     produced: ProduceReport | None = None
     limits: tuple[WaitingTopic, ...] = ()
+    workers: tuple[WorkerReport, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -162,6 +193,36 @@ def as_json(report: MirrorReport) -> dict[str, Any]:
         for (source, topic, name), count in sorted(report.dropped_fields.items())
     ]
     return found | {"ready": report.ready}
+
+
+def from_json(found: Mapping[str, Any]) -> MirrorReport:
+    """The report that as_json made, after a way through JSON."""
+    values = {name: value for name, value in found.items() if name != "ready"}
+    for name, row in _ROWS.items():
+        values[name] = tuple(row(**each) for each in values[name])
+    values["sources"] = tuple(replace(one, merged=tuple(one.merged)) for one in values["sources"])
+    values["not_ready"] = tuple(values["not_ready"])
+    values["left_out"] = {(row["source"], row["topic"], row["reason"]): row["messages"] for row in values["left_out"]}
+    values["gaps"] = {(row["source"], row["topic"]): row["missing"] for row in values["gaps"]}
+    values["dropped_fields"] = {
+        (row["source"], row["topic"], row["field"]): row["messages"] for row in values["dropped_fields"]
+    }
+    if values["reload"] is not None:
+        values["reload"] = ReloadReport(**values["reload"])
+    if values["produced"] is not None:
+        errors = {int(code): count for code, count in values["produced"]["errors"].items()}
+        values["produced"] = ProduceReport(**values["produced"] | {"errors": errors})
+    return MirrorReport(**values)
+
+
+_ROWS: Mapping[str, Callable[..., Any]] = {
+    "sources": SourceReport,
+    "partitions": PartitionReport,
+    "waiting": WaitingTopic,
+    "limits": WaitingTopic,
+    "happenings": Happening,
+    "workers": WorkerReport,
+}
 
 
 def _shallow(value: Any) -> Any:

@@ -28,7 +28,6 @@ from producer.outcomes import Counters
 from zkconsumer.engine.status import PartitionStatus
 
 DISTRIBUTION = "kafka-legacy-mirror"
-HANDLERS = ("message.handler", "message.set.handler")  # the reasons of what they dropped
 
 
 def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:

@@ -78,8 +78,14 @@ class Signals:
     """
 
     def __init__(
-        self, tasks: TaskGroup, stop: Callable[[], object], actions: Mapping[int, Callable[[], object]]
+        self,
+        tasks: TaskGroup,
+        stop: Callable[[], object],
+        actions: Mapping[int, Callable[[], object]],
+        at_once: Callable[[], object] = lambda: None,
     ) -> None:
+        """at_once(): called by the handler of a second SIGTERM, right before the process ends."""
+        self._at_once = at_once
         self._tasks = tasks
         self._stop = stop
         self._actions = actions
@@ -122,6 +128,7 @@ class Signals:
         from mirrormaker import exits  # loads more than the start of the program may
 
         why = "stopped at once by a second signal: what was not committed yet is sent again after the next start"
+        self._at_once()
         write_now(__name__, logging.CRITICAL, why)
         os._exit(exits.TEMPORARY)
 

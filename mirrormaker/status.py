@@ -14,11 +14,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TextIO
+from typing import NamedTuple, Protocol, TextIO
 
 from groundwork.tasks import now, sleep
-from mirrormaker.report import MirrorReport, PartitionReport
-from mirrormaker.reporter import HANDLERS, Reporter
+from mirrormaker.report import HANDLERS, MirrorReport, PartitionReport
 from mirrormaker.systemd import Systemd
 
 log = logging.getLogger(__name__)
@@ -169,11 +168,15 @@ def _few(names: Sequence[str], between: str = ", ") -> str:
 
 
 class StatusLine:
-    """A stream for log lines that keeps one line below them.  Where the stream is no terminal, nothing is rewritten."""
+    """A stream for log lines that keeps one line below them.  Where the stream is no terminal, nothing is rewritten.
 
-    def __init__(self, stream: TextIO, columns: int = 120) -> None:
+    shared: another process keeps its line there; log lines take its place until it is shown again.
+    """
+
+    def __init__(self, stream: TextIO, columns: int = 120, shared: bool = False) -> None:
         self._stream = stream
-        self.rewrites = stream.isatty()
+        self._clears = shared and stream.isatty()
+        self.rewrites = stream.isatty() and not shared
         self._columns = columns
         self._shown = ""
         self.fileno = stream.fileno  # the journal is recognised by it
@@ -186,17 +189,27 @@ class StatusLine:
 
     def write(self, text: str) -> int:
         """Whole log lines; the status line moves down."""
-        self._stream.write(f"\r\x1b[K{text}{self._shown}" if self._shown else text)
+        self._stream.write(f"\r\x1b[K{text}{self._shown}" if self._shown or self._clears else text)
         return len(text)
 
     def flush(self) -> None:
         self._stream.flush()
 
 
-class StatusReporter:
-    """Shows the status line of a mirror in its log or on its terminal, and to systemd."""
+class Reporting(Protocol):
+    """Makes reports: Reporter, or the supervisor of several workers."""
 
-    def __init__(self, reporter: Reporter, *, terminal: StatusLine, systemd: Systemd, interval_s: float) -> None:
+    def report(self) -> MirrorReport: ...
+    def observe(self) -> object: ...
+
+
+class StatusReporter:
+    """Shows the status line of a mirror in its log or on its terminal, and to systemd.  quiet: only to systemd."""
+
+    def __init__(
+        self, reporter: Reporting, *, terminal: StatusLine, systemd: Systemd, interval_s: float, quiet: bool = False
+    ) -> None:
+        self._quiet = quiet
         self._reporter = reporter
         self._terminal = terminal
         self._systemd = systemd
@@ -222,5 +235,5 @@ class StatusReporter:
             self._systemd.status(line)
             if self._terminal.rewrites:
                 self._terminal.show(line)
-            else:
+            elif not self._quiet:
                 log.info("%s", line, extra={"key": f"status {self._before.at}"})  # never counted as a repetition

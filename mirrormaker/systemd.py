@@ -13,11 +13,14 @@ import logging
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from groundwork.loopdelay import HubLag
 from groundwork.tasks import now, sleep
-from kafkawire.model import TopicPartition
-from mirrormaker.flow import Flow
+
+if TYPE_CHECKING:
+    from kafkawire.model import TopicPartition
+    from mirrormaker.flow import Flow
 
 log = logging.getLogger(__name__)
 

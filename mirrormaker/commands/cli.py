@@ -32,8 +32,8 @@ from mirrormaker.commands.flags import original_flags
 from mirrormaker.commands.status import status
 from mirrormaker.commands.topics import topics as topics_command
 from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
-from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, merging
-from mirrormaker.options import MirrorOptions
+from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, merging, workers_mean
+from mirrormaker.options import MAX_WORKERS, MirrorOptions
 
 DISTRIBUTION = "kafka-legacy-mirror"
 FLAGS = {
@@ -85,6 +85,13 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("file", required=False, type=click.Path(path_type=Path))(command)
 
 
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1, MAX_WORKERS),
+    help="Daemon processes that share the partitions, seen as one.  [default: mirror.workers]",
+)
+
+
 def configuration(
     file: Path | None,
     *,
@@ -94,19 +101,23 @@ def configuration(
     without_effect: Sequence[str] = (),
     log_level: str | None = None,
     log_format: str | None = None,
+    workers: int | None = None,
     **flags: str | None,
 ) -> Configuration:
     """The configuration a command line names.  Raises ConfigError, and click.UsageError for what contradicts itself.
 
-    without_effect: sentences on flags that change nothing; they become warnings.  log_level, log_format: in place of
-    the configuration's.
+    without_effect: sentences on flags that change nothing; they become warnings.  log_level, log_format, workers: in
+    place of the configuration's.
     """
     found = _configuration(file, consumer_config, producer_config, unknown_options=unknown_options, flags=flags)
     mirror = replace(
         found.mirror,
         log_level=log_level or found.mirror.log_level,
         log_format=log_format or found.mirror.log_format,
+        workers=workers or found.mirror.workers,
     )
+    if problems := list(mirror.worker_problems()):
+        raise ConfigError([f"{found.name}: mirror: {problem}" for problem in problems])
     return replace(found, mirror=mirror, warnings=(*without_effect, *found.warnings))
 
 
@@ -145,14 +156,25 @@ def cli() -> None:
 @cli.command()
 @click.option("--log-level", type=click.Choice(LEVELS), help="Lowest level of log lines.  [default: mirror.log.level]")
 @click.option("--log-format", type=click.Choice(FORMS), help="Form of log lines.  [default: mirror.log.format]")
+@workers_option
+@click.option("--as-worker", hidden=True, help="NUMBER:DESCRIPTOR of a worker and its channel, from its supervisor.")
 @configured
-def run(file: Path | None, **flags: Any) -> int:
+def run(file: Path | None, *, as_worker: str | None, **flags: Any) -> int:
     """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once.
 
     Exit code 75: something was not acknowledged in time, and is sent again after the next start.
     """
     read = partial(configuration, file, **flags)
+    if as_worker is not None:
+        from mirrormaker.workers.worker import run_worker
+
+        number, _, descriptor = as_worker.partition(":")
+        return run_worker(int(number), int(descriptor), read)
     found = read()
+    if found.mirror.workers > 1:
+        from mirrormaker.workers.supervisor import run_supervisor  # it loads nothing of what copies
+
+        return run_supervisor(found, read)
     from mirrormaker.daemon import run_daemon  # after the configuration is known to be right
 
     return run_daemon(found, read)
@@ -165,6 +187,7 @@ def run(file: Path | None, **flags: Any) -> int:
     help="Connect to the clusters too: print topics, partition counts on both sides, routes, releases, sizes.",
 )
 @click.option("--strict", is_flag=True, help="Treat what is unsafe as an error: exit code 78, before any connection.")
+@workers_option
 @configured
 def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int:
     """Check a configuration: print what is wrong and what is unsafe; start nothing."""
@@ -173,7 +196,7 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
         click.echo(f"unsafe: {note}", err=True)
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
-    for sentence in merging(found.sources, found.mirror):
+    for sentence in (*workers_mean(found), *merging(found.sources, found.mirror)):
         click.echo(f"note: {sentence}", err=True)
     if strict and found.notes:
         click.echo(f"error: {counted(len(found.notes), 'unsafe setting')}, and --strict allows none", err=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from groundwork.logs import LEVELS, set_level
@@ -20,11 +20,13 @@ from groundwork.tasks import sleep
 from kafkawire.model import partition_named
 from mirrormaker.control.keptfile import KeptFileUnreadable
 from mirrormaker.control.limiter import Limiter
+from mirrormaker.control.server import MAX_EVERY_S, MIN_EVERY_S, Action, Arguments, Refused, number
 from mirrormaker.control.topicrows import TopicFacts, rows_of
 from mirrormaker.flow import Flow
-from mirrormaker.limits import Limits, Pause, Throttle
+from mirrormaker.limits import Limits, Pause, Throttle, limits_of
+from mirrormaker.limits import rows_of as limit_rows
 from mirrormaker.quarantine import ReleaseRefused
-from mirrormaker.report import as_json
+from mirrormaker.report import as_json, from_json
 from mirrormaker.reporter import Reporter
 from mirrormaker.selection import Selection
 from mirrormaker.source import Source
@@ -33,13 +35,7 @@ from zkconsumer.errors import ConsumerError
 
 log = logging.getLogger(__name__)
 
-MIN_EVERY_S, MAX_EVERY_S = 0.2, 20.0  # of a stream; the client waits for 30 s
 MIN_BYTES_PER_S = 1000.0
-Arguments = Mapping[str, Any]
-
-
-class Refused(Exception):
-    """It is not done; the text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +54,7 @@ class RunningMirror:
 
 def status(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     """The report; every `every_s` seconds another one, where that is given."""
-    every_s = _number(arguments, "every_s", least=MIN_EVERY_S, most=MAX_EVERY_S)
+    every_s = number(arguments, "every_s", least=MIN_EVERY_S, most=MAX_EVERY_S)
     while True:
         yield as_json(mirror.reporter.report())
         if every_s is None:
@@ -71,7 +67,8 @@ def topics(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     names = arguments.get("topics") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Refused("topics: a list of names")
-    report = mirror.reporter.report()
+    given = arguments.get("report")  # of all workers, where this mirror is one of several
+    report = mirror.reporter.report() if given is None else from_json(given)
     rows, problems = [], []
     for source in _sources(mirror, arguments):
         try:
@@ -132,8 +129,8 @@ def resume(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
 
 def throttle(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     """Limit a `topic`, or all of a source, to `bytes_per_s` and `messages_per_s`; `off` ends that; neither shows."""
-    bytes_per_s = _number(arguments, "bytes_per_s", least=MIN_BYTES_PER_S)
-    messages_per_s = _number(arguments, "messages_per_s", least=1)
+    bytes_per_s = number(arguments, "bytes_per_s", least=MIN_BYTES_PER_S)
+    messages_per_s = number(arguments, "messages_per_s", least=1)
     off = arguments.get("off") is True
     if off and (bytes_per_s is not None or messages_per_s is not None):
         raise Refused("--off ends a throttle: give no rate beside it")
@@ -290,6 +287,22 @@ def set_log_level(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     yield [f"log level is {level} until the next start"]
 
 
+# ---- of a supervisor alone ------------------------------------------------------------------------------------------
+
+
+def limits(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """The limits that hold, as rows; `rows` puts these in their place.  They are not written to the file."""
+    if (rows := arguments.get("rows")) is not None:
+        mirror.limiter.replace(limits_of(rows))
+    yield limit_rows(mirror.limiter.limits)
+
+
+def shares(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """Which part of each throttle is this worker's: rows of source, topic and share."""
+    mirror.limiter.divide({(source, topic): share for source, topic, share in arguments["shares"]})
+    yield None
+
+
 ACTIONS: Mapping[str, Callable[[RunningMirror, Arguments], Iterator[Any]]] = {
     "status": status,
     "topics": topics,
@@ -303,17 +316,16 @@ ACTIONS: Mapping[str, Callable[[RunningMirror, Arguments], Iterator[Any]]] = {
 }
 
 
+WORKER_ACTIONS: Mapping[str, Callable[[RunningMirror, Arguments], Iterator[Any]]] = {"limits": limits, "shares": shares}
+
+
+def actions_of(mirror: RunningMirror, *, worker: bool = False) -> dict[str, Action]:
+    """The actions of one mirror, by name; worker: also those that its supervisor asks for."""
+    actions = {**ACTIONS, **WORKER_ACTIONS} if worker else ACTIONS
+    return {name: partial(action, mirror) for name, action in actions.items()}
+
+
 # ---- arguments ------------------------------------------------------------------------------------------------------
-
-
-def _number(arguments: Arguments, name: str, *, least: float, most: float = math.inf) -> float | None:
-    value = arguments.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-        bound = f"at least {least:g}" + (f" and at most {most:g}" if most < math.inf else "")
-        raise Refused(f"{name} is {value!r}: a number of {bound} is wanted")
-    return float(value)
 
 
 def _keep(mirror: RunningMirror, arguments: Arguments) -> bool:

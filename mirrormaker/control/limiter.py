@@ -6,7 +6,7 @@ What is kept is on the disk before it takes effect, so that no pause is reported
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from groundwork.executor import ThreadExecutor
@@ -24,11 +24,18 @@ OWNED_S = 1.0  # between two looks at which partitions the flows own
 
 
 class Limiter:
-    """limits: what holds now, to be read only.  kept: the file; None: there is no state folder."""
+    """limits: what holds now, to be read only.  kept: the file; None: there is no state folder.
 
-    def __init__(self, sources: Sequence[Source], flows: Sequence[Flow], kept: KeptFile | None) -> None:
+    share: the part of each throttle that this process may use; less than 1 where it is one of several workers.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], flows: Sequence[Flow], kept: KeptFile | None, share: float = 1.0
+    ) -> None:
         self.limits = Limits()
         self.kept = kept
+        self._share = share
+        self._shares: Mapping[tuple[str, str], float] = {}  # by source and topic, where it is another
         self._sources = sources
         self._flows = flows
         self._throttles = Event()
@@ -36,9 +43,13 @@ class Limiter:
         self._hub = CallersHub()
         self._disk = ThreadExecutor(self._hub)
 
-    def restore(self) -> None:
-        """Apply what was kept, before a source is joined; in the hub.  Raises KeptFileUnreadable, KeptFileWrong."""
+    def restore(self, given: Limits | None = None) -> None:
+        """Apply what was kept, or these limits, before a source is joined; in the hub.  Raises KeptFileUnreadable,
+        KeptFileWrong."""
         self._hub.start()
+        if given is not None:
+            self.replace(given)
+            return
         if self.kept is None:
             return
         names = {source.name for source in self._sources}
@@ -62,6 +73,17 @@ class Limiter:
             self._apply()
             return result
 
+    def replace(self, limits: Limits) -> None:
+        """Exactly these limits hold; they are in the file already, as far as they are kept."""
+        self.limits = limits
+        self._apply()
+
+    def divide(self, shares: Mapping[tuple[str, str], float]) -> None:
+        """The part of each throttle that this process may use, by source and topic ("": all of the source)."""
+        self._shares = dict(shares)
+        for flow in self._flows:
+            self.adopt(flow)
+
     def _apply(self) -> None:
         for source in self._sources:
             source.set_paused({pause.what: pause.paused for pause in self.limits.pauses_of(source.name)})
@@ -71,9 +93,18 @@ class Limiter:
     def adopt(self, flow: Flow) -> None:
         """Give a flow its throttles."""
         wanted = {throttle.topic: throttle for throttle in self.limits.throttles_of(flow.name)}
-        flow.throttle.keep({key: (one.bytes_per_s, one.messages_per_s) for key, one in wanted.items()}, now())
+        rates = {
+            topic: self._part((one.bytes_per_s, one.messages_per_s), self._shares.get((flow.name, topic), self._share))
+            for topic, one in wanted.items()
+        }
+        flow.throttle.keep(rates, now())
         if flow.throttle:
             self._throttles.set()
+
+    @staticmethod
+    def _part(rates: tuple[float | None, float | None], share: float) -> tuple[float | None, float | None]:
+        bytes_per_s, messages_per_s = (None if rate is None else rate * share for rate in rates)
+        return bytes_per_s, messages_per_s
 
     def run(self) -> None:
         """Keep the throttles going, until it is ended from outside."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from groundwork.tasks import TaskGroup
 from mirrormaker import exits
 from mirrormaker.config import Configuration
-from mirrormaker.control.actions import RunningMirror
+from mirrormaker.control.actions import RunningMirror, actions_of
 from mirrormaker.control.keptfile import KeptFile, KeptFileUnreadable, KeptFileWrong
 from mirrormaker.control.limiter import Limiter
 from mirrormaker.control.place import own_place
-from mirrormaker.control.server import ControlServer
+from mirrormaker.control.server import Action, ControlServer
 from mirrormaker.flow import Flow
+from mirrormaker.limits import Limits
 from mirrormaker.reporter import Reporter
 from mirrormaker.selection import Selection
 from mirrormaker.source import Source
@@ -34,8 +36,23 @@ class ControlRefused(Exception):
         self.code = code
 
 
+class Elsewhere(Protocol):
+    """Who asks for actions in place of commands: the supervisor of a worker.
+
+    limits: those that hold already; None: what is kept.  share: the part of each throttle that is this worker's.
+    """
+
+    limits: Limits | None
+    share: float
+
+    def serve(self, actions: Mapping[str, Action], tasks: TaskGroup) -> None: ...
+
+
 class LiveControl:
-    """sources: all; flows: those that have begun, more may be added (and given to adopt)."""
+    """sources: all; flows: those that have begun, more may be added (and given to adopt).
+
+    elsewhere: who asks in place of commands; None: there is a socket, as the configuration says.
+    """
 
     def __init__(
         self,
@@ -46,14 +63,16 @@ class LiveControl:
         selections: Mapping[str, Selection],
         tasks: TaskGroup,
         environ: Mapping[str, str],
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._configuration = configuration
         self._environ = environ
         self._tasks = tasks
         self._sources = sources
         self._flows = flows
         self._selections = selections
-        self.limiter = Limiter(sources, flows, self._kept_file())
+        self.limiter = Limiter(sources, flows, self._kept_file(), elsewhere.share if elsewhere is not None else 1.0)
         self._server: ControlServer | None = None
 
     def _kept_file(self) -> KeptFile | None:
@@ -62,19 +81,15 @@ class LiveControl:
             return None
         return KeptFile(Path(folder), {source.name: source.options.group_id for source in self._sources})
 
-    def start(self, reporter: Reporter) -> None:
-        """Apply what was kept, and listen.  Raises ControlRefused."""
+    def start(self, reporter: Reporter, more: Mapping[str, Action]) -> None:
+        """Apply what was kept, and listen.  more: actions that only elsewhere may ask for.  Raises ControlRefused."""
         try:
-            self.limiter.restore()
+            self.limiter.restore(self._elsewhere.limits if self._elsewhere is not None else None)
         except KeptFileUnreadable as reason:
             raise ControlRefused(exits.STATE_FOLDER, str(reason)) from reason
         except KeptFileWrong as reason:
             raise ControlRefused(exits.CONFIGURATION, str(reason)) from reason
         self._tasks.spawn("limits", self.limiter.run)
-        configured = self._configuration.mirror.control_socket
-        place = own_place(self._configuration.name, configured, self._environ)
-        if place is None:
-            return
         mirror = RunningMirror(
             sources=self._sources,
             flows=self._flows,
@@ -82,7 +97,14 @@ class LiveControl:
             reporter=reporter,
             limiter=self.limiter,
         )
-        server = ControlServer(self._tasks, mirror)
+        if self._elsewhere is not None:
+            self._elsewhere.serve({**actions_of(mirror, worker=True), **more}, self._tasks)
+            return
+        configured = self._configuration.mirror.control_socket
+        place = own_place(self._configuration.name, configured, self._environ)
+        if place is None:
+            return
+        server = ControlServer(self._tasks, actions_of(mirror))
         try:
             log.info("control: listening at %s", server.start(place, self._environ), extra={"event": "control"})
         except OSError as reason:

@@ -11,24 +11,43 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from groundwork.lineserver import InUse, LineServer
 from groundwork.tasks import TaskGroup
-from mirrormaker.control.actions import ACTIONS, Refused, RunningMirror
 from mirrormaker.control.place import beside, make_folder
 
 log = logging.getLogger(__name__)
 
+MIN_EVERY_S, MAX_EVERY_S = 0.2, 20.0  # of a stream of status; the client waits for 30 s
+Arguments = Mapping[str, Any]
+Action = Callable[[Arguments], Iterator[Any]]  # its answers: values that JSON has.  Raises Refused
+
+
+class Refused(Exception):
+    """It is not done; the text is one sentence."""
+
+
+def number(arguments: Arguments, name: str, *, least: float, most: float = math.inf) -> float | None:
+    """An argument that is a number; None where it is not given.  Raises Refused."""
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        bound = f"at least {least:g}" + (f" and at most {most:g}" if most < math.inf else "")
+        raise Refused(f"{name} is {value!r}: a number of {bound} is wanted")
+    return float(value)
+
 
 class ControlServer:
-    """The server of one mirror."""
+    """The server of one mirror: actions by the name of their command."""
 
-    def __init__(self, tasks: TaskGroup, mirror: RunningMirror) -> None:
-        self._mirror = mirror
+    def __init__(self, tasks: TaskGroup, actions: Mapping[str, Action]) -> None:
+        self._actions = actions
         self._lines = LineServer(tasks, self._answers, refusal=_error)
 
     def start(self, path: Path, environ: Mapping[str, str]) -> Path:
@@ -49,7 +68,9 @@ class ControlServer:
     def _answers(self, line: bytes) -> Iterator[bytes]:
         try:
             command, arguments = _request(line)
-            for answer in ACTIONS[command](self._mirror, arguments):
+            if command not in self._actions:
+                raise Refused(f"there is no command {command!r}: {', '.join(self._actions)}")
+            for answer in self._actions[command](arguments):
                 yield json.dumps({"answer": answer}, separators=(",", ":")).encode()
         except Refused as reason:
             yield _error(str(reason))
@@ -63,10 +84,7 @@ def _request(line: bytes) -> tuple[str, Mapping[str, Any]]:
         raise Refused(f"a request is one line of JSON: {reason}") from reason
     if not isinstance(found, dict) or not isinstance(found.get("arguments", {}), dict):
         raise Refused('a request is an object: {"command": "status", "arguments": {}}')
-    command = found.get("command")
-    if command not in ACTIONS:
-        raise Refused(f"there is no command {command!r}: {', '.join(ACTIONS)}")
-    return str(command), found.get("arguments", {})
+    return str(found.get("command")), found.get("arguments", {})
 
 
 def _error(sentence: str) -> bytes:

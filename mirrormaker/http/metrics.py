@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import REGISTRY, core
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import choose_encoder, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from groundwork.tasks import sleep
-from mirrormaker.report import MirrorReport, PartitionReport, SourceReport
+from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WorkerReport
 
 MAX_PARTITIONS = 2000  # beyond that the scrape would be megabytes, and Prometheus' memory pays for each label
 STATES = ("reading", "paused", "throttled", "parked", "waiting", "starting", "looking for leader", "leaving")
@@ -25,9 +26,16 @@ BY_TOPIC = ("source", "topic")
 
 
 class MirrorMetrics:
-    """What a scrape gets.  report: the mirror now; loop_lag_s: how late its event loop was lately, at worst."""
+    """What a scrape gets.  report: the mirror now; loop_lag_s: how late its event loop was lately, at worst; more: what
+    the default registries of workers have, as text, each with the worker's number."""
 
-    def __init__(self, report: Callable[[], MirrorReport], loop_lag_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        report: Callable[[], MirrorReport],
+        loop_lag_s: Callable[[], float],
+        more: Callable[[], Sequence[tuple[int, str]]] = tuple,
+    ) -> None:
+        self._more = more
         self._report = report
         self._loop_lag_s = loop_lag_s
 
@@ -38,12 +46,29 @@ class MirrorMetrics:
             if family.samples:  # nothing is known of it
                 yield family
                 sleep(0)
-        yield from REGISTRY.collect()
+        yield from with_workers(REGISTRY.collect(), self._more())
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The text, and its content type, for an Accept header."""
         encode, content_type = choose_encoder(accept)
         return encode(self), content_type
+
+
+def own_metrics() -> str:
+    """The default registry of this process as text, for with_workers() of another one."""
+    return generate_latest(REGISTRY).decode()
+
+
+def with_workers(own: Iterable[Any], workers: Sequence[tuple[int, str]]) -> Iterator[Any]:
+    """Families of this process, and those of its workers with the label `worker`: each name once."""
+    found = {family.name: family for family in own}
+    for number, text in workers:
+        for family in text_string_to_metric_families(text):
+            into = found.setdefault(family.name, core.Metric(family.name, family.documentation, family.type))
+            into.samples += [
+                sample._replace(labels={**sample.labels, "worker": str(number)}) for sample in family.samples
+            ]
+    yield from found.values()
 
 
 def families(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
@@ -52,6 +77,7 @@ def families(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
     yield from _of_sources(report)
     yield from _of_the_target(report)
     yield from _of_topics(report)
+    yield from _of_workers(report)
     if len(report.partitions) <= MAX_PARTITIONS:
         yield from _of_partitions(report.partitions)
     else:
@@ -142,6 +168,20 @@ def _of_topics(report: MirrorReport) -> Iterator[Any]:
             ((key, count) for key, count in sorted(report.gaps.items()) if units.get(key[0], "messages") == unit),
             BY_TOPIC,
         )  # fmt: skip
+
+
+def _of_workers(report: MirrorReport) -> Iterator[Any]:
+    """Each worker's part, of a mirror that has several; CPU and memory are in process_*, with the label worker."""
+    by_worker: tuple[tuple[Callable[..., Any], str, str, Callable[[WorkerReport], float]], ...] = (
+        (_gauge, "worker_up", "1: its process runs and is ready.", lambda one: int(one.ready)),
+        (_counter, "worker_restarts", "How often its process was replaced.", lambda one: one.restarts),
+        (_gauge, "worker_partitions", "Partitions that it owns.", lambda one: one.owned),
+        (_counter, "worker_acked_messages", "Messages that the target acknowledged to it.", lambda one: one.messages),
+        (_counter, "worker_acked_bytes", "Bytes that the target acknowledged to it.", lambda one: one.bytes),
+        (_gauge, "worker_inflight_bytes", "Bytes queued or sent by it.", lambda one: one.in_flight_bytes),
+    )
+    for family, name, help, value in by_worker:
+        yield family(name, help, [((str(one.number),), value(one)) for one in report.workers], ("worker",))
 
 
 Value = Callable[[PartitionReport], float | None]

@@ -2,7 +2,7 @@
 
     /           the status page
     /metrics    for Prometheus
-    /livez      200 while the event loop turns
+    /livez      200 while the event loop turns (of each worker), or 503
     /readyz     200, or 503 with the reasons, one a line
     /status     the report as JSON
     /history    rates and lags of the last minutes as JSON, for the page
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from groundwork.httpserver import EVENT, NOT_FOUND, HttpServer, Request, Response, sentence
 from groundwork.loopdelay import HubLag
@@ -33,17 +33,31 @@ FRESH_S = 0.9
 class StatusServer:
     """Shows a mirror.  report: makes the report of this moment, in the event loop; lag: how late that is."""
 
-    def __init__(self, report: Callable[[], MirrorReport], lag: HubLag, tasks: TaskGroup) -> None:
+    def __init__(
+        self,
+        report: Callable[[], MirrorReport],
+        lag: HubLag | Callable[[], float],
+        tasks: TaskGroup,
+        *,
+        silent: Callable[[], Sequence[str]] = tuple,
+        more: Callable[[], Sequence[tuple[int, str]]] = tuple,
+    ) -> None:
+        """silent(): workers that do not answer, a sentence each.  more(): further metrics of each worker, as text.
+
+        lag may also be a function that says in seconds how late the event loops were lately.
+        """
+        lately_s = lag if callable(lag) else (lambda: lag.lately_ms / 1000)
+        self._silent = silent
         self._make = report
         self._tasks = tasks
         self._made: tuple[float, MirrorReport] | None = None
         self._history = History()
-        self._metrics = MirrorMetrics(self.report, lambda: lag.lately_ms / 1000)
+        self._metrics = MirrorMetrics(self.report, lately_s, more)
         self._server = HttpServer(tasks, self.answer)
         self._paths: dict[str, Callable[[Request], Response]] = {
             "/": lambda request: page(),
             "/metrics": self._scrape,
-            "/livez": lambda request: sentence(200, "alive"),
+            "/livez": lambda request: self._liveness(),
             "/readyz": lambda request: self._readiness(),
             "/status": lambda request: _json(as_json(self.report())),
             "/history": lambda request: _json(self._history.as_json()),
@@ -78,6 +92,10 @@ class StatusServer:
     def _readiness(self) -> Response:
         reasons = [" ".join(reason.split()) for reason in self.report().not_ready]
         return sentence(503, "\n".join(reasons)) if reasons else sentence(200, "ready")
+
+    def _liveness(self) -> Response:
+        silent = self._silent()
+        return sentence(503, "\n".join(silent)) if silent else sentence(200, "alive")
 
     def _keep_history(self) -> None:
         while True:

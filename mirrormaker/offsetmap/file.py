@@ -32,9 +32,10 @@ MAX_PERIODS = 200  # of a source partition
 MIN_ENTRIES = 16  # of a period and target partition: so few are not thinned out
 
 
-def file_of(folder: Path, source: str) -> Path:
-    """The map of a source."""
-    return folder / f"{source.replace('/', '_')}{SUFFIX}"
+def file_of(folder: Path, source: str, worker: int = 1) -> Path:
+    """The map of a source; of several workers each has its own, the first that of a daemon alone."""
+    of_worker = f".worker{worker}" if worker > 1 else ""
+    return folder / f"{source.replace('/', '_')}{of_worker}{SUFFIX}"
 
 
 class MapInUse(ConsumerError):

@@ -1,6 +1,6 @@
 """The offset maps of a mirror, opened when it starts: in files, or in compacted topics of the target.
 
-offset.map.folder    a file for each source; without either option systemd's state folder is taken
+offset.map.folder    a file for each source (and worker); without either option systemd's state folder is taken
 offset.map.topic     a topic; with several sources one for each, TOPIC.SOURCE
 """
 
@@ -30,12 +30,21 @@ log = logging.getLogger(__name__)
 class OffsetMaps:
     """The maps of all sources into one target.
 
-    several: there are several sources.  state_folder: what systemd gave, or nothing.
+    several: there are several sources.  state_folder: what systemd gave, or nothing.  worker: number of this process,
+    where several share the folder: each writes a file of its own.
     """
 
     def __init__(
-        self, target: Target, mirror: MirrorOptions, tasks: TaskGroup, *, several: bool, state_folder: str
+        self,
+        target: Target,
+        mirror: MirrorOptions,
+        tasks: TaskGroup,
+        *,
+        several: bool,
+        state_folder: str,
+        worker: int = 1,
     ) -> None:
+        self._worker = worker
         self._exactly_once = ExactlyOnce(target, mirror, tasks) if mirror.exactly_once else None
         self._target = target
         self._mirror = mirror
@@ -98,6 +107,8 @@ class OffsetMaps:
 
     def _storage(self, header: Header) -> MapStorage:
         if self._folder:
-            return FileStorage(file_of(Path(self._folder), header.source), header, self._mirror.map_max_bytes)
+            return FileStorage(
+                file_of(Path(self._folder), header.source, self._worker), header, self._mirror.map_max_bytes
+            )
         name = f"{self._mirror.map_topic}.{header.source}" if self._several else self._mirror.map_topic
         return open_topic(name, header, self._target)

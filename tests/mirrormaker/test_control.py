@@ -20,7 +20,7 @@ from groundwork.tasks import TaskGroup
 from kafkawire.model import TopicPartition
 from mirrormaker.commands.cli import cli, outcome
 from mirrormaker.commands.status import shown
-from mirrormaker.control.actions import RunningMirror
+from mirrormaker.control.actions import RunningMirror, actions_of
 from mirrormaker.control.client import Connection, NoMirror, Refused, connect
 from mirrormaker.control.keptfile import KeptFile
 from mirrormaker.control.limiter import Limiter
@@ -105,7 +105,7 @@ class Mirror:
             reporter=SimpleNamespace(report=lambda: report(partition("orders"))),  # type: ignore[arg-type]
             limiter=self.limiter,
         )
-        self.server = ControlServer(self.tasks, running)
+        self.server = ControlServer(self.tasks, actions_of(running))
         self.server.start(self.path, {})
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ def test_nonsense_is_answered_and_ends_nothing(mirror: Mirror, line: bytes, sent
 
 
 def test_a_second_mirror_of_the_file_listens_beside_the_first(mirror: Mirror, tmp_path: Path) -> None:
-    other = mirror.hub.call(lambda: ControlServer(mirror.tasks, SimpleNamespace()))  # type: ignore[arg-type]
+    other = mirror.hub.call(lambda: ControlServer(mirror.tasks, {}))
     at = mirror.hub.call(other.start, mirror.path, {})
     assert at == tmp_path / f"orders.{os.getpid()}.sock"
     assert candidates("orders", str(mirror.path), {}) == [mirror.path, at]

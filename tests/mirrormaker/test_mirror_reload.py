@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from kafkawire.dialects import dialect
+from mirrormaker.changes import decide
 from mirrormaker.config import ConfigError, Configuration, from_yaml
-from mirrormaker.reload import Reloads, decide
+from mirrormaker.reload import Reloads
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.modes import Mode, ModeRefused

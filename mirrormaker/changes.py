@@ -1,0 +1,98 @@
+"""Changes: which changes of a configuration take effect while the mirror runs.  Pure; mirrormaker.reload applies them.
+
+at runtime    topics, renames and prefixes, overrides, partitioning, codec, the handler, policies for bad messages,
+              the log's level, and where a source keeps its offsets (one step at a time)
+at a restart  everything else; it is named, and left as it is.  Values are not shown: some are secret
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+from groundwork.options import Options, specs
+from mirrormaker.config import Configuration
+from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
+from zkconsumer.offsets.modes import Mode
+
+O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
+
+OF_SOURCE = frozenset({"offsets.storage", "dual.commit.enabled", "topic.rename", "topic.prefix"})
+OF_TARGET = frozenset({"compression.codec", "compressed.topics"})
+OF_MIRROR = frozenset(
+    {
+        "whitelist",
+        "blacklist",
+        "topic.rename",
+        "topic.overrides",
+        "partitioning",
+        "target.grow.partitions",
+        "drop.fields",
+        "message.handler",
+        "message.set.handler",
+        "log.level",
+        "oversize.policy",
+        "corrupt.policy",
+        "undecodable.policy",
+        "handler.error.policy",
+    }
+)
+# With resume: target-end what is where in the target is compared at each start: it must not move while the mirror runs.
+NOT_WITH_TARGET_END = frozenset({"topic.rename", "topic.prefix", "topic.overrides", "partitioning"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """configuration: what runs from now on.  changed: keys that take effect, each with its section.  left: a sentence
+    for each change that waits for a restart.  modes: the offset mode wanted of each source that runs, by name."""
+
+    configuration: Configuration
+    changed: tuple[str, ...]
+    left: tuple[str, ...]
+    modes: dict[str, Mode]
+
+
+def decide(running: Configuration, read: Configuration) -> Reload:
+    """What a configuration that was read again changes; running is what takes effect now."""
+    at_runtime = (OF_SOURCE, OF_TARGET, OF_MIRROR)
+    if running.mirror.resume == "target-end":
+        at_runtime = (OF_SOURCE - NOT_WITH_TARGET_END, OF_TARGET, OF_MIRROR - NOT_WITH_TARGET_END)
+    of_source, of_target, of_mirror = at_runtime
+    after = {source.name: source for source in read.sources}
+    names = {source.name for source in running.sources}
+    left = [f"source {name} is new; it is mirrored" for name in after.keys() - names]
+    left += [f"source {name} is not there any more; it ends" for name in names - after.keys()]
+    changed: list[str] = []
+    sources: list[SourceOptions] = []
+    for source in running.sources:
+        there = after.get(source.name, source)
+        sources.append(_merged(source, there, of_source, f"source {source.name}", changed=changed, left=left))
+    target: TargetOptions = _merged(running.target, read.target, of_target, "target", changed=changed, left=left)
+    mirror: MirrorOptions = _merged(running.mirror, read.mirror, of_mirror, "mirror", changed=changed, left=left)
+    return Reload(
+        replace(running, sources=tuple(sources), target=target, mirror=mirror),
+        tuple(sorted(changed)),
+        tuple(f"{sentence} after a restart only" for sentence in sorted(left)),
+        {source.name: source.offset_mode for source in sources},
+    )
+
+
+def _merged(before: O, after: O, at_runtime: frozenset[str], section: str, *, changed: list[str], left: list[str]) -> O:
+    """What runs from now on of a section; what changed and what is left is added to the lists."""
+    taken: dict[str, Any] = {}
+    for field, key in _differing(before, after):
+        if key in at_runtime:
+            taken[field] = getattr(after, field)
+            changed.append(f"{section}: {key}")
+        else:
+            left.append(f"{section}: option '{key}' has changed; it takes effect")
+    merged: O = replace(cast(Any, before), **taken)
+    return merged
+
+
+def _differing(before: Options, after: Options) -> Iterator[tuple[str, str]]:
+    """Fields and keys of options that differ."""
+    for field, spec in specs(type(before)).items():
+        if getattr(before, field) != getattr(after, field):
+            yield field, spec.key

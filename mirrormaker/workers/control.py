@@ -1,0 +1,110 @@
+"""Commands that a mirror of several workers answers as one.
+
+status, topics            of all workers together
+pause, resume, throttle   one worker checks and changes them, and keeps them where --keep is given; the others get
+                          the limits that came of it.  A throttle is of the whole mirror: it is divided by how many
+                          of its partitions each worker owns
+parked, retry, release    the worker that owns the partition
+set-log-level             all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from groundwork.logs import LEVELS
+from groundwork.tasks import Lock, sleep
+from mirrormaker.control.server import MAX_EVERY_S, MIN_EVERY_S, Action, Arguments, Refused, number
+from mirrormaker.report import MirrorReport, as_json
+from mirrormaker.workers.process import WorkerProcess
+
+COMMANDS = ("status", "topics", "pause", "resume", "throttle", "parked", "retry", "release", "set-log-level")
+
+
+class Workers(Protocol):
+    """The supervisor, as far as commands need it."""
+
+    @property
+    def serving(self) -> Sequence[WorkerProcess]: ...
+    def report(self) -> MirrorReport: ...
+    def limited(self, rows: Sequence[Mapping[str, Any]]) -> None: ...
+    def set_level(self, level: str) -> None: ...
+
+
+class WorkersControl:
+    """The actions of a supervisor."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._changing = Lock()  # of the limits: one after the other
+
+    def actions(self) -> dict[str, Action]:
+        """By the name of their command."""
+        own: dict[str, Action] = {
+            "status": self._status,
+            "topics": self._topics,
+            "parked": self._parked,
+            "retry": self._retry,
+            "release": self._release,
+            "set-log-level": self._set_log_level,
+            **{command: partial(self._limit, command) for command in ("pause", "resume", "throttle")},
+        }
+        return {command: own[command] for command in COMMANDS}
+
+    def _status(self, arguments: Arguments) -> Iterator[Any]:
+        every_s = number(arguments, "every_s", least=MIN_EVERY_S, most=MAX_EVERY_S)
+        while True:
+            yield as_json(self._workers.report())
+            if every_s is None:
+                return
+            sleep(every_s)
+
+    def _topics(self, arguments: Arguments) -> Iterator[Any]:
+        report = as_json(self._workers.report())
+        yield self._first().ask("topics", {**arguments, "report": report})
+
+    def _limit(self, command: str, arguments: Arguments) -> Iterator[Any]:
+        with self._changing:
+            first = self._first()
+            answer = first.ask(command, arguments)
+            rows = first.ask("limits")
+            self._workers.limited(rows)  # also for a worker that starts meanwhile
+            for worker in self._workers.serving:
+                if worker is not first:
+                    worker.ask("limits", {"rows": rows})
+        yield answer
+
+    def _parked(self, arguments: Arguments) -> Iterator[Any]:
+        found = [row for _, rows in self._parked_rows(arguments) for row in rows]
+        yield sorted(found, key=lambda row: (row["source"], row["topic"], str(row["partition"])))
+
+    def _retry(self, arguments: Arguments) -> Iterator[Any]:
+        owners = [worker for worker, rows in self._parked_rows(arguments) if rows] or [self._first()]
+        yield [sentence for worker in owners for sentence in worker.ask("retry", arguments)]
+
+    def _release(self, arguments: Arguments) -> Iterator[Any]:
+        owners = [(worker, rows) for worker, rows in self._parked_rows(arguments) if rows]
+        if len(owners) > 1:
+            names = " and ".join(sorted({str(row["source"]) for _, rows in owners for row in rows}))
+            raise Refused(f"{arguments.get('what')} is parked in sources {names}: say which by --source")
+        yield (owners[0][0] if owners else self._first()).ask("release", arguments)
+
+    def _set_log_level(self, arguments: Arguments) -> Iterator[Any]:
+        level = str(arguments.get("level", "")).lower()
+        if level not in LEVELS:
+            raise Refused(f"log level is one of {', '.join(LEVELS)}, not {level}")
+        self._workers.set_level(level)
+        yield [f"log level is {level} until the next start"]
+
+    def _parked_rows(self, arguments: Arguments) -> list[tuple[WorkerProcess, list[dict[str, Any]]]]:
+        asked = {name: value for name, value in arguments.items() if name in ("what", "source")}
+        self._first()
+        return [(worker, worker.ask("parked", asked)) for worker in self._workers.serving]
+
+    def _first(self) -> WorkerProcess:
+        """The worker that answers for all.  Raises Refused."""
+        if not self._workers.serving:
+            raise Refused("no worker of this mirror is running now: try again; its log says why")
+        return self._workers.serving[0]

@@ -1,0 +1,221 @@
+"""Merging: the reports of several workers as that of one mirror, and their parts of its throttles.  Pure.
+
+counts        sums, with what workers counted that are not there any more
+partitions    of all; one that moves and is reported twice is shown once
+sources       the worst state, each reason once; the lag is not known while a worker is away
+readiness     ready once every worker is, also one that owns no partition
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from mirrormaker.happenings import MAX_HAPPENINGS
+from mirrormaker.limits import Limits, Throttle
+from mirrormaker.report import Happening, MirrorReport, PartitionReport, ProduceReport, SourceReport, WorkerReport
+
+STATES = ("refused", "out of reach", "joining", "running")  # of a source, the worst first
+NO_PARTITION = "owns no partition: there are more workers than the assignment has work for; it stands by"
+T = TypeVar("T")
+
+
+def merged(
+    base: MirrorReport, workers: Sequence[WorkerReport], reports: Mapping[int, MirrorReport], past: MirrorReport
+) -> MirrorReport:
+    """The mirror.  base: what the supervisor knows: start, release, target, sources, own happenings, reload, log level,
+    and why it is not ready.  workers: all; reports: the newest of those that run; past: see `ended`."""
+    living = [reports[worker.number] for worker in workers if worker.number in reports]
+    everything = [*living, past]
+    whole = len(living) == len(workers) and all(worker.state == "running" for worker in workers)
+    return replace(
+        base,
+        at_ms=max((report.at_ms for report in living), default=base.at_ms),
+        target_state=next((report.target_state for report in living if report.target_state), ""),
+        sources=tuple(_source(source, living, past, whole) for source in base.sources),
+        partitions=_partitions(living),
+        waiting=_once(each for report in living for each in report.waiting),
+        limits=_once(each for report in living for each in report.limits),
+        happenings=_happenings(base, reports, past),
+        messages=sum(report.messages for report in everything),
+        bytes=sum(report.bytes for report in everything),
+        messages_per_s=sum(report.messages_per_s for report in living),
+        bytes_per_s=sum(report.bytes_per_s for report in living),
+        in_flight_bytes=sum(report.in_flight_bytes for report in living),
+        left_out=_sums(report.left_out for report in everything),
+        gaps=_sums(report.gaps for report in everything),
+        dropped_fields=_sums(report.dropped_fields for report in everything),
+        produced=_produced([report.produced for report in everything if report.produced is not None]),
+        not_ready=_not_ready(base, workers, reports),
+        workers=tuple(_worker(worker, reports.get(worker.number)) for worker in workers),
+    )
+
+
+def ended(past: MirrorReport, worker: int, last: MirrorReport) -> MirrorReport:
+    """What is left of workers that ended: their counts, and what happened to them.  past: of those before."""
+    return replace(
+        past,
+        sources=tuple(_counts(source, [*past.sources, *last.sources]) for source in past.sources),
+        messages=past.messages + last.messages,
+        bytes=past.bytes + last.bytes,
+        left_out=_sums((past.left_out, last.left_out)),
+        gaps=_sums((past.gaps, last.gaps)),
+        dropped_fields=_sums((past.dropped_fields, last.dropped_fields)),
+        produced=_produced([each for each in (past.produced, last.produced) if each is not None]),
+        happenings=_newest([*past.happenings, *_named(worker, last.happenings)]),
+    )
+
+
+def shares(limits: Limits, reports: Mapping[int, MirrorReport]) -> dict[int, dict[tuple[str, str], float]]:
+    """The part of each throttle that each worker may use, by worker, then by source and topic: as many of its
+    partitions as the worker owns.  Where none is owned, all get the same part."""
+    found: dict[int, dict[tuple[str, str], float]] = {number: {} for number in reports}
+    for limit in limits:
+        if not isinstance(limit, Throttle):
+            continue
+        owned = {number: sum(_meant(limit, row) for row in report.partitions) for number, report in reports.items()}
+        total = sum(owned.values())
+        for number, count in owned.items():
+            # A worker that owns none may get some any moment: until its part is known it has that of one partition.
+            part = max(count, 1) / max(total, 1) if total else 1 / len(reports)
+            found[number][limit.source, limit.topic] = min(1.0, part)
+    return found
+
+
+def _meant(limit: Throttle, row: PartitionReport) -> bool:
+    return row.source == limit.source and limit.topic in ("", row.topic)
+
+
+# ---- parts of a report ----------------------------------------------------------------------------------------------
+
+
+def _source(base: SourceReport, living: Sequence[MirrorReport], past: MirrorReport, whole: bool) -> SourceReport:
+    rows = [source for report in living for source in report.sources if source.name == base.name]
+    if not rows:
+        return _counts(base, past.sources)
+    worst = min(rows, key=lambda row: STATES.index(row.state) if row.state in STATES else 0)
+    lags = [row.lag for row in rows]
+    blind = None in lags or not whole
+    return replace(
+        _counts(base, [*rows, *past.sources]),
+        version=rows[0].version,
+        state=worst.state,
+        reason="; ".join(_once(row.reason for row in rows if row.reason)),
+        owned=sum(row.owned for row in rows),
+        lag=None if blind else sum(lag or 0 for lag in lags),
+        lag_unit=rows[0].lag_unit,
+        merged=tuple(sorted({topic for row in rows for topic in row.merged})),
+        committed_at_ms=max((row.committed_at_ms for row in rows if row.committed_at_ms is not None), default=None),
+    )
+
+
+def _counts(source: SourceReport, rows: Iterable[SourceReport]) -> SourceReport:
+    """The source with the counts of all rows of it."""
+    mine = [row for row in rows if row.name == source.name]
+    return replace(
+        source,
+        rebalances=_total(row.rebalances for row in mine),
+        failed_commits=_total(row.failed_commits for row in mine),
+    )
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """The sum of those that are known; None: none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _partitions(living: Sequence[MirrorReport]) -> tuple[PartitionReport, ...]:
+    """Rows of all workers.  While a partition moves both its owners may show it: the one that is not leaving counts."""
+    found: dict[tuple[str, str, str], PartitionReport] = {}
+    for report in living:
+        for row in report.partitions:
+            key = row.source, row.topic, str(row.partition)
+            if key not in found or found[key].state == "leaving":
+                found[key] = row
+    return tuple(sorted(found.values(), key=_place))
+
+
+def _place(row: PartitionReport) -> tuple[str, str, bool, int, str]:
+    number = row.partition if isinstance(row.partition, int) else 0
+    return row.source, row.topic, isinstance(row.partition, str), number, str(row.partition)
+
+
+def _worker(worker: WorkerReport, report: MirrorReport | None) -> WorkerReport:
+    if report is None:
+        return worker
+    idle = worker.ready and not report.partitions and not report.not_ready
+    return replace(
+        worker,
+        reason=worker.reason or (NO_PARTITION if idle else ""),
+        owned=len(report.partitions),
+        messages=report.messages,
+        bytes=report.bytes,
+        messages_per_s=report.messages_per_s,
+        bytes_per_s=report.bytes_per_s,
+        in_flight_bytes=report.in_flight_bytes,
+    )
+
+
+def _not_ready(
+    base: MirrorReport, workers: Sequence[WorkerReport], reports: Mapping[int, MirrorReport]
+) -> tuple[str, ...]:
+    """Each reason once: that of all workers as it is, that of some with their numbers."""
+    away: defaultdict[str, list[int]] = defaultdict(list)
+    said: defaultdict[str, list[int]] = defaultdict(list)
+    for worker in workers:
+        report = reports.get(worker.number)
+        if worker.state != "running" or worker.reason:
+            away[f"{worker.state}: {worker.reason}" if worker.reason else worker.state].append(worker.number)
+        elif report is not None:
+            for reason in report.not_ready:
+                said[reason].append(worker.number)
+    return (
+        *base.not_ready,
+        *(f"{_numbers(numbers)}: {reason}" for reason, numbers in away.items()),
+        *(
+            reason if len(numbers) == len(workers) else f"{_numbers(numbers)}: {reason}"
+            for reason, numbers in said.items()
+        ),
+    )
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return f"worker{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def _happenings(base: MirrorReport, reports: Mapping[int, MirrorReport], past: MirrorReport) -> tuple[Happening, ...]:
+    theirs = [each for number, report in reports.items() for each in _named(number, report.happenings)]
+    return _newest([*base.happenings, *past.happenings, *theirs])
+
+
+def _named(worker: int, happenings: Iterable[Happening]) -> list[Happening]:
+    return [replace(each, text=f"worker {worker}: {each.text}") for each in happenings]
+
+
+def _newest(happenings: Iterable[Happening]) -> tuple[Happening, ...]:
+    return tuple(sorted(happenings, key=lambda each: each.at_ms)[-MAX_HAPPENINGS:])
+
+
+def _produced(found: Sequence[ProduceReport]) -> ProduceReport | None:
+    if not found:
+        return None
+    return ProduceReport(
+        requests=sum(each.requests for each in found),
+        retries=sum(each.retries for each in found),
+        unknown_outcomes=sum(each.unknown_outcomes for each in found),
+        errors=_sums(each.errors for each in found),
+    )
+
+
+def _sums(counts: Iterable[Mapping[T, int]]) -> dict[T, int]:
+    total: Counter[T] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
+
+
+def _once(values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))

@@ -1,0 +1,160 @@
+"""One worker as its supervisor sees it: a process that is started, asked, watched and ended.
+
+The process begins by exec of the same command line, with --as-worker: nothing of the supervisor is forked into it but
+one end of a socket.  It has a process group of its own, so that a terminal's ctrl-C reaches the supervisor alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from groundwork.tasks import Event, TaskGroup, adopted_socket, now
+from mirrormaker.control.server import Refused
+from mirrormaker.report import MirrorReport
+from mirrormaker.workers.channel import Channel
+
+ASK_S = 60.0  # a release may take half of it
+MAX_UNSENT = 100
+OPTION = "--as-worker"
+NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_PID")  # systemd hears the supervisor alone
+SERVING = "SERVING=1"  # from now on a worker answers
+
+
+class Silent(Refused):
+    """A worker does not answer, or is not there; the text is one sentence."""
+
+
+def command_line(number: int, fd: int) -> list[str]:
+    """Of a worker: the command line of this process, and which worker it is."""
+    given = sys.argv[1:]  # begins with `run`
+    program = sys.orig_argv[1 : len(sys.orig_argv) - len(given)]
+    return [sys.executable, *program, given[0], OPTION, f"{number}:{fd}", *given[1:]]
+
+
+class WorkerProcess:
+    """A worker.  notified(worker, lines): called with what its daemon would tell systemd.
+
+    ready: its process runs and has begun to mirror.  pinged_at: of its watchdog, or its start.  report: its newest;
+    configuration: what it was started with, or was changed to.
+    """
+
+    def __init__(self, number: int, tasks: TaskGroup, notified: Callable[[WorkerProcess, list[str]], object]) -> None:
+        self.number = number
+        self.restarts = 0
+        self.restart_at: float | None = None  # while it has no process
+        self.why = ""  # its last process ended
+        self.serving = self.ready = False
+        self.started_at = self.pinged_at = now()
+        self.silent_since: float | None = None
+        self.report: MirrorReport | None = None
+        self.loop_lag_s = 0.0
+        self.configuration: object = None
+        self._tasks = tasks
+        self._notified = notified
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._asked: dict[int, tuple[Event, list[dict[str, Any]]]] = {}
+        self._ids = 0
+
+    # ---- its process ------------------------------------------------------------------------------------------------
+
+    def start(self, begin: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        """Start a process.  begin: what it is told first.  Raises OSError."""
+        ours, theirs = socket.socketpair()
+        try:
+            env = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
+            argv = command_line(self.number, theirs.fileno())
+            self._process = subprocess.Popen(
+                argv, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self.serving = self.ready = False
+        self.restart_at = self.silent_since = self.report = None
+        self.started_at = self.pinged_at = now()
+        self._channel = Channel(adopted_socket(ours), self._tasks, f"worker-{self.number}", self._received)
+        self._channel.send({"begin": dict(begin)})
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process; None: it has none."""
+        return self._process.pid if self._process is not None else None
+
+    def ended(self) -> int | None:
+        """How its process ended (-N: by signal N), once: from then on it has none.  None: it runs, or there is none."""
+        if self._process is None or (code := self._process.poll()) is None:
+            return None
+        self._process = None
+        self.serving = self.ready = False
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        for done, _ in self._asked.values():
+            done.set()
+        return code
+
+    def stop(self) -> None:
+        """Have it stop in order: by request where it answers requests, so that a SIGTERM of somebody else is not taken
+        for the second one."""
+        if self.serving and self._channel is not None:
+            self._channel.send({"id": 0, "command": "stop", "arguments": {}})
+        else:
+            self.signal(signal.SIGTERM)
+
+    def signal(self, number: int) -> None:
+        """Send its process a signal, where it has one."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
+
+    def usage(self) -> tuple[float | None, int | None]:
+        """CPU seconds and resident bytes of its process; None where the system does not say."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks, pages = int(fields[11]) + int(fields[12]), int(fields[21])
+            return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            return None, None
+
+    # ---- what it is asked -------------------------------------------------------------------------------------------
+
+    def ask(self, command: str, arguments: Mapping[str, Any] | None = None, timeout_s: float = ASK_S) -> Any:
+        """Its answer.  Raises Refused with its reason, Silent."""
+        channel = self._channel
+        if channel is None or not self.serving:
+            raise Silent(f"worker {self.number} is not running now: try again")
+        if channel.unsent > MAX_UNSENT:
+            raise Silent(f"worker {self.number} takes no requests")
+        self._ids += 1
+        asked = self._ids
+        done, answers = self._asked[asked] = (Event(), [])
+        try:
+            channel.send({"id": asked, "command": command, "arguments": dict(arguments or {})})
+            in_time = done.wait(timeout_s)
+        finally:
+            del self._asked[asked]
+        if not answers:
+            why = "ended" if in_time else f"does not answer for {timeout_s:g} s"
+            raise Silent(f"worker {self.number} {why}")
+        if "error" in answers[0]:
+            raise Refused(str(answers[0]["error"]))
+        return answers[0]["answer"]
+
+    def _received(self, line: dict[str, Any]) -> None:
+        if "notify" in line:
+            self.serving |= SERVING in line["notify"]
+            self._notified(self, line["notify"])
+        elif (asked := self._asked.get(line["id"])) is not None:
+            asked[1].append(line)
+            asked[0].set()

@@ -1,0 +1,528 @@
+"""Supervisor: a mirror in several processes, seen as one by status, metrics, commands, signals and systemd.
+
+start   each worker begins by exec and joins the group; READY once all have begun to mirror
+run     a worker that ends is started again (restarts.py); what shows the mirror merges their reports (merging.py)
+stop    all stop in order at the same time, then this process ends with one exit code
+
+It copies nothing and connects to no cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import pickle
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+from groundwork.logs import current_level, set_level, set_up_logging
+from groundwork.loopdelay import HubLag
+from groundwork.plural import counted
+from groundwork.tasks import Event, Lock, TaskGroup, now, sleep, stacks, wait_any
+from mirrormaker import exits
+from mirrormaker.changes import decide
+from mirrormaker.config import ConfigError, Configuration
+from mirrormaker.control.place import own_place
+from mirrormaker.control.server import ControlServer, Refused
+from mirrormaker.happenings import Happenings
+from mirrormaker.limits import Throttle, limits_of
+from mirrormaker.report import MirrorReport, ReloadReport, SourceReport, WorkerReport, from_json
+from mirrormaker.signals import Signals
+from mirrormaker.status import StatusLine, StatusReporter
+from mirrormaker.systemd import PINGS_PER_LIMIT, Systemd
+from mirrormaker.workers.control import WorkersControl
+from mirrormaker.workers.merging import ended, merged, shares
+from mirrormaker.workers.process import Silent, WorkerProcess
+from mirrormaker.workers.restarts import End, Restarts, exit_code
+
+log = logging.getLogger(__name__)
+
+DISTRIBUTION = "kafka-legacy-mirror"
+LOOK_S = 0.1
+FRESH_S = 0.4  # a report of a worker is asked for at most that often
+REPORT_S = 3.0  # longest time to wait for one
+SILENT_S = 15.0  # a worker that answers nothing for so long is not alive
+DIVIDE_S = 2.0  # between two looks at which worker owns what, while something is throttled
+STOP_S = 10.0  # of a worker, as of a daemon
+KILL_S = 15.0  # after that a worker that does not stop is killed
+RELOAD_S = 60.0
+
+
+def run_supervisor(configuration: Configuration, read: Callable[[], Configuration]) -> int:
+    """Mirror in several processes until a signal ends it; the exit code.  read: as of run_daemon."""
+    terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
+    mirror = configuration.mirror
+    # The terminal writes, flushes and has a descriptor: all that is used.
+    set_up_logging(mirror.log_level, mirror.log_format, stream=terminal)  # type: ignore[arg-type]
+    return Supervisor(configuration, read, terminal, Systemd(os.environ, os.getpid())).run()
+
+
+class Supervisor:
+    """The workers of one mirror, and what shows them as one."""
+
+    def __init__(
+        self, configuration: Configuration, read: Callable[[], Configuration], terminal: StatusLine, systemd: Systemd
+    ) -> None:
+        self._configuration = configuration
+        self._read = read
+        self._terminal = terminal
+        self._systemd = systemd
+        self._tasks = TaskGroup()
+        self._stop = Event()
+        self._started = Event()  # READY was said
+        self._end: End | None = None  # why it ends by itself
+        self._signals = Signals(
+            self._tasks,
+            self._stop.set,
+            {signal.SIGHUP: self._on_hup, signal.SIGUSR1: self._on_usr1, signal.SIGUSR2: self._on_usr2},
+            at_once=self._kill_all,
+        )
+        self._workers = [
+            WorkerProcess(number, self._tasks, self._notified) for number in range(1, configuration.mirror.workers + 1)
+        ]
+        self._restarts = Restarts()
+        self._limits: Sequence[Mapping[str, Any]] | None = None  # None: what is kept
+        self._shares: dict[int, dict[tuple[str, str], float]] = {}
+        self._level = current_level()
+        self._last_reload: ReloadReport | None = None
+        self._reloading, self._asking = Lock(), Lock()
+        self._asked_at = float("-inf")
+        self._lag = HubLag("the supervisor", 5000.0)
+        self._happenings = Happenings()
+        self._happenings.attach()
+        self._started_ms = int(time.time() * 1000)
+        self._release = version(DISTRIBUTION)
+        self._past = self._blank()
+        self._control: ControlServer | None = None
+        self._status: StatusReporter | None = None
+
+    # ---- run and stop -----------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Until a signal, or until the mirror ends by itself; the exit code."""
+        self._signals.take()
+        for sentence in (*self._configuration.warnings, *self._configuration.notes):
+            log.warning("%s", sentence, extra={"event": "configuration", "key": sentence})
+        try:
+            self._listen()
+        except _Refused as refused:
+            return self._ended(End(refused.code, str(refused)), [])
+        self._tasks.spawn("lag", self._lag.run)
+        for worker in self._workers:
+            self._start(worker)
+        self._tasks.spawn("divide", self._divide)
+        pinged_at = now()
+        while not self._stop.is_set() and self._end is None and self._tasks.death is None:
+            wait_any([self._stop, self._tasks.dead], LOOK_S)
+            self._look()
+            if self._systemd.watchdog_s is not None and now() - pinged_at > self._systemd.watchdog_s / PINGS_PER_LIMIT:
+                self._systemd.alive()
+                pinged_at = now()
+        if self._tasks.death is not None:
+            self._end = self._end or End(exits.INTERNAL, f"the mirror ends: {self._tasks.death}")
+        return self._ended(self._end, self._stop_all())
+
+    def _ended(self, end: End | None, codes: Sequence[int]) -> int:
+        code = end.code if end is not None else exit_code(codes)
+        if end is not None:
+            log.critical("%s", end.sentence, extra={"event": "died"})
+        else:
+            log.info("stopped", extra={"event": "stopped"})
+        self._tasks.stop(1.0)
+        if self._control is not None:
+            self._control.close()
+        self._signals.drained()
+        self._signals.end(code)
+        return code
+
+    def _look(self) -> None:
+        """What has happened to the processes; what is due."""
+        for worker in self._workers:
+            code = worker.ended()
+            if code is not None:
+                self._died(worker, code)
+            elif worker.restart_at is not None and now() >= worker.restart_at:
+                worker.restarts += 1
+                self._start(worker)
+            elif worker.ready and self._hangs(worker):
+                worker.signal(signal.SIGABRT)
+        if not self._started.is_set() and all(worker.ready for worker in self._workers):
+            self._ready()
+
+    def _start(self, worker: WorkerProcess) -> None:
+        worker.configuration = self._configuration
+        begin = {
+            "configuration": base64.b64encode(pickle.dumps(self._configuration)).decode(),
+            "limits": self._limits,
+            "share": 1 / len(self._workers),
+            "log_level": self._level,
+        }
+        try:
+            worker.start(begin, os.environ)
+        except OSError as refused:  # no process, no descriptor, no memory
+            self._again(worker, exits.TEMPORARY, str(refused.strerror or refused))
+            return
+        log.info("worker %d: process %d", worker.number, worker.pid, extra={"event": "worker-start", "always": True})
+
+    def _died(self, worker: WorkerProcess, code: int) -> None:
+        if worker.report is not None:
+            self._past = ended(self._past, worker.number, worker.report)
+            worker.report = None
+        self._again(worker, code)
+
+    def _again(self, worker: WorkerProcess, code: int, why: str = "") -> None:
+        decided = self._restarts.died(
+            worker.number, code, lived_s=now() - worker.started_at, started=self._started.is_set()
+        )
+        worker.why = decided.sentence
+        if isinstance(decided, End):
+            self._end = self._end or decided
+            return
+        worker.restart_at = now() + decided.delay_s
+        sentence = f"{decided.sentence}: {why}" if why else decided.sentence
+        log.error("%s", sentence, extra={"event": "worker-died", "always": True})
+
+    def _hangs(self, worker: WorkerProcess) -> bool:
+        """Whether a worker gives no sign of life for as long as systemd would wait for one; where it waits."""
+        limit_s = self._systemd.watchdog_s
+        if limit_s is None or now() - worker.pinged_at < limit_s:
+            return False
+        log.error("worker %d: no sign of life for %.0f s; it is ended", worker.number, limit_s)
+        worker.pinged_at = now()
+        return True
+
+    def _ready(self) -> None:
+        self._started.set()
+        self._remember_limits()
+        self._status = StatusReporter(
+            self,
+            terminal=self._terminal,
+            systemd=self._systemd,
+            interval_s=self._configuration.mirror.status_interval_ms / 1000,
+        )
+        line = self._status.line()
+        self._systemd.ready(line)
+        text = "mirroring with %s: %s"
+        log.info(text, counted(len(self._workers), "worker"), line, extra={"event": "started"})
+        self._tasks.spawn("status", self._status.run)
+
+    def _stop_all(self) -> list[int]:
+        """How the workers ended that ran."""
+        self._stop.set()
+        self._systemd.stopping(STOP_S + 1)
+        log.info("stopping: all workers stop", extra={"event": "stopping"})
+        for worker in self._workers:
+            worker.stop()
+        codes, running = [], [worker for worker in self._workers if worker.pid is not None]
+        killed_at = now() + KILL_S
+        while running:
+            for worker in list(running):
+                if (code := worker.ended()) is not None:
+                    codes.append(code)
+                    running.remove(worker)
+            if running and now() > killed_at:
+                names = ", ".join(str(worker.number) for worker in running)
+                log.error("worker %s: not stopped within %g s; it is killed", names, KILL_S)
+                self._kill_all()
+                killed_at = float("inf")
+            sleep(LOOK_S / 2)
+        return codes
+
+    def _kill_all(self) -> None:
+        for worker in self._workers:
+            worker.signal(signal.SIGKILL)
+
+    # ---- what workers say -------------------------------------------------------------------------------------------
+
+    def _notified(self, worker: WorkerProcess, lines: list[str]) -> None:
+        worker.pinged_at = now()
+        if "READY=1" in lines and not worker.ready:
+            worker.ready = True
+            if worker.configuration is not self._configuration:  # changed while it started
+                self._tasks.spawn(f"reload-{worker.number}", self._reload_late, worker)
+
+    @property
+    def serving(self) -> Sequence[WorkerProcess]:
+        """Workers that answer requests."""
+        return [worker for worker in self._workers if worker.serving]
+
+    def report(self) -> MirrorReport:
+        """The mirror, as of at most FRESH_S ago."""
+        with self._asking:
+            if now() - self._asked_at > FRESH_S:
+                asked = [self._tasks.spawn(f"report-{one.number}", self._ask_report, one) for one in self.serving]
+                for task in asked:
+                    task.join()
+                self._asked_at = now()
+        reports = {one.number: one.report for one in self._workers if one.report is not None}
+        return merged(self._base(), [self._row(worker) for worker in self._workers], reports, self._past)
+
+    def observe(self) -> None:
+        """Workers count what they do themselves."""
+
+    def _ask_report(self, worker: WorkerProcess) -> None:
+        pid, asked_at = worker.pid, now()
+        try:
+            answer = worker.ask("report", timeout_s=REPORT_S)
+        except Refused:
+            if worker.silent_since is None:
+                worker.silent_since = asked_at
+            return
+        if worker.pid == pid:
+            worker.report, worker.loop_lag_s = from_json(answer["report"]), answer["loop_lag_s"]
+            worker.silent_since = None
+
+    def silent(self) -> list[str]:
+        """Workers that run and do not answer: a sentence each."""
+        self.report()
+        return [
+            f"worker {one.number} does not answer for {now() - one.silent_since:.0f} s"
+            for one in self._workers
+            if one.silent_since is not None and now() - one.silent_since > SILENT_S
+        ]
+
+    def _row(self, worker: WorkerProcess) -> WorkerReport:
+        state, reason = "running", ""
+        if self._stop.is_set():
+            state = "stopping"
+        elif worker.pid is None:
+            state, reason = "restarting", worker.why
+        elif not worker.ready:
+            state = "starting"
+        elif worker.silent_since is not None and now() - worker.silent_since > REPORT_S:
+            reason = f"does not answer for {now() - worker.silent_since:.0f} s"
+        cpu_s, resident = worker.usage()
+        return WorkerReport(
+            number=worker.number,
+            pid=worker.pid,
+            state=state,
+            reason=reason,
+            ready=worker.ready,
+            restarts=worker.restarts,
+            cpu_s=cpu_s,
+            resident_bytes=resident,
+        )
+
+    def _base(self) -> MirrorReport:
+        found = self._blank()
+        stopping = ("the mirror is stopping",) if self._stop.is_set() else ()
+        return replace(found, happenings=self._happenings.newest(), reload=self._last_reload, not_ready=stopping)
+
+    def _blank(self) -> MirrorReport:
+        """What is known without any worker."""
+        sources = tuple(
+            SourceReport(
+                name=source.name,
+                version=source.version or "not known yet",
+                state="joining",
+                reason="",
+                owned=0,
+                lag=None,
+                lag_unit="messages",
+            )
+            for source in self._configuration.sources
+        )
+        return MirrorReport(
+            at_ms=int(time.time() * 1000),
+            started_ms=self._started_ms,
+            release=self._release,
+            target=self._configuration.target.address,
+            target_state="",
+            sources=sources,
+            partitions=(),
+            waiting=(),
+            happenings=(),
+            messages=0,
+            bytes=0,
+            messages_per_s=0.0,
+            bytes_per_s=0.0,
+            in_flight_bytes=0,
+            left_out={},
+            not_ready=(),
+            log_level=self._level,
+        )
+
+    # ---- what shows and changes it ----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """HTTP and control socket, before any worker starts.  Raises _Refused."""
+        mirror = self._configuration.mirror
+        place = own_place(self._configuration.name, mirror.control_socket, os.environ)
+        if place is not None:
+            self._control = ControlServer(self._tasks, WorkersControl(self).actions())
+            try:
+                log.info("control: listening at %s", self._control.start(place, os.environ), extra={"event": "control"})
+            except OSError as reason:
+                sentence = f"control socket {place}: {reason.strerror or reason}"
+                if mirror.control_socket:
+                    raise _Refused(exits.STATE_FOLDER, f"{sentence} (mirror.control.socket)") from reason
+                log.warning("%s: this mirror runs without; set mirror.control.socket, or none", sentence)
+        if mirror.http_listen is None:
+            return
+        from mirrormaker.http.server import StatusServer  # it needs prometheus-client
+
+        server = StatusServer(self.report, self._late_s, self._tasks, silent=self.silent, more=self._metrics)
+        try:
+            url = server.start(mirror.http_listen)
+        except OSError as refused:
+            why = (refused.strerror or str(refused)).partition(": (")[0]  # without the address, which is said already
+            raise _Refused(
+                exits.CONFIGURATION, f"http.listen={mirror.http_listen}: cannot listen there: {why}"
+            ) from refused
+        log.info("status page: %s", url, extra={"event": "http"})
+
+    def _late_s(self) -> float:
+        """How late an event loop of this mirror was lately, at worst."""
+        return max(self._lag.lately_ms / 1000, *(worker.loop_lag_s for worker in self._workers))
+
+    def _metrics(self) -> list[tuple[int, str]]:
+        found = []
+        for worker in self.serving:
+            with suppress(Refused):
+                found.append((worker.number, str(worker.ask("metrics", timeout_s=REPORT_S))))
+        return found
+
+    def limited(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """These limits hold, also for workers that start later."""
+        self._limits = rows
+        self._shares = {}
+
+    def _remember_limits(self) -> None:
+        with suppress(Refused):
+            if self._limits is None and self.serving:
+                self.limited(self.serving[0].ask("limits", timeout_s=REPORT_S))
+
+    def _divide(self) -> None:
+        """Tell each worker its part of the throttles, whenever that is another one."""
+        while True:
+            sleep(DIVIDE_S)
+            limits = limits_of(self._limits or ())
+            if not any(isinstance(limit, Throttle) for limit in limits):
+                continue
+            self.report()
+            reports = {one.number: one.report for one in self._workers if one.serving and one.report is not None}
+            for number, parts in shares(limits, reports).items():
+                worker = self._workers[number - 1]
+                if self._shares.get(number) == parts:
+                    continue
+                rows = [[*key, share] for key, share in parts.items()]
+                with suppress(Refused):
+                    worker.ask("shares", {"shares": rows}, REPORT_S)
+                    self._shares[number] = parts
+
+    def set_level(self, level: str) -> None:
+        """Log from this level on, everywhere.  Raises Refused."""
+        self._level = level
+        set_level(level)
+        for worker in self.serving:
+            worker.ask("set-log-level", {"level": level}, REPORT_S)
+
+    # ---- signals ----------------------------------------------------------------------------------------------------
+
+    def _on_hup(self) -> None:
+        """SIGHUP: all workers read the configuration again, or none.  A terminal that is closed sends it, too: stop."""
+        if self._terminal.rewrites:
+            self._stop.set()
+            return
+        self._started.wait()
+        with self._reloading:
+            self._systemd.reloading()
+            problem = self._reload()
+            self._last_reload = ReloadReport(at_ms=int(time.time() * 1000), problem=problem)
+            line = self._status.line() if self._status is not None else ""
+            self._systemd.ready(line if problem else f"reloaded; {line}")
+
+    def _reload(self) -> str:
+        """Why it failed; "": it did not."""
+        try:
+            reload = decide(self._configuration, self._read())
+        except ConfigError as wrong:
+            return self._not_reloaded([f"the configuration is left as it is: {problem}" for problem in wrong.problems])
+        workers = list(self.serving)
+        problems: list[str] = []
+        for worker in workers:
+            try:
+                problems += worker.ask("prepare-reload", timeout_s=RELOAD_S)
+            except Refused as reason:
+                problems.append(f"the configuration is left as it is: {reason}")
+        if problems:
+            return self._not_reloaded(list(dict.fromkeys(problems)))
+        self._configuration = reload.configuration
+        if self._level != reload.configuration.mirror.log_level and any("log.level" in key for key in reload.changed):
+            self._level = reload.configuration.mirror.log_level
+            set_level(self._level)
+        said = [self._tasks.spawn(f"reload-{one.number}", self._apply, one, problems) for one in workers]
+        for task in said:
+            task.join()
+        if problems:
+            return self._not_reloaded(list(dict.fromkeys(problems)))
+        what = f"changed: {', '.join(reload.changed)}" if reload.changed else "nothing that may change has changed"
+        text = "configuration read again by all workers; %s"
+        log.info(text, what, extra={"always": True, "event": "reload-ok"})
+        return ""
+
+    def _apply(self, worker: WorkerProcess, problems: list[str]) -> None:
+        try:
+            problem = worker.ask("apply-reload", timeout_s=RELOAD_S)
+            worker.configuration = self._configuration
+        except Silent as gone:  # started again it has the new configuration
+            problem = "" if worker.pid is None else str(gone)
+        except Refused as reason:
+            problem = str(reason)
+        if problem:
+            problems.append(f"worker {worker.number}: {problem}")
+
+    def _not_reloaded(self, problems: Sequence[str]) -> str:
+        for problem in problems:
+            log.error("%s", problem, extra={"always": True, "event": "reload-failed"})
+        return "; ".join(problems)
+
+    def _reload_late(self, worker: WorkerProcess) -> None:
+        """A worker that was starting while the others changed their configuration."""
+        with self._reloading:
+            if worker.configuration is self._configuration:
+                return
+            problems: list[str] = []
+            with suppress(Refused):
+                problems += worker.ask("prepare-reload", timeout_s=RELOAD_S)
+                if not problems:
+                    self._apply(worker, problems)
+            for problem in problems:
+                log.error("worker %d: %s", worker.number, problem, extra={"event": "reload-failed"})
+
+    def _on_usr1(self) -> None:
+        """SIGUSR1: the state of this process and of each worker to the log."""
+        lines = [
+            f"worker {row.number}: {row.state}, process {row.pid}, {row.restarts} restarts, "
+            f"CPU {row.cpu_s or 0:.1f} s, {(row.resident_bytes or 0) / 1e6:.0f} MB"
+            for row in map(self._row, self._workers)
+        ]
+        extra = {"event": "dump", "always": True, "below": [*lines, *stacks()]}
+        log.warning("SIGUSR1: the workers, each of which says where it stands, and this process", extra=extra)
+        for worker in self.serving:
+            worker.signal(signal.SIGUSR1)
+
+    def _on_usr2(self) -> None:
+        """SIGUSR2: all log at debug; the next one: as configured (info, where that is debug)."""
+        configured = self._configuration.mirror.log_level
+        calm = configured if configured != "debug" else "info"
+        with suppress(Refused):
+            self.set_level(calm if self._level == "debug" else "debug")
+        text = "SIGUSR2: the log is at level %s now"
+        log.warning(text, self._level, extra={"event": "log-level", "always": True})
+
+
+class _Refused(Exception):
+    """The mirror cannot start; the text is one sentence, .code the exit code."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code

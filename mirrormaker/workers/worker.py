@@ -1,0 +1,144 @@
+"""A worker: a daemon that has a supervisor.  It is asked on the channel instead of a control socket, listens nowhere,
+and tells the supervisor what a daemon tells systemd.
+
+It ends in order when the supervisor is gone; a thread sees to that, so it ends also while a message.handler keeps the
+event loop from turning.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import pickle
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from groundwork.logs import write_now
+from groundwork.options import given
+from groundwork.tasks import TaskGroup, adopted_socket
+from mirrormaker import exits
+from mirrormaker.config import Configuration
+from mirrormaker.control.place import OFF
+from mirrormaker.control.server import Action, Arguments, Refused
+from mirrormaker.daemon import DRAIN_S, run_daemon
+from mirrormaker.limits import Limits, limits_of
+from mirrormaker.options import SourceOptions
+from mirrormaker.systemd import Systemd
+from mirrormaker.workers.channel import Channel
+from mirrormaker.workers.process import SERVING
+
+log = logging.getLogger(__name__)
+
+ALONE_S = DRAIN_S + 3.0  # without a supervisor: longest time until the process ends
+
+
+def run_worker(number: int, fd: int, read: Callable[[], Configuration]) -> int:
+    """Mirror as worker `number`, with the channel at a file descriptor; the exit code.  read: as of run_daemon."""
+    connection = socket.socket(fileno=fd)
+    connection.set_inheritable(False)
+    begin = _first_line(connection)
+    if begin is None:
+        return exits.TEMPORARY  # the supervisor was killed at once
+    threading.Thread(target=_end_with_supervisor, args=(fd,), name="supervisor", daemon=True).start()
+    supervisor = SupervisorLink(number, connection, begin)
+    configuration: Configuration = pickle.loads(base64.b64decode(begin["configuration"]))
+    return run_daemon(
+        of_worker(configuration, number), lambda: replace(of_worker(read(), number), notes=()), supervisor
+    )
+
+
+def of_worker(configuration: Configuration, number: int) -> Configuration:
+    """What one worker runs: the supervisor listens for all, has said what is to be said, and a `consumer.id` that is
+    given names each worker's own."""
+    mirror = replace(configuration.mirror, http_listen=None, control_socket=OFF)
+    sources = tuple(_with_own_id(source, number) for source in configuration.sources)
+    return replace(configuration, sources=sources, mirror=mirror, warnings=(), notes=())
+
+
+def _with_own_id(source: SourceOptions, number: int) -> SourceOptions:
+    if not source.consumer_id:
+        return source
+    own = replace(source, consumer_id=f"{source.consumer_id}-worker{number}")
+    object.__setattr__(own, "_given", given(source))  # what its file gave is asked for once more
+    return own
+
+
+def _first_line(connection: socket.socket) -> dict[str, Any] | None:
+    """What the supervisor says first; byte by byte, since what follows is the channel's.  None: it is gone."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        waiting = connection.recv(65536, socket.MSG_PEEK)
+        if not waiting:
+            return None
+        line += connection.recv(waiting.index(b"\n") + 1 if b"\n" in waiting else len(waiting))
+    found: dict[str, Any] = json.loads(line)["begin"]
+    return found
+
+
+def _end_with_supervisor(fd: int) -> None:
+    """Wait until the other end of the channel is closed; then stop this process as SIGTERM does."""
+    gone = select.poll()
+    gone.register(os.dup(fd), 0)  # its end is reported whatever is asked for
+    gone.poll()
+    write_now(__name__, logging.ERROR, "the supervisor is gone: this worker stops, commits and leaves its group")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ALONE_S)
+    os._exit(exits.TEMPORARY)
+
+
+class SupervisorLink:
+    """The supervisor as a daemon sees it (mirrormaker.daemon.Supervisor).  begin: what it said first."""
+
+    def __init__(self, worker: int, connection: socket.socket, begin: Mapping[str, Any]) -> None:
+        self.worker = worker
+        self.limits: Limits | None = None if begin["limits"] is None else limits_of(begin["limits"])
+        self.share: float = begin["share"]
+        self.log_level: str = begin["log_level"]
+        self.systemd: Systemd = _Upward(self._notify)
+        self._connection = connection
+        self._channel: Channel | None = None
+        self._actions: Mapping[str, Action] = {}
+        self._tasks: TaskGroup | None = None
+
+    def serve(self, actions: Mapping[str, Action], tasks: TaskGroup) -> None:
+        """Answer requests from now on."""
+        self._actions, self._tasks = actions, tasks
+        self._channel = Channel(adopted_socket(self._connection), tasks, "supervisor", self._received)
+        self._notify([SERVING])
+
+    def _notify(self, lines: list[str]) -> None:
+        if self._channel is not None:
+            self._channel.send({"notify": lines})
+
+    def _received(self, line: dict[str, Any]) -> None:
+        assert self._tasks is not None
+        self._tasks.spawn(f"asked-{line['command']}", self._answer, line["id"], line["command"], line["arguments"])
+
+    def _answer(self, asked: int, command: str, arguments: Arguments) -> None:
+        assert self._channel is not None
+        try:
+            self._channel.send({"id": asked, "answer": next(self._actions[command](arguments))})
+        except Refused as reason:
+            self._channel.send({"id": asked, "error": str(reason)})
+        except Exception as failed:
+            log.exception("%s: %s: %s", command, type(failed).__name__, failed, extra={"key": "control"})
+            self._channel.send({"id": asked, "error": f"{type(failed).__name__}: {failed}; the log has more"})
+
+
+class _Upward(Systemd):
+    """What a daemon tells systemd, to the supervisor; it gives the time of the watchdog."""
+
+    def __init__(self, notify: Callable[[list[str]], object]) -> None:
+        super().__init__(os.environ, os.getpid())
+        self._to_supervisor = notify
+
+    def _notify(self, *lines: str) -> None:
+        self._to_supervisor(list(lines))
