@@ -10,6 +10,7 @@ import click
 from kazoo.exceptions import KazooException
 
 from groundwork.output import write
+from groundwork.plural import counted
 from groundwork.tasks import connect
 from groundwork.zksecurity import ZkSecurity
 from kafkawire.cluster.client import KafkaClient
@@ -84,6 +85,7 @@ def check_online(configuration: Configuration) -> int:
         return exits.UNREACHABLE
     write(rows, COLUMNS)
     say_releases(configuration, seen, view)
+    say_workers(configuration, seen)
     warn_of_topics(seen, mirror)
     warn_of_sizes(configuration, seen)
     warn_of_formats(seen, target, view)
@@ -109,6 +111,24 @@ def say_releases(
             click.echo(f"{who}: {line}", err=True)
         if apis.API_VERSIONS.key in versions.dialect.versions:
             click.echo(f"{who}: {spoken_versions(versions.dialect)}", err=True)
+
+
+def say_workers(configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:
+    """Say on stderr how many workers would have partitions, where the mirror runs in several and is alone in its
+    group."""
+    workers, streams = configuration.mirror.workers, configuration.mirror.num_streams
+    if workers == 1:
+        return
+    for source, found in seen:
+        counts = found.topics.values()
+        most = max(counts, default=0) if source.assignment_strategy == "range" else sum(counts)
+        busy = min(workers, -(-most // streams))
+        idle = f", {workers - busy} would stand by" if busy < workers else ""
+        click.echo(
+            f"source {source.name}: {busy} of {counted(workers, 'worker')} would own partitions of "
+            f"{counted(len(found.topics), 'topic')} ({source.assignment_strategy}){idle}",
+            err=True,
+        )
 
 
 def warn_of_sizes(configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:

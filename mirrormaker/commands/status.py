@@ -100,6 +100,21 @@ def _summary(report: Report) -> Iterable[str]:
             yield f"  merged with another source: {', '.join(source['merged'])}"
     if report["target_state"]:
         yield f"target: {report['target_state']}"
+    yield from _workers(report)
+
+
+def _workers(report: Report) -> Iterable[str]:
+    """A line for each process of a mirror that has several."""
+    for one in report["workers"]:
+        why = f": {one['reason']}" if one["reason"] else ""
+        pid = f", process {one['pid']}" if one["pid"] is not None else ""
+        used = "" if one["cpu_s"] is None else f", CPU {duration(one['cpu_s'])}"
+        memory = "" if one["resident_bytes"] is None else f", {one['resident_bytes'] / 1e6:,.0f} MB"
+        again = f", started again {one['restarts']:,} times" if one["restarts"] else ""
+        yield (
+            f"worker {one['number']}: {one['state']}{why}{pid}; {one['owned']:,} "
+            f"partition{'' if one['owned'] == 1 else 's'}, {one['messages_per_s']:,.0f} messages/s{used}{memory}{again}"
+        )
 
 
 def _lags(report: Report) -> str:

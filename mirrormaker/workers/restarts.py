@@ -2,6 +2,7 @@
 
     exit 64, 65, 73, 77 or 78     needs a person: the mirror ends with that code, as one daemon does
     before the first READY        an exit code ends the mirror, as one daemon's start is refused; a signal does not
+    69 once the mirror runs       a cluster is out of reach, which does not end a mirror: tried again every 30 s
     anything else                 started again after 1 s, 2 s, 4 s ... at most 30 s
     MAX_DEATHS in a row           each within STEADY_S of its start: the mirror ends with the last exit code
 
@@ -52,6 +53,8 @@ class Restarts:
             return End(code, f"worker {number} ended with {how}, and another start would end alike: the mirror ends")
         if not started and code > 0:
             return End(code, f"worker {number} could not start ({how}): the mirror ends")
+        if code == exits.UNREACHABLE:
+            return Again(LONGEST_DELAY_S, f"worker {number} found a cluster out of reach; it is started again in 30 s")
         deaths = 1 if lived_s >= STEADY_S else self._in_a_row.get(number, 0) + 1
         self._in_a_row[number] = deaths
         if deaths >= MAX_DEATHS:

@@ -1,0 +1,137 @@
+"""Two workers against one process: the same messages through `mirrormaker run --workers 1` and `--workers 2`, in turns.
+
+    python benchmarks/workers.py [--small] [--json FILE] [--count 600000] [--workers 2] [--rounds 3]
+
+Works: pass-through, which brokers limit, and a message handler that looks at each value, which the mirror's own CPU
+limits.  The mirror starts with its topic paused, so that its start and its rebalances are not measured; from `resume`
+on the clock runs until the target has every message.  CPU seconds are of all its processes, those of the brokers are
+told beside them.
+
+Workers gain what there are cores for: beside the ratio stands what these cores allow, which is the cores divided by the
+CPU seconds that mirror and brokers together take for a second of copying with one worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import yaml
+from common import CLOCK, PARTITIONS, PER_CPU, Report, Run, Task, cpu_of, turns
+from mirror import Arena, ground, sums
+
+from localkafka.child import Child
+from localkafka.mirror import COMMAND
+from localkafka.waiting import wait_until
+
+TARGET = 1.7
+WORKS = {"pass-through": {}, "message handler": {"message.handler": "benchworkers:looked"}}
+HANDLER = """\
+from mirrormaker.handler import DROP
+
+
+def looked(message):
+    return DROP if message.value.startswith(b"!") else message
+"""
+
+
+class WorkersArena(Arena):
+    """One process and several."""
+
+    def copied(self, work: str, options: Mapping[str, object], count: int, task: Task) -> Run:
+        """Mirror a fresh topic with so many workers."""
+        self.runs += 1
+        topic = f"workers{self.runs}"
+        for cluster in (self.source, self.target):
+            cluster.create_topic(topic, partitions=PARTITIONS, replication=1)
+        self.fill(topic, task)
+        argv = [*self.ours(topic, task), "--workers", str(count)]
+        file = Path(argv[2])
+        state = self.folder / f"{topic}.state"
+        state.mkdir()
+        settings = yaml.safe_load(file.read_text())
+        settings["mirror"] |= {**options, "state.folder": str(state), "control.socket": str(self.folder / "w.sock")}
+        file.write_text(yaml.safe_dump(settings))
+        pause = {"source": "bench", "topic": topic, "partition": "", "paused": True, "since_ms": 1}
+        state.joinpath("limits.json").write_text(
+            json.dumps({"version": 1, "groups": {}, "pauses": [pause], "throttles": []})
+        )
+        log = self.folder / f"{topic}.log"
+        child = Child("the mirror", argv, log, env={"PYTHONPATH": str(self.folder)})
+        try:
+            wait_until(lambda: "mirroring" in log.read_text(), 120, lambda: f"it to be ready; {child.log_end()}")
+            cpu, brokers, began = self.cpu(child), self.brokers(), time.monotonic()
+            subprocess.run([str(COMMAND), "resume", str(file), topic], check=True, capture_output=True)
+            clock_s = self.wait_for(topic, task.count, child) - began
+            cpu_s, brokers_s = self.cpu(child) - cpu, self.brokers() - brokers
+        finally:
+            child.stop(timeout_s=30)
+        return Run(
+            work=work,
+            who=who(count),
+            messages=task.count,
+            bytes=task.size,
+            cpu_s=cpu_s,
+            clock_s=clock_s,
+            checked=sums(self.source, topic) == sums(self.target, topic),
+            also={"µs of CPU a message": 1e6 * cpu_s / task.count, "brokers' CPU seconds": brokers_s},
+        )
+
+    def cpu(self, child: Child) -> float:
+        """Of the mirror's processes."""
+        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        return sum(map(cpu_of, [child.pid, *map(int, children)]))
+
+    def brokers(self) -> float:
+        return sum(cpu_of(cluster.node(0).pid) for cluster in (self.source, self.target))
+
+
+def who(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} workers"
+
+
+def allowed(report: Report, work: str, workers: int) -> float:
+    """The largest ratio by the clock that this machine's cores allow: as measured with one process."""
+    cpu_s = (report.median(work, who(1), "cpu_s") or 0) + (report.median(work, who(1), "brokers' CPU seconds") or 0)
+    return min(float(workers), (os.cpu_count() or 1) * (report.median(work, who(1), "clock_s") or 0) / cpu_s)
+
+
+@click.command()
+@click.option("--small", is_flag=True, help="Few messages, to try the benchmark itself.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="File for runs and figures.")
+@click.option("--count", default=1_000_000, help="Messages of a run.")
+@click.option("--size", default=100, help="Bytes of a value.")
+@click.option("--workers", default=2, help="Number of workers that are compared with one process.")
+@click.option("--rounds", default=3, help="Runs of each.")
+def main(*, small: bool, json_file: Path | None, count: int, size: int, workers: int, rounds: int) -> None:
+    """Mirror the same messages with one process and with several, in turns, and print the ratios."""
+    task = Task(size, -1, 200_000 if small else count)
+    report = Report("workers", short=small)
+    with ground() as (folder, source, target):
+        (folder / "benchworkers.py").write_text(HANDLER)
+        arena = WorkersArena(folder, source, target)
+        for work, options in WORKS.items():
+            for each in turns(("1", str(workers)), 1 if small else rounds):
+                report.add(arena.copied(f"{work}, {size} B", options, int(each), task))
+    for kind in WORKS:
+        work = f"{kind}, {size} B"
+        ratios = {
+            name: (report.median(work, who(workers), name) or 0) / (report.median(work, who(1), name) or 1)
+            for name in ("per_s", "per_cpu_s")
+        }
+        limit = allowed(report, work, workers)
+        target_ratio = TARGET * workers / 2 if limit > TARGET * workers / 2 else None
+        report.figure(work, CLOCK, ratios["per_s"], target=target_ratio, who=who(workers), peer=who(1))
+        report.figure(work, PER_CPU, ratios["per_cpu_s"], who=who(workers), peer=who(1))
+        cores = f"times 1 process by the clock are what {os.cpu_count()} cores, shared with the brokers, allow at most"
+        report.figure(work, cores, limit, who="to", target=TARGET * workers / 2)
+    report.end(json_file)
+
+
+if __name__ == "__main__":
+    main()
