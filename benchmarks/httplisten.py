@@ -1,6 +1,6 @@
 """What being watched costs a mirror: the same messages with http.listen and without, in turns, on the same clusters.
 
-    python benchmarks/httplisten.py [--count 3000000] [--size 100] [--rounds 5]
+    python benchmarks/httplisten.py [--small] [--count 3000000] [--rounds 5] [--json FILE]
 
 Watched: a status page that is open (/status every 2 s), and Prometheus (/metrics every 5 s, thrice as often as usual).
 Printed: messages per CPU second of the mirror from the first message at the target to the last, and the ratio with /
@@ -20,11 +20,9 @@ from statistics import median
 from typing import ClassVar
 
 import click
-import yaml
-from common import Task, cpu_of, leave, told
-from mirror import COLUMNS, Arena, ground
+from arena import Arena, Moment, Work, cpu_now, ground
+from common import Report, turns
 
-from groundwork import output
 from localkafka import ports
 from localkafka.child import Child
 
@@ -38,36 +36,26 @@ class HttpArena(Arena):
     port = 0  # of the run; 0: nobody watches
     answer_s: ClassVar[dict[str, list[float]]] = {"/status": [], "/metrics": []}  # CPU seconds of one, in each run
 
-    def without(self, topic: str, task: Task) -> Sequence[str]:
+    def without(self, topic: str, work: Work) -> Sequence[str]:
         self.port = 0
-        return self.ours(topic, task)
+        return self.ours(topic, work)
 
-    def watched(self, topic: str, task: Task) -> Sequence[str]:
-        argv = self.ours(topic, task)
+    def watched(self, topic: str, work: Work) -> Sequence[str]:
         reserved = ports.reserve()
         self.port = reserved.number
         reserved.release()
-        file = Path(argv[-1])
-        settings = yaml.safe_load(file.read_text())
-        settings["mirror"]["http.listen"] = self.port
-        file.write_text(yaml.safe_dump(settings))
-        return argv
+        return self.ours(topic, work, **{"http.listen": self.port})
 
-    def timed(self, who: str, command: Sequence[str], topic: str, task: Task) -> tuple[float, float]:
-        """Seconds and CPU seconds from the first message at the target to the last."""
-        child = Child(who, command, self.folder / f"{who}{self.runs}.log")
-        try:
-            with watching(self.port):
-                began, cpu_before = self.wait_for(topic, 1, child), cpu_of(child.pid)
-                took = self.wait_for(topic, task.count, child) - began, cpu_of(child.pid) - cpu_before
-            for path, answers in self.answer_s.items() if self.port else ():
-                cpu_before = cpu_of(child.pid)
-                for _ in range(ANSWERS):
-                    ask(self.port, path)
-                answers.append((cpu_of(child.pid) - cpu_before) / ANSWERS)
-            return took
-        finally:
-            child.stop(timeout_s=20)
+    def measured(self, topic: str, count: int, child: Child) -> tuple[Moment, Moment]:
+        """The same, watched where somebody watches."""
+        with watching(self.port):
+            found = super().measured(topic, count, child)
+        for path, answers in self.answer_s.items() if self.port else ():
+            cpu_before = cpu_now(child.pid)
+            for _ in range(ANSWERS):
+                ask(self.port, path)
+            answers.append((cpu_now(child.pid) - cpu_before) / ANSWERS)
+        return found
 
 
 def ask(port: int, path: str) -> None:
@@ -99,28 +87,27 @@ def watching(port: int) -> Iterator[None]:
 
 
 @click.command()
+@click.option("--small", is_flag=True, help="One run of each.")
 @click.option("--count", default=3_000_000, help="Messages of a run.")
 @click.option("--size", default=100, help="Bytes of a value.")
 @click.option("--rounds", default=5, help="Runs of each.")
-def main(count: int, size: int, rounds: int) -> None:
+@click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
+def main(small: bool, count: int, size: int, rounds: int, file: Path | None) -> None:
     """Mirror with and without http.listen, in turns, and print the ratio."""
-    task = Task(size, -1, count)
+    work, report = Work(f"http.listen, {size} B", size, count), Report("httplisten", short=small)
     with ground() as (folder, source, target):
         arena = HttpArena(folder, source, target)
-        results = told(arena.run(who, task) for _ in range(rounds) for who in ("without", "watched"))
-    output.write([result.row() for result in results], COLUMNS)
-    without, watched = (
-        median(result.per_cpu_second for result in results if result.who == who) for who in ("without", "watched")
-    )
-    print(f"\nwatched {watched / without:.3f} times the messages per CPU second")
+        ways = {"without": arena.without, "watched": arena.watched}
+        for who in turns(list(ways), 1 if small else rounds):
+            report.add(arena.run(work, who, ways[who]))
+    report.compare(work.name, "watched", "without")
     status_ms, metrics_ms = (1000 * median(answers) for answers in arena.answer_s.values())
     a_second = status_ms / STATUS_S + metrics_ms / METRICS_S
-    busy = median(1000 * result.cpu_seconds / result.seconds for result in results if result.who == "without")
-    print(
-        f"/status takes {status_ms:.2f} ms of CPU, /metrics {metrics_ms:.2f} ms: {a_second:.2f} ms in a second of both"
-    )
-    print(f"the mirror takes {busy:.1f} ms of CPU in a second of copying: watching adds {100 * a_second / busy:.1f} %")
-    leave(results)
+    busy = median(1000 * (run.cpu_s or 0) / (run.clock_s or 1) for run in report.runs if run.who == "without")
+    report.figure(work.name, "ms of CPU an answer of /status", status_ms)
+    report.figure(work.name, "ms of CPU an answer of /metrics", metrics_ms)
+    report.figure(work.name, "% of the mirror's CPU on top, watched", 100 * a_second / busy)
+    report.end(file)
 
 
 if __name__ == "__main__":

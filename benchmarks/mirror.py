@@ -1,176 +1,129 @@
 """The mirror daemon against the JVM's MirrorMaker of 0.8.2.2, on the same clusters, in the same run.
 
-    python benchmarks/mirror.py [--small] [--sizes 100,1000] [--acks 1,-1] [--rounds 1]
+    python benchmarks/mirror.py [--small] [--works keyed,snappy] [--rounds 1] [--json FILE]
 
-Both copy the same messages (plain, no keys, 4 partitions, identity) from one broker to another, one after the other,
-each from a fresh topic.  Printed for each: messages per second of wall time, and per CPU second of the whole process
-(start included), and the ratios.  Both targets are then checked: number of messages, and the sum of their CRCs as they
-stand in the segment files, against the source's.
+    plain, 100 B and 1 KB             bytes pass through; beside it the bare loop (bareloop.py)
+    snappy, gzip                      sets of 200; the JVM opens and compresses them again
+    keyed, 10,000 keys, all distinct  a target of 3 partitions, so that keys choose them; with kernels, and pure Python
+    set handler, message handler      handlers that look at each value; the JVM has none, and copies
+    plain to snappy                   compression.codec=snappy at the target
+
+Each copies from one broker to another, one contestant after the other, each from a fresh topic; quick ones copy more
+messages.  Printed: messages per second and per CPU second of the whole process in the steady state, the ratios, and
+what they are to be at least (arena.py says how it is measured and checked).
 """
 
 from __future__ import annotations
 
-import struct
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import click
-import yaml
-from common import PARTITIONS, VERSION, Result, Task, cpu_of, leave, told
+from arena import DISTINCT, Arena, Work, ground
+from common import PARTITIONS, Report, turns
 
-from groundwork import output
-from kafkawire.formats.v01 import messages as codec
-from kafkawire.model import TopicPartition
-from localkafka import tools
-from localkafka.child import Child
-from localkafka.cluster import Cluster
-from localkafka.load import Load, Mixture
-from localkafka.logends import log_end_offsets
-from localkafka.mirror import COMMAND
-from localkafka.waiting import wait_until
+from kafkawire import kernels
 
-COUNTS = {100: 2_000_000, 1000: 1_000_000}
-ENTRY = struct.Struct(">qiI")  # offset, size, crc
-COLUMNS = ["bytes", "acks", "who", "messages", "seconds", "per second", "CPU seconds", "per CPU second", "checked"]
+HERE = Path(__file__).resolve().parent
+PURE = {"KAFKAWIRE_KERNELS": "python"}
+LOADED = {"PYTHONPATH": str(HERE)}  # so that the daemon finds lookers.py
+SMALL = 0.3
 
 
-class Arena:
-    """Two clusters, and what the contestants have in common."""
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """One form of the daemon, and what is wanted of it, as ratios to the JVM.
 
-    def __init__(self, folder: Path, source: Cluster, target: Cluster) -> None:
-        self.folder, self.source, self.target = folder, source, target
-        self.runs = 0
-
-    def run(self, who: str, task: Task) -> Result:
-        self.runs += 1
-        topic = f"bench{self.runs}"
-        for cluster in (self.source, self.target):
-            cluster.create_topic(topic, partitions=PARTITIONS, replication=1)
-        self.fill(topic, task)
-        took = self.timed(who, getattr(self, who)(topic, task), topic, task)
-        return Result(task, who, *took, sums(self.source, topic) == sums(self.target, topic))
-
-    def timed(self, who: str, command: Sequence[str], topic: str, task: Task) -> tuple[float, float]:
-        """Run it until the target has all messages: seconds from the first one on, and CPU seconds."""
-        child = Child(who, command, self.folder / f"{who}{self.runs}.log")
-        try:
-            started = self.wait_for(topic, 1, child)
-            return self.wait_for(topic, task.count, child) - started, cpu_of(child.pid)
-        finally:
-            child.stop(timeout_s=20)
-
-    def fill(self, topic: str, task: Task) -> None:
-        load = Load(self.source.brokers, VERSION)
-        load.produce(topic, PARTITIONS, task.count, Mixture(0.0, (0,), task.size), batch=1_000_000 // task.size)
-        load.close()
-
-    def wait_for(self, topic: str, count: int, child: Child) -> float:
-        """The moment at which the target has that many messages of the topic."""
-
-        def there() -> bool:
-            if not child.running:
-                raise SystemExit(f"{child.name} ended with {child.exit_code}; {child.log_end()}")
-            return sum(log_end_offsets(self.target, [topic]).values()) >= count
-
-        wait_until(there, 300, lambda: f"{count} messages of {topic}; {child.log_end()}")
-        return time.monotonic()
-
-    def ours(self, topic: str, task: Task) -> Sequence[str]:
-        return self.mirror(topic, {"zookeeper.connect": self.source.zookeeper}, {"request.required.acks": task.acks})
-
-    def mirror(self, topic: str, source: Mapping[str, object], target: Mapping[str, object]) -> Sequence[str]:
-        """The daemon of a source; target: options on top of where it is."""
-        file = self.folder / f"{topic}.yaml"
-        where = {"metadata.broker.list": self.target.brokers, "target.zookeeper.connect": self.target.zookeeper}
-        settings = {
-            "sources": [{"name": "bench", "group.id": f"ours-{topic}", **source}],
-            "target": {**where, **target},
-            "mirror": {"whitelist": topic},
-        }
-        file.write_text(yaml.safe_dump(settings))
-        return [str(COMMAND), "run", str(file)]
-
-    def jvm(self, topic: str, task: Task) -> Sequence[str]:
-        consumer, producer = self.folder / f"{topic}.consumer", self.folder / f"{topic}.producer"
-        consumer.write_text(
-            f"zookeeper.connect={self.source.zookeeper}\ngroup.id=jvm-{topic}\nauto.offset.reset=smallest\n"
-        )
-        producer.write_text(
-            f"metadata.broker.list={self.target.brokers}\nrequest.required.acks={task.acks}\nproducer.type=async\n"
-            "batch.num.messages=500\nqueue.enqueue.timeout.ms=-1\n"
-        )
-        return tools.java_command(
-            VERSION,
-            "kafka.tools.MirrorMaker",
-            f"--consumer.config {consumer} --producer.config {producer} --whitelist {topic} --num.streams 1".split(),
-        )
-
-
-def sums(cluster: Cluster, topic: str) -> tuple[int, int]:
-    """A topic's messages and the sum of their CRCs, straight from the segment files of each partition's leader.
-
-    Of the whole topic: the JVM's mirror keeps no partition numbers.
+    factor  how many times the JVM's messages it copies
     """
-    count = total = 0
-    for partition in range(PARTITIONS):
-        for segment in cluster.segments(TopicPartition(topic, partition)):
-            data = segment.read_bytes()
-            at, end = 0, codec.scan(data, 0).end
-            while at < end:
-                _offset, size, crc = ENTRY.unpack_from(data, at)
-                count += 1
-                total += crc
-                at += codec.LOG_OVERHEAD + size
-    return count, total
+
+    who: str
+    per_cpu: float | None
+    clock: float | None
+    factor: float = 1
+    mirror: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def ratios(results: Sequence[Result], ours: str) -> Iterator[tuple[Task, float, float]]:
-    """For each task how many times the JVM's messages are those of ours: per second, and per CPU second."""
-    for task in dict.fromkeys(r.task for r in results):
-        first, jvm = ([r for r in results if r.task == task and r.who == who] for who in (ours, "jvm"))
-        wall = sum(r.per_second for r in first) / sum(r.per_second for r in jvm)
-        yield task, wall, sum(r.per_cpu_second for r in first) / sum(r.per_cpu_second for r in jvm)
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A work, the forms of ours that do it, and whether the bare loop does it as well."""
+
+    work: Work
+    ours: Sequence[Ours]
+    bare: float | None = None  # what ours is to reach of it
 
 
-def report(results: Sequence[Result]) -> None:
-    output.write([r.row() for r in results], COLUMNS)
-    print()
-    for task, wall, cpu in ratios(results, "ours"):
-        print(f"{task.size} bytes, acks {task.acks}: {wall:.1f} times the JVM per second, {cpu:.1f} per CPU second")
+def keyed(name: str, keys: int, pure: tuple[float, float]) -> Comparison:
+    return Comparison(
+        Work(name, 100, 1_200_000, keys=keys, partitions=3),
+        [Ours("ours", 10, 4, 2), Ours("ours, pure", *pure, 1, {}, PURE)],
+    )
 
 
-@contextmanager
-def ground() -> Iterator[tuple[Path, Cluster, Cluster]]:
-    """A folder, and two clusters of a broker each."""
-    settings = {"log.segment.bytes": 1 << 30}
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        Cluster(version=VERSION, brokers=1, settings=settings) as source,
-        Cluster(version=VERSION, brokers=1, settings=settings) as target,
-    ):
-        yield Path(folder), source, target
+COMPARISONS = (
+    Comparison(Work("plain, 100 B", 100, 1_500_000), [Ours("ours", 15, 6, 3)], bare=0.85),
+    Comparison(Work("plain, 1 KB", 1000, 500_000), [Ours("ours", 9, 2, 2)], bare=0.85),
+    Comparison(Work("snappy, 100 B", 100, 1_000_000, codec="snappy"), [Ours("ours", 40, 3, 3)]),
+    Comparison(Work("gzip, 100 B", 100, 800_000, codec="gzip"), [Ours("ours", 40, 3, 3)]),
+    keyed("keyed, 10,000 keys, 100 B", 10_000, (3, 2)),
+    keyed("keyed, all distinct, 100 B", DISTINCT, (2, 1.5)),
+    Comparison(
+        Work("handlers, 100 B", 100, 1_000_000),
+        [
+            Ours("set handler", 5, 2, 1, {"message.set.handler": "lookers:by_set"}, LOADED),
+            Ours("message handler", 1.5, 1, 1, {"message.handler": "lookers:by_message"}, LOADED),
+        ],
+    ),
+    Comparison(Work("plain to snappy, 100 B", 100, 1_000_000, asked="snappy"), [Ours("ours", 3, 2)]),
+)
+
+
+def bare_loop(arena: Arena, topic: str, work: Work) -> Sequence[str]:
+    """bareloop.py, which starts where the daemon starts: at the first message."""
+    between = [arena.source.brokers.split(",")[0], arena.target.brokers.split(",")[0]]
+    script = str(HERE / "bareloop.py")
+    return [sys.executable, script, *between, topic, str(PARTITIONS), str(work.count), str(work.acks)]
+
+
+def compare(arena: Arena, report: Report, comparison: Comparison, factor: float, rounds: int) -> None:
+    """All contestants of a work, in turns, and the ratios."""
+    forms = {form.who: form for form in comparison.ours}
+    bare = ["bare loop"] if comparison.bare is not None else []
+    base = comparison.work.times(factor)
+    for who in turns(["jvm", *forms, *bare], rounds):
+        form = forms.get(who)
+        more = form.factor if form is not None else comparison.ours[0].factor if who in bare else 1
+        command: Callable[[str, Work], Sequence[str]] = arena.jvm
+        if form is not None:
+            command = partial(arena.ours, **form.mirror)  # type: ignore[arg-type]
+        elif who in bare:
+            command = partial(bare_loop, arena)
+        report.add(arena.run(base.times(more), who, command, form.environment if form is not None else None))
+    for form in comparison.ours:
+        report.compare(base.name, form.who, "jvm", per_cpu=form.per_cpu, clock=form.clock)
+        if bare:
+            report.compare(base.name, form.who, "bare loop", per_cpu=comparison.bare)
 
 
 @click.command()
-@click.option("--small", is_flag=True, help="A tenth of the messages, to try the benchmark itself.")
-@click.option("--sizes", default="100,1000", help="Bytes of a value.")
-@click.option("--acks", default="1,-1", help="request.required.acks of both.")
-@click.option("--rounds", default=1, help="How often each comparison is made, in turns.")
-def main(small: bool, sizes: str, acks: str, rounds: int) -> None:
+@click.option("--small", is_flag=True, help="Fewer messages: all works in about five minutes.")
+@click.option("--works", default="", help="Only works whose names have one of these words, separated by commas.")
+@click.option("--rounds", default=1, show_default=True, help="Runs of each contestant, in turns; the median counts.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
+def main(small: bool, works: str, rounds: int, file: Path | None) -> None:
     """Mirror the same messages with the JVM's MirrorMaker and with ours, in turns, and print the ratios."""
-    tasks = [
-        Task(int(size), int(ack), COUNTS.get(int(size), 1_000_000) // (10 if small else 1))
-        for size in sizes.split(",")
-        for ack in acks.split(",")
-    ]
+    kernels.prepare()  # compiled once, not by a contestant
+    chosen = [each for each in COMPARISONS if any(word in each.work.name for word in works.split(","))]
+    report = Report("mirror", short=small, about={"kernels": kernels.name(), "acks": -1, "partitions": PARTITIONS})
     with ground() as (folder, source, target):
         arena = Arena(folder, source, target)
-        results = told(arena.run(who, task) for task in tasks for _ in range(rounds) for who in ("jvm", "ours"))
-    report(results)
-    leave(results)
+        for comparison in chosen:
+            compare(arena, report, comparison, SMALL if small else 1, rounds)
+    report.end(file)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What keeping an offset map costs a mirror: the same messages with and without it, in turns, on the same clusters.
 
-    python benchmarks/offsetmap.py [--count 1000000] [--size 100] [--rounds 3]
+    python benchmarks/offsetmap.py [--small] [--count 1000000] [--size 100] [--rounds 3] [--json FILE]
 
 Printed: messages per CPU second of the whole process, and the ratio with / without (1.0: it costs nothing).
 """
@@ -8,50 +8,37 @@ Printed: messages per CPU second of the whole process, and the ratio with / with
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import click
-import yaml
-from common import Task, leave, told
-from mirror import COLUMNS, Arena, ground
-
-from groundwork import output
+from arena import Arena, Work, ground
+from common import Report, turns
 
 
-class MapArena(Arena):
-    """Two ways of ours."""
-
-    def without(self, topic: str, task: Task) -> Sequence[str]:
-        return self.ours(topic, task)
-
-    def mapped(self, topic: str, task: Task) -> Sequence[str]:
-        argv = self.ours(topic, task)
-        file = Path(argv[-1])
-        settings = yaml.safe_load(file.read_text())
-        folder = self.folder / f"state-{topic}"
-        folder.mkdir()
-        settings["mirror"]["offset.map.folder"] = str(folder)
-        file.write_text(yaml.safe_dump(settings))
-        return argv
+def mapped(arena: Arena, topic: str, work: Work) -> Sequence[str]:
+    """Ours with an offset map."""
+    folder = arena.folder / f"state-{topic}"
+    folder.mkdir()
+    return arena.ours(topic, work, **{"offset.map.folder": str(folder)})
 
 
 @click.command()
+@click.option("--small", is_flag=True, help="One run of each.")
 @click.option("--count", default=1_000_000, help="Messages of a run.")
 @click.option("--size", default=100, help="Bytes of a value.")
 @click.option("--rounds", default=3, help="Runs of each.")
-def main(count: int, size: int, rounds: int) -> None:
+@click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
+def main(small: bool, count: int, size: int, rounds: int, file: Path | None) -> None:
     """Mirror with and without an offset map, in turns, and print the ratio."""
-    task = Task(size, -1, count)
+    work, report = Work(f"offset map, {size} B", size, count), Report("offsetmap", short=small)
     with ground() as (folder, source, target):
-        arena = MapArena(folder, source, target)
-        results = told(arena.run(who, task) for _ in range(rounds) for who in ("without", "mapped"))
-    output.write([result.row() for result in results], COLUMNS)
-    plain, mapped = (
-        median(result.per_cpu_second for result in results if result.who == who) for who in ("without", "mapped")
-    )
-    print(f"\nwith a map {mapped / plain:.2f} times the messages per CPU second")
-    leave(results)
+        arena = Arena(folder, source, target)
+        ways = {"without": arena.ours, "with a map": partial(mapped, arena)}
+        for who in turns(list(ways), 1 if small else rounds):
+            report.add(arena.run(work, who, ways[who]))
+    report.compare(work.name, "with a map", "without")
+    report.end(file)
 
 
 if __name__ == "__main__":
