@@ -20,6 +20,7 @@ from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
 from groundwork.openfiles import too_many
 from groundwork.plural import counted
+from groundwork.sampling import TimerTaken
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait_any
 from kafkawire.errors import LocalError
 from mirrormaker import exits
@@ -30,6 +31,8 @@ from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.happenings import Happenings
 from mirrormaker.offsetmap.maps import OffsetMaps
+from mirrormaker.profile.bottleneck import lines
+from mirrormaker.profile.profiler import Profiler
 from mirrormaker.quarantine import DeadLetters, Quarantine
 from mirrormaker.reload import PreparedReload, ReloadRefused, Reloads
 from mirrormaker.report import as_json
@@ -60,11 +63,15 @@ class Supervisor(Elsewhere, Protocol):
 
 
 def run_daemon(
-    configuration: Configuration, read: Callable[[], Configuration], supervisor: Supervisor | None = None
+    configuration: Configuration,
+    read: Callable[[], Configuration],
+    supervisor: Supervisor | None = None,
+    profile_s: float | None = None,
 ) -> int:
     """Mirror until a signal ends it; the exit code.  read: the configuration, from its files as they are then.
 
-    supervisor: of a worker; None: the daemon is alone.
+    supervisor: of a worker; None: the daemon is alone.  profile_s: how long a profile is taken once the mirror is
+    ready; None: none is.
     """
     worker = supervisor.worker if supervisor is not None else None
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns, shared=worker is not None)
@@ -81,6 +88,8 @@ def run_daemon(
         return exits.CONFIGURATION
     try:
         daemon.start()
+        if profile_s is not None:
+            daemon.profile(profile_s)
         daemon.run()
     except StartRefused as refused:
         log.critical("%s", refused, extra={"event": "refused"})
@@ -291,6 +300,18 @@ class Daemon:
         retry_s = self._configuration.mirror.parked_retry_ms / 1000
         if retry_s:
             self._tasks.spawn(f"retries-{flow.name}", ParkedRetries(flow, retry_s).run)
+
+    def profile(self, seconds: float) -> None:
+        """Take a profile beside the mirroring, and print it."""
+        self._tasks.spawn("profile", self._profiled, seconds)
+
+    def _profiled(self, seconds: float) -> None:
+        try:
+            found = Profiler(self._flows).run(seconds)
+        except TimerTaken as taken:
+            log.error("no profile: %s", taken, extra={"event": "profile"})
+            return
+        print("\n".join(lines(found)), flush=True)
 
     # run and stop -------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from groundwork.openfiles import too_many
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused
@@ -72,12 +72,29 @@ class Greeting(Protocol):
         """
 
 
+class LinkObserver(Protocol):
+    """Learns of each request and response, while one is set."""
+
+    def sending(self, link: Link, request: Request[Any]) -> None:
+        """A request is about to be sent."""
+
+    def sent(self, link: Link) -> None:
+        """All its bytes are given to the socket."""
+
+    def received(self, link: Link, count: int, replies: int) -> None:
+        """So many bytes came, and so many responses are whole with them."""
+
+
 class Link:
     """A connection to `broker`, opened on the first send.
 
     timeout_ms bounds the connecting, and each silence while bytes are waited for or wait to be taken: a reply that
     trickles in is not timed out, one that stops is.  A fetch may wait max_wait_ms on the broker: keep it well below.
+
+    observer: of all links of the process (a profile); None: nobody.
     """
+
+    observer: ClassVar[LinkObserver | None] = None
 
     def __init__(
         self,
@@ -123,7 +140,12 @@ class Link:
         try:
             if self._login_ends is not None and self._held_back(request):
                 return
+            observer = Link.observer
+            if observer is not None:
+                observer.sending(self, request)
             self._connected().send_all(self._session.send(request))
+            if observer is not None:
+                observer.sent(self)
         except (OSError, RemoteError) as error:
             raise self._lost(error) from error
 
@@ -258,7 +280,10 @@ class Link:
         count = self._connected().receive_into(self._session.wanted())
         if count == 0:
             raise ConnectionResetError("the other side closed the connection")
-        self._replies.extend(self._session.received(count))
+        replies = self._session.received(count)
+        self._replies.extend(replies)
+        if Link.observer is not None:
+            Link.observer.received(self, count, len(replies))
 
     def _connected(self) -> Transport:
         if self._transport is None:

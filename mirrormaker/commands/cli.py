@@ -4,7 +4,7 @@
     mirrormaker run --consumer.config C --producer.config P --whitelist W     from what the original was given
     mirrormaker check ... [--online]         the same arguments: says what is wrong, starts nothing
     mirrormaker verify ... [--since TIME]    the same arguments: compares what both clusters hold
-    mirrormaker status, topics, pause, resume, throttle, parked, set-log-level      ask a running mirror
+    mirrormaker status, topics, pause, resume, throttle, parked, set-log-level, profile      ask a running mirror
 
 Data on stdout, everything else on stderr; one sentence an error.  Exit codes: mirrormaker.exits.
 """
@@ -27,7 +27,7 @@ from groundwork.options import ERROR, WARN
 from groundwork.output import Failure
 from groundwork.plural import counted
 from mirrormaker import exits
-from mirrormaker.commands.control import parked, pause, resume, set_log_level, throttle
+from mirrormaker.commands.control import PROFILE_MAX_S, parked, pause, profile, resume, set_log_level, throttle
 from mirrormaker.commands.flags import original_flags
 from mirrormaker.commands.status import status
 from mirrormaker.commands.topics import topics as topics_command
@@ -158,8 +158,13 @@ def cli() -> None:
 @click.option("--log-format", type=click.Choice(FORMS), help="Form of log lines.  [default: mirror.log.format]")
 @workers_option
 @click.option("--as-worker", hidden=True, help="NUMBER:DESCRIPTOR of a worker and its channel, from its supervisor.")
+@click.option(
+    "--profile-seconds",
+    type=click.FloatRange(1, PROFILE_MAX_S),
+    help="Once it mirrors, print where the time of so many seconds went, and the bottleneck; then mirror on.",
+)
 @configured
-def run(file: Path | None, *, as_worker: str | None, **flags: Any) -> int:
+def run(file: Path | None, *, as_worker: str | None, profile_seconds: float | None, **flags: Any) -> int:
     """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once.
 
     Exit code 75: something was not acknowledged in time, and is sent again after the next start.
@@ -169,7 +174,7 @@ def run(file: Path | None, *, as_worker: str | None, **flags: Any) -> int:
         from mirrormaker.workers.worker import run_worker
 
         number, _, descriptor = as_worker.partition(":")
-        return run_worker(int(number), int(descriptor), read)
+        return run_worker(int(number), int(descriptor), read, profile_seconds)
     found = read()
     if found.mirror.workers > 1:
         from mirrormaker.workers.supervisor import run_supervisor  # it loads nothing of what copies
@@ -177,7 +182,7 @@ def run(file: Path | None, *, as_worker: str | None, **flags: Any) -> int:
         return run_supervisor(found, read)
     from mirrormaker.daemon import run_daemon  # after the configuration is known to be right
 
-    return run_daemon(found, read)
+    return run_daemon(found, read, profile_s=profile_seconds)
 
 
 @cli.command()
@@ -234,5 +239,5 @@ def topics(mirror: MirrorOptions) -> str:
     return f"topics {filter_text(mirror.whitelist)}{but}"
 
 
-for command in (status, topics_command, pause, resume, throttle, parked, set_log_level):
+for command in (status, topics_command, pause, resume, throttle, parked, set_log_level, profile):
     cli.add_command(command)

@@ -1,4 +1,4 @@
-"""Commands that change a running mirror: pause, resume, throttle, parked, set-log-level."""
+"""Commands that change a running mirror: pause, resume, throttle, parked, set-log-level; and profile."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import click
 from groundwork.logs import LEVELS
 from groundwork.output import write
 from mirrormaker import exits
-from mirrormaker.commands.running import ask, say, socket_option, source_option, split_file
+from mirrormaker.commands.running import ask, say, socket_option, source_option, split_file, stream
 
 PARKED = ("source", "topic", "partition", "at", "lag", "reason")
+PROFILE_MAX_S = 600
 SIZES = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
 keep_option = click.option("--keep", is_flag=True, help="Keep it over restarts, in the state folder of the mirror.")
@@ -179,4 +180,23 @@ def set_log_level(words: Sequence[str], *, socket_path: Path | None) -> int:
     if str(level).lower() not in LEVELS:
         raise click.UsageError(f"a log level is one of {', '.join(LEVELS)}, not {level}")
     say(ask(file, socket_path, "set-log-level", level=level))
+    return exits.CLEAN
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[FILE]")
+@socket_option
+@click.option(
+    "--seconds", type=click.FloatRange(1, PROFILE_MAX_S), default=30, show_default=True, help="Length of the profile."
+)
+def profile(words: Sequence[str], *, socket_path: Path | None, seconds: float) -> int:
+    """Watch a running mirror, print where its time went by stage, and name the bottleneck.
+
+    The bottleneck is source, target, link, CPU or handler.  The mirror goes on meanwhile.
+    """
+    file, rest = split_file(words)
+    if rest:
+        raise click.UsageError(f"only FILE is wanted, not {' '.join(rest)}")
+    for sentences in stream(file, socket_path, "profile", seconds=seconds):
+        say(sentences)  # none while it watches
     return exits.CLEAN

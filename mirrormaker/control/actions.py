@@ -16,15 +16,27 @@ from typing import Any
 
 from groundwork.logs import LEVELS, set_level
 from groundwork.plural import counted
+from groundwork.sampling import TimerTaken
 from groundwork.tasks import sleep
 from kafkawire.model import partition_named
 from mirrormaker.control.keptfile import KeptFileUnreadable
 from mirrormaker.control.limiter import Limiter
-from mirrormaker.control.server import MAX_EVERY_S, MIN_EVERY_S, Action, Arguments, Refused, number
+from mirrormaker.control.server import (
+    MAX_EVERY_S,
+    MIN_EVERY_S,
+    PROFILE_MAX_S,
+    PROFILE_S,
+    Action,
+    Arguments,
+    Refused,
+    number,
+)
 from mirrormaker.control.topicrows import TopicFacts, rows_of
 from mirrormaker.flow import Flow
 from mirrormaker.limits import Limits, Pause, Throttle, limits_of
 from mirrormaker.limits import rows_of as limit_rows
+from mirrormaker.profile.bottleneck import lines
+from mirrormaker.profile.profiler import Profiler
 from mirrormaker.quarantine import ReleaseRefused
 from mirrormaker.report import as_json, from_json
 from mirrormaker.reporter import Reporter
@@ -89,6 +101,18 @@ def topics(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
         known = [topic for source in _sources(mirror, arguments) for topic in _topics_of(source)]
         raise Refused(_unknown(missing[0], known, ""))
     yield {"rows": rows, "problems": problems}
+
+
+def profile(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
+    """Take a profile of `seconds`; lines of text, and no lines now and then while it is taken."""
+    seconds = number(arguments, "seconds", least=1.0, most=PROFILE_MAX_S) or PROFILE_S
+    profiler = Profiler(mirror.flows)
+    try:
+        for _ in profiler.watched(seconds, MAX_EVERY_S):
+            yield []
+    except TimerTaken as taken:
+        raise Refused(str(taken)) from taken
+    yield lines(profiler.profile())
 
 
 # ---- pauses ---------------------------------------------------------------------------------------------------------
@@ -313,6 +337,7 @@ ACTIONS: Mapping[str, Callable[[RunningMirror, Arguments], Iterator[Any]]] = {
     "retry": retry,
     "release": release,
     "set-log-level": set_log_level,
+    "profile": profile,
 }
 
 

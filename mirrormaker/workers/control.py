@@ -5,7 +5,7 @@ pause, resume, throttle   one worker checks and changes them, and keeps them whe
                           the limits that came of it.  A throttle is of the whole mirror: it is divided by how many
                           of its partitions each worker owns
 parked, retry, release    the worker that owns the partition
-set-log-level             all
+set-log-level, profile    all; each worker's profile is its own
 """
 
 from __future__ import annotations
@@ -15,12 +15,22 @@ from functools import partial
 from typing import Any, Protocol
 
 from groundwork.logs import LEVELS
-from groundwork.tasks import Lock, sleep
-from mirrormaker.control.server import MAX_EVERY_S, MIN_EVERY_S, Action, Arguments, Refused, number
+from groundwork.tasks import Lock, TaskGroup, sleep
+from mirrormaker.control.server import (
+    MAX_EVERY_S,
+    MIN_EVERY_S,
+    PROFILE_MAX_S,
+    PROFILE_S,
+    Action,
+    Arguments,
+    Refused,
+    number,
+)
 from mirrormaker.report import MirrorReport, as_json
-from mirrormaker.workers.process import WorkerProcess
+from mirrormaker.workers.process import ASK_S, WorkerProcess
 
-COMMANDS = ("status", "topics", "pause", "resume", "throttle", "parked", "retry", "release", "set-log-level")
+PROFILE_TURN_S = 0.5
+COMMANDS = ("status", "topics", "pause", "resume", "throttle", "parked", "retry", "release", "set-log-level", "profile")
 
 
 class Workers(Protocol):
@@ -49,6 +59,7 @@ class WorkersControl:
             "retry": self._retry,
             "release": self._release,
             "set-log-level": self._set_log_level,
+            "profile": self._profile,
             **{command: partial(self._limit, command) for command in ("pause", "resume", "throttle")},
         }
         return {command: own[command] for command in COMMANDS}
@@ -97,6 +108,28 @@ class WorkersControl:
             raise Refused(f"log level is one of {', '.join(LEVELS)}, not {level}")
         self._workers.set_level(level)
         yield [f"log level is {level} until the next start"]
+
+    def _profile(self, arguments: Arguments) -> Iterator[Any]:
+        self._first()
+        seconds = number(arguments, "seconds", least=1.0, most=PROFILE_MAX_S) or PROFILE_S
+        found: dict[int, list[str]] = {}
+
+        def ask(worker: WorkerProcess) -> None:
+            try:
+                found[worker.number] = worker.ask("profile", {"seconds": seconds}, seconds + ASK_S)
+            except Refused as reason:
+                found[worker.number] = [f"no profile: {reason}"]
+
+        asking, tasks = list(self._workers.serving), TaskGroup()
+        for worker in asking:
+            tasks.spawn(f"profile-{worker.number}", ask, worker)
+        try:
+            while len(found) < len(asking) and tasks.death is None:
+                yield []
+                sleep(PROFILE_TURN_S)
+        finally:
+            tasks.stop(1.0)
+        yield [line for number in sorted(found) for line in (f"worker {number}:", *found[number])]
 
     def _parked_rows(self, arguments: Arguments) -> list[tuple[WorkerProcess, list[dict[str, Any]]]]:
         asked = {name: value for name, value in arguments.items() if name in ("what", "source")}

@@ -40,8 +40,9 @@ log = logging.getLogger(__name__)
 ALONE_S = DRAIN_S + 3.0  # without a supervisor: longest time until the process ends
 
 
-def run_worker(number: int, fd: int, read: Callable[[], Configuration]) -> int:
-    """Mirror as worker `number`, with the channel at a file descriptor; the exit code.  read: as of run_daemon."""
+def run_worker(number: int, fd: int, read: Callable[[], Configuration], profile_s: float | None = None) -> int:
+    """Mirror as worker `number`, with the channel at a file descriptor; the exit code.  read, profile_s: as of
+    run_daemon."""
     connection = socket.socket(fileno=fd)
     connection.set_inheritable(False)
     begin = _first_line(connection)
@@ -51,7 +52,7 @@ def run_worker(number: int, fd: int, read: Callable[[], Configuration]) -> int:
     supervisor = SupervisorLink(number, connection, begin)
     configuration: Configuration = pickle.loads(base64.b64decode(begin["configuration"]))
     return run_daemon(
-        of_worker(configuration, number), lambda: replace(of_worker(read(), number), notes=()), supervisor
+        of_worker(configuration, number), lambda: replace(of_worker(read(), number), notes=()), supervisor, profile_s
     )
 
 
@@ -125,7 +126,8 @@ class SupervisorLink:
     def _answer(self, asked: int, command: str, arguments: Arguments) -> None:
         assert self._channel is not None
         try:
-            self._channel.send({"id": asked, "answer": next(self._actions[command](arguments))})
+            *_, answer = self._actions[command](arguments)  # the last; others say that it goes on
+            self._channel.send({"id": asked, "answer": answer})
         except Refused as reason:
             self._channel.send({"id": asked, "error": str(reason)})
         except Exception as failed:

@@ -1,0 +1,1 @@
+"""Where a running mirror's time goes, and what its bottleneck is."""

@@ -1,0 +1,184 @@
+"""What a mirror's bottleneck is: source, target, link, CPU or handler.  Pure.
+
+handler   the event loop is in a handler, or a handler waits, half of the time
+CPU       the event loop is busy nearly all of the time
+source    nothing is left to copy; or the fetches bring what they bring, and the way there is short
+target    what is fetched waits to be acknowledged, and the way there is short
+link      the same, and the way to the brokers is long (no response comes sooner) or narrow (most of the time
+          bytes are under way)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Name = Literal["handler", "CPU", "source", "target", "link"]
+
+HANDLER = 0.5  # of the time
+BUSY = 0.85
+OFTEN = 0.5
+FAR_S = 0.010  # a broker of the same site answers something sooner than that
+NARROW_BYTES_PER_S = 125e6  # a gigabit: what comes faster is no narrow link
+CAUGHT_UP_S = 1.0  # of lag, in messages at the mirror's own rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Requests to the brokers of one side.
+
+    waiting   share of the time with a request that waits for the first byte of its response
+    moving    share of the time in which bytes of a response (source) or of a request (target) are under way
+    soonest_s the shortest time that any response took; None: there was none
+    bytes     that came or went
+    """
+
+    waiting: float = 0.0
+    moving: float = 0.0
+    soonest_s: float | None = None
+    requests: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Where the time of a mirror went.
+
+    seconds   of the profile; cpu_s: processor time of the event loop's thread in it
+    ran       seconds in which each stage had the event loop (with what it waited for while nothing else ran); cpu:
+              processor time in it
+    waited    seconds in which a greenlet of a stage waited, while others ran: handler, commit, ZooKeeper
+    messages  copied
+    unread, unacknowledged   messages at the source not fetched yet, and fetched and not acknowledged, on average
+    """
+
+    seconds: float
+    cpu_s: float
+    ran: Mapping[str, float]
+    cpu: Mapping[str, float]
+    waited: Mapping[str, float] = field(default_factory=dict)
+    source: Side = Side()
+    target: Side = Side()
+    messages: int = 0
+    unread: float = 0.0
+    unacknowledged: float = 0.0
+
+    @property
+    def busy(self) -> float:
+        """Share of the time in which the event loop ran something."""
+        return sum(self.ran.values()) / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    name: Name
+    sentence: str
+
+
+def bottleneck(profile: Profile) -> Bottleneck:
+    """What the mirror waits for most, in one sentence."""
+    handler = max(profile.ran.get("handler", 0.0), profile.waited.get("handler", 0.0)) / profile.seconds
+    if handler >= HANDLER:
+        return Bottleneck(
+            "handler",
+            f"handlers and encoders take {handler:.0%} of the time; a set handler, a cheaper one or --workers helps",
+        )
+    if profile.busy >= BUSY:
+        first = max(profile.ran, key=lambda stage: profile.ran[stage])
+        share = profile.ran[first] / sum(profile.ran.values())
+        return Bottleneck(
+            "CPU",
+            f"the event loop is busy {profile.busy:.0%} of the time, most of it with {first} ({share:.0%}); "
+            "--workers or the extra fast helps",
+        )
+    per_s = profile.messages / profile.seconds
+    if profile.unread + profile.unacknowledged <= per_s * CAUGHT_UP_S:
+        return Bottleneck("source", "the mirror has caught up: it waits for new messages at the source")
+    return _of_target(profile) if _held_by_target(profile) else _of_source(profile)
+
+
+def _held_by_target(profile: Profile) -> bool:
+    """Whether what is fetched waits for the target, and not the target for what is fetched."""
+    if profile.unread < profile.unacknowledged * 0.1:
+        return True
+    fetching = profile.source.waiting + profile.source.moving
+    sending = profile.target.waiting + profile.target.moving
+    return fetching < OFTEN and sending > fetching
+
+
+def _of_source(profile: Profile) -> Bottleneck:
+    side = profile.source
+    far = _link(side, "source", "larger fetches and more of them (num.consumer.fetchers) help", profile.seconds)
+    if far is not None:
+        return far
+    return Bottleneck(
+        "source",
+        f"fetches wait {side.waiting:.0%} of the time for the source's brokers, which are near: they bring no more",
+    )
+
+
+def _of_target(profile: Profile) -> Bottleneck:
+    side = profile.target
+    if side.soonest_s is None:
+        return Bottleneck("target", "no produce request was answered: what is fetched waits for the target's brokers")
+    far = _link(side, "target", "larger batches and more in flight (max.in.flight) help", profile.seconds)
+    if far is not None:
+        return far
+    return Bottleneck(
+        "target",
+        f"produce requests wait {side.waiting:.0%} of the time for the target's brokers, which are near: they take no "
+        "more",
+    )
+
+
+def _link(side: Side, where: str, helps: str, seconds: float) -> Bottleneck | None:
+    if side.soonest_s is not None and side.soonest_s >= FAR_S:
+        return Bottleneck(
+            "link", f"no response of the {where}'s brokers comes sooner than {side.soonest_s * 1000:.0f} ms; {helps}"
+        )
+    if side.moving >= OFTEN and side.bytes < NARROW_BYTES_PER_S * side.moving * seconds:
+        rate = side.bytes / (side.moving * seconds) / 1e6
+        return Bottleneck(
+            "link",
+            f"bytes are under way {side.moving:.0%} of the time on the link of the {where}, {rate:.1f} MB/s; "
+            "compression.codec at the producers, or a wider link helps",
+        )
+    return None
+
+
+def lines(profile: Profile) -> list[str]:
+    """The profile as text: a table of stages, the waits, and the bottleneck."""
+    found = bottleneck(profile)
+    per_s = profile.messages / profile.seconds
+    rows = [("stage", "runs s", "share", "CPU s"), *_rows(profile)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    return [
+        f"profile of {profile.seconds:.1f} s: {profile.messages:,} messages copied, {per_s:,.0f} a second; "
+        f"{profile.unread:,.0f} not fetched yet, {profile.unacknowledged:,.0f} fetched and not acknowledged",
+        *table,
+        f"the event loop ran {profile.busy:.0%} of the time, with {profile.cpu_s:.2f} s of CPU",
+        f"bottleneck: {found.name}: {found.sentence}",
+    ]
+
+
+def _rows(profile: Profile) -> list[tuple[str, str, str, str]]:
+    def row(stage: str, seconds: float, cpu: float | None) -> tuple[str, str, str, str]:
+        return stage, f"{seconds:.2f}", f"{seconds / profile.seconds:.0%}", "" if cpu is None else f"{cpu:.2f}"
+
+    rows = [row(stage, seconds, profile.cpu.get(stage, 0.0)) for stage, seconds in profile.ran.items()]
+    idle = max(0.0, profile.seconds - sum(profile.ran.values()))
+    waits = {
+        "fetch wait": profile.source.waiting * profile.seconds,
+        "receive wait": profile.source.moving * profile.seconds,
+        "produce wait": profile.target.waiting * profile.seconds,
+        "send wait": profile.target.moving * profile.seconds,
+        **{f"{stage} wait": seconds for stage, seconds in profile.waited.items()},
+    }
+    return [*rows, row("idle", idle, None), *(row(name, seconds, None) for name, seconds in waits.items())]
