@@ -37,18 +37,8 @@ matrix: $(STAMP)   ## mirrors between brokers of every release, 0.8 to 4.x, each
 faults: $(STAMP)   ## the longer fault scenarios
 	$(BIN)/python -m pytest -q -m faults -o faulthandler_timeout=0
 
-bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
-	$(BIN)/python benchmarks/mirror.py
-	$(BIN)/python benchmarks/mirror_modern.py
-	$(BIN)/python benchmarks/mirror07.py
-	$(BIN)/python benchmarks/offsetmap.py
-	$(BIN)/python benchmarks/httplisten.py
-	$(BIN)/python benchmarks/handlers.py
-	$(BIN)/python benchmarks/consume.py
-	$(BIN)/python benchmarks/decode07.py
-	$(BIN)/python benchmarks/produce.py
-	$(BIN)/python benchmarks/verify.py
-	$(BIN)/python benchmarks/spark.py
+bench: $(STAMP)    ## ratios against the JVM and other clients in one run, a summary, docs/performance.md (FULL=1: an hour)
+	$(BIN)/python benchmarks/run.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
