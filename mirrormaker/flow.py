@@ -15,26 +15,27 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
 from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LocalError, RemoteError
-from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
+from kafkawire.model import MessageSet, Part, PartitionId, Ticket, TopicPartition
 from mirrormaker.handler import HandlerTopicMissing, MessageHandler
 from mirrormaker.intake import Intake
 from mirrormaker.options import MirrorOptions
+from mirrormaker.outputs import Outputs
 from mirrormaker.quarantine import Case, Quarantine
-from mirrormaker.routes import Outputs, RouteRules, TopicRoute, as_configured
+from mirrormaker.routes import RouteRules, TopicRoute, as_configured
 from mirrormaker.selection import Selection, merged_sentence
-from mirrormaker.sethandler import SetHandler, blocks_of, by_topic
+from mirrormaker.sethandler import SetHandler, outputs_of
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from mirrormaker.throttle import FlowThrottle
 from mirrormaker.topics import OUT_OF_REACH, TopicMissing
-from producer.conversion import Lists, MessageHandlerFailed, Output, Placed, Rows, Step
+from producer.conversion import Lists, MessageHandlerFailed, Place, Placed, Rows, Step, narrowed
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import Closed
 
@@ -45,7 +46,6 @@ RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # backoff for a target topic that is not r
 HANDLED_RETRY_S = 10.0  # backoff for a topic that message.handler sends to, while the target is out of reach
 FORMER_S, FORMER_POLL_S = 10.0, 0.02  # what is in flight is waited for before a topic goes another way
 PARKED_POLL_S = 0.5
-TURN_S = 0.01
 
 
 # ---- what a flow is given ---------------------------------------------------------------------------------------
@@ -108,22 +108,6 @@ def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, 
 
 class TopicRefused(LocalError):
     """A topic that may not be mirrored as things are; names it and what helps."""
-
-
-def in_turns(outputs: Outputs) -> Outputs:
-    """The same outputs of a handler, and other tasks run once one has called it for TURN_S: neither many messages of a
-    set nor a slow handler hold up a heartbeat or another source."""
-    began = now()
-
-    def of_message(message: Message) -> Sequence[Output]:
-        nonlocal began
-        found = outputs(message)
-        if now() - began > TURN_S:
-            sleep(0)
-            began = now()
-        return found
-
-    return of_message
 
 
 # ---- the flow ---------------------------------------------------------------------------------------------------
@@ -295,11 +279,11 @@ class Flow:
         at = fetched.start
         tickets = self._delivery.tickets.of_set(fetched, share, topic)
         decodes = topic.route.kind == "re-encode" or skipped
-        outputs, place = self._handling(topic, fetched.tp)
+        place = self._handling(topic, fetched.tp)
         submit = self.sender.submit
         try:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
-            for step in topic.steps(fetched, outputs, aligned, skipped, place=place):
+            for step in topic.steps(fetched, aligned, skipped, place=place):
                 if step.parts:
                     for part, ticket in tickets(step):
                         submit(part, ticket)
@@ -317,7 +301,7 @@ class Flow:
         """The same with its suspected messages one by one: each has a ticket of its own, which knows it."""
         watched = self.quarantine.watched(case, share)
         tickets = self._delivery.tickets.of_set(fetched, watched, topic)
-        outputs, place = self._handling(topic, fetched.tp)
+        place = self._handling(topic, fetched.tp)
         submit = self.sender.submit
         at = fetched.start
         try:
@@ -325,7 +309,7 @@ class Flow:
                 watched.one, at = one, one.offset
                 if one.damage is not None:
                     raise one.damage
-                for step in topic.steps(one.message_set, outputs, True, place=place):
+                for step in topic.steps(one.message_set, True, place=place):
                     if one.inner:
                         step = inner_step(step, one.resume_at)
                     if step.parts:
@@ -345,49 +329,49 @@ class Flow:
                 share.ticket(fetched.resume_at).done()
         self._ended_at[fetched.tp] = fetched.resume_at
 
-    def _handling(self, topic: TopicRoute, source: TopicPartition) -> tuple[Outputs, Callable[[Rows], Placed] | None]:
-        """What becomes of each message of a source partition, and of many at a time with message.set.handler."""
+    def _handling(self, topic: TopicRoute, source: TopicPartition) -> Place | None:
+        """What the handler makes of messages of a source partition; None: there is none."""
+        if self._handler is None:
+            return None
         if isinstance(self._handler, SetHandler):
-            return topic.output, partial(self._placed, self._handler, topic, source)
-        if self._handler is not None:
-            return in_turns(partial(self._handled, self._handler, topic, source)), None
-        return topic.output, None
+            return narrowed(partial(self._placed, self._handler, topic, source))
+        return partial(self._handled, self._handler, topic, source)
 
     def _handled(
-        self, handler: MessageHandler, topic: TopicRoute, source: TopicPartition, message: Message
-    ) -> Sequence[Output]:
-        """What message.handler wants sent for a message."""
-        offset, key, value = message.offset, message.key, message.value  # a handler may change what it was given
-        outputs = []
-        try:
-            made = handler.sent(message)
-        except MessageHandlerFailed as failed:
-            message.topic, message.key, message.value = source.topic, key, value
-            return self.quarantine.handler_failed(message, failed)
-        for sent in made:
-            there = topic if sent.topic == source.topic else self._other(sent.topic, source.topic, topic)
-            one = (sent.key, sent.value, sent.timestamp_ms, sent.partition)
-            outputs.append(there.sent(source, offset, *one, headers=sent.headers))
-        return outputs
+        self, handler: MessageHandler, topic: TopicRoute, source: TopicPartition, rows: Rows
+    ) -> Iterator[Placed]:
+        """What message.handler wants sent for messages of a source partition.  Other tasks run in between: neither many
+        messages nor a slow handler hold up a heartbeat or another source."""
+        place, speaks = narrowed(partial(self._sent_on, topic, source)), self._rules.source
+        for made in handler.outputs(source, rows, speaks=speaks, clock=now, instead=self.quarantine.handler_failed):
+            if made is not None:
+                yield from place(made)
+            sleep(0)
 
     def _placed(self, handler: SetHandler, topic: TopicRoute, source: TopicPartition, rows: Rows) -> Placed:
         """What message.set.handler wants sent for messages of a source partition."""
         given = handler.handled(source, rows)
-        into: dict[TopicPartition, Lists] = {}
         try:
-            headers = blocks_of(given, rows)
+            outputs = outputs_of(given, rows)
         except LocalError as failed:
             where = f"{source} at {rows.offsets[0]} to {rows.offsets[-1]}: {self.handler_option}"
             raise MessageHandlerFailed(f"{where} gave back headers that cannot be sent: {failed}") from failed
-        for name, these, partitions in by_topic(given, rows.resume_at, headers):
+        placed = self._sent_on(topic, source, outputs)
+        handler.count_dropped(source, rows, given)
+        return placed
+
+    def _sent_on(self, topic: TopicRoute, source: TopicPartition, outputs: Outputs) -> Placed:
+        """Outputs of a handler, encoded, by target partition."""
+        into: dict[TopicPartition, Lists] = {}
+        for name, rows, partitions in outputs.by_topic():
             try:
                 there = topic if name is None or name == source.topic else self._other(name, source.topic, topic)
             except MessageHandlerFailed as failed:
-                failed.offset = these.offsets[0]
+                failed.offset = rows.offsets[0]
                 raise
-            there.place(source, these, into, partitions)
-        handler.count_dropped(source, rows, given)
-        return Placed(into, rows.resume_at)
+            there.place(source, rows, into, partitions, handler=self.handler_option)
+        outputs.add_letters(into)
+        return Placed(into, outputs.resume_at)
 
     # topics of the target --------------------------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from kafkawire.columns import Columns
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
 from kafkawire.grouping import grouped
-from kafkawire.headers import packed
 from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
 from mirrormaker.encoding import PLAIN, Encoders
 from mirrormaker.losses import Losses
@@ -52,7 +51,6 @@ from producer.conversion import (
     coded_sets,
     narrowed,
     pass_through,
-    reencode,
     transcode,
 )
 from producer.errors import PartitionerFailed
@@ -278,28 +276,21 @@ class TopicRoute:
         self._losses = rules.losses
 
     def steps(
-        self,
-        fetched: MessageSet,
-        outputs: Outputs,
-        aligned: bool,
-        skipped: int = 0,
-        *,
-        place: Callable[[Rows], Placed] | None = None,
+        self, fetched: MessageSet, aligned: bool, skipped: int = 0, *, place: Place | None = None
     ) -> Iterator[Step]:
         """The steps that a set becomes.
 
-        outputs: of each message, where the route looks at them one by one.  aligned: the set begins where another set
-        of its partition ended.  skipped: so many of its first messages are in the target already.
-        place: what message.set.handler makes of messages; None: there is none.
-        Raises what producer.conversion, outputs and place raise, and NoSuchPartition, behind what precedes the message.
+        aligned: the set begins where another set of its partition ended.  skipped: so many of its first messages are
+        in the target already.  place: what a handler makes of messages; None: there is none.
+        Raises what producer.conversion and place raise, and NoSuchPartition, behind what precedes the message.
         """
         dialect, limit, codec = self._dialect, self._message_max_bytes, self.route.codec
-        if skipped:
-            return reencode(fetched, but_the_first(skipped, outputs), dialect, limit, codec)
-        if self.route.by_message:
-            return reencode(fetched, outputs, dialect, limit, codec)
         if place is not None:
-            return by_columns(fetched, narrowed(place), dialect, limit, codec, least_bytes=SET_BYTES)
+            place = but_the_first(skipped, place) if skipped else place
+            least_bytes = 0 if self.route.by_message else SET_BYTES
+            return by_columns(fetched, place, dialect, limit, codec, least_bytes=least_bytes)
+        if skipped:
+            return by_columns(fetched, but_the_first(skipped, self._place(fetched)), dialect, limit, codec)
         if self._encoders:
             return by_columns(fetched, self._place(fetched), dialect, limit, codec)
         fit = self._losses.fit(fetched.tp)
@@ -309,45 +300,6 @@ class TopicRoute:
         if self.route.kind == "pass-through":
             return pass_through(fetched, target, dialect, limit, aligned, fit=fit)
         return transcode(fetched, target, dialect, limit, codec, fit=fit)
-
-    def output(self, message: Message) -> tuple[Output]:
-        """A message as it is, to its target partition."""
-        source = TopicPartition(message.topic, message.partition)
-        headers = packed(message.headers) if message.headers else None
-        one = (message.offset, message.key, message.value, message.timestamp_ms)
-        return (self.sent(source, *one, headers=headers),)
-
-    def sent(
-        self,
-        source: TopicPartition,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int | None,
-        partition: object = None,
-        *,
-        headers: bytes | None = None,
-    ) -> Output:
-        """What is sent for a message of a source partition, encoded.  partition: as message.handler chose, if it did.
-
-        Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
-        """
-        fit = self._losses.fit(source)
-        if fit is not None:
-            fitted = fit(Rows((offset,), [key], [value], [timestamp_ms], offset, [headers]))
-            timestamp_ms, headers = fitted.timestamps_ms[0], fitted.headers[0] if fitted.headers else None
-        if self._encoders:
-            (key,) = self._encoders.keys(source, (offset,), [key])
-            (value,) = self._encoders.values(source, (offset,), [value])
-        if partition is not None:
-            try:
-                return Output(self.partitioner.named(partition), key, value, timestamp_ms, headers)
-            except NoSuchPartition as failed:
-                raise MessageHandlerFailed(f"{source} at {offset}: message.handler: {failed}", offset) from failed
-        try:
-            return Output(self.partitioner.partition(source.partition, key), key, value, timestamp_ms, headers)
-        except PartitionerFailed as failed:
-            raise MessageHandlerFailed(f"{source} at {offset}: {failed}", offset) from failed
 
     def _sharing(self, source: TopicPartition, fit: Fit | None) -> Sharing:
         """Which target partition the messages of a source partition go to, as columns."""
@@ -382,10 +334,13 @@ class TopicRoute:
         rows: Rows,
         into: dict[TopicPartition, Lists],
         partitions: Sequence[object] | None = None,
+        *,
+        handler: str = "message.set.handler",
     ) -> None:
         """Encode messages of a source partition, and add them to the lists of their target partitions.
 
-        partitions: as message.set.handler chose them.  Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
+        partitions: as a handler chose them; handler: its option.
+        Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
         """
         fit = self._losses.fit(source)
         rows = rows if fit is None else fit(rows)
@@ -406,7 +361,7 @@ class TopicRoute:
                 targets.append(target)  # as many as there were before one fails
         except (PartitionerFailed, NoSuchPartition) as failed:
             offset = rows.offsets[len(targets)]
-            by = "message.set.handler: " if isinstance(failed, NoSuchPartition) else ""
+            by = f"{handler}: " if isinstance(failed, NoSuchPartition) else ""
             raise MessageHandlerFailed(f"{source} at {offset}: {by}{failed}", offset) from failed
         for target, key, value, timestamp_ms in zip(targets, keys, values, rows.timestamps_ms, strict=True):
             lists = into.get(target) or _lists(into, target, headed)
@@ -436,15 +391,16 @@ def _lists(into: dict[TopicPartition, Lists], target: TopicPartition, headed: bo
     return found
 
 
-def but_the_first(count: int, outputs: Outputs) -> Outputs:
-    """Nothing of the first `count` messages, and what outputs() gives of the others."""
+def but_the_first(count: int, place: Place) -> Place:
+    """Nothing of the first `count` messages, and what place() makes of the others."""
     left = count
 
-    def rest(message: Message) -> Sequence[Output]:
+    def rest(rows: Rows) -> Iterator[Placed]:
         nonlocal left
-        if left:
-            left -= 1
-            return ()
-        return outputs(message)
+        gone = min(left, len(rows.offsets))
+        left -= gone
+        rows = rows.behind(gone) if gone else rows
+        if rows.offsets:
+            yield from place(rows)
 
     return rest

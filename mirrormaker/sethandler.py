@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -27,6 +27,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.headers import Headers, packed, unpacked
 from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.handler import DROP, Drops
+from mirrormaker.outputs import Outputs
 from producer.conversion import MessageHandlerFailed, Rows
 
 log = logging.getLogger(__name__)
@@ -215,23 +216,10 @@ def blocks_of(given: MessageColumns, rows: Rows) -> list[bytes | None] | None:
     return [there[offset] for offset in given.offsets]
 
 
-def by_topic(
-    given: MessageColumns, resume_at: int, headers: list[bytes | None] | None = None
-) -> Iterator[tuple[str | None, Rows, Sequence[PartitionId | None] | None]]:
-    """The rows for each target topic, and the partitions chosen for them, if any are.  None: the source topic's own.
-
-    headers: blocks of the rows, see blocks_of().
-    """
-    columns = (as_list(given.offsets), as_list(given.keys), as_list(given.values), as_list(given.timestamps_ms))
-    if given.topics is None:
-        yield None, Rows(*columns, resume_at, headers), given.partitions
-        return
-    for topic in dict.fromkeys(given.topics):
-        mine = [one == topic for one in given.topics]
-        offsets, keys, values, timestamps_ms = (list(compress(column, mine)) for column in columns)
-        blocks = None if headers is None else list(compress(headers, mine))
-        rows = Rows(offsets, keys, values, timestamps_ms, resume_at, blocks)
-        yield topic, rows, None if given.partitions is None else list(compress(given.partitions, mine))
+def outputs_of(given: MessageColumns, rows: Rows) -> Outputs:
+    """What a handler gave back for these messages.  LocalError for headers that are none."""
+    columns = as_list(given.offsets), as_list(given.keys), as_list(given.values), as_list(given.timestamps_ms)
+    return Outputs(*columns, rows.resume_at, blocks_of(given, rows), given.topics, given.partitions)
 
 
 def as_list(column: Sequence[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from kafkawire.columns import Columns, as_list
 from kafkawire.columns import Part as Stretch
@@ -311,6 +311,7 @@ class Rows(NamedTuple):
     """Messages of a set as columns of equal length.  resume_at: where the source resumes once all of them are done.
 
     headers: a block for each message that has headers (kafkawire.headers); None: no message has any.
+    timestamp_types: as kafkawire.columns has them, of one piece; None: no message has any, or they are not known.
     """
 
     offsets: Sequence[int]
@@ -319,6 +320,7 @@ class Rows(NamedTuple):
     timestamps_ms: list[int | None]
     resume_at: int
     headers: list[bytes | None] | None = None
+    timestamp_types: list[int] | None = None
 
     def before(self, offset: int) -> Rows:
         """Those with a smaller offset, which is one of theirs."""
@@ -330,7 +332,12 @@ class Rows(NamedTuple):
 
     def _part(self, rows: slice, resume_at: int) -> Rows:
         lists = self.offsets[rows], self.keys[rows], self.values[rows], self.timestamps_ms[rows]
-        return Rows(*lists, resume_at, None if self.headers is None else self.headers[rows])
+        types = None if self.timestamp_types is None else self.timestamp_types[rows]
+        return Rows(*lists, resume_at, None if self.headers is None else self.headers[rows], types)
+
+    def behind(self, count: int) -> Rows:
+        """Those behind the first so many."""
+        return self._part(slice(count, None), self.resume_at)
 
     def middle(self) -> int | None:
         """An offset near the middle, at which they can be cut in two; None: they share one."""
@@ -469,13 +476,26 @@ def _joined(pieces: Sequence[Rows]) -> Rows:
     return found._replace(headers=blocks)
 
 
-def narrowed(place: Callable[[Rows], Placed]) -> Place:
+class Narrowable(Protocol):
+    """Messages in the order of their offsets, which can be cut: Rows, or what a handler made of some."""
+
+    @property
+    def offsets(self) -> Sequence[int]: ...
+    def before(self, offset: int) -> Self: ...
+    def since(self, offset: int) -> Self: ...
+    def middle(self) -> int | None: ...
+
+
+SomeRows = TypeVar("SomeRows", bound=Narrowable)
+
+
+def narrowed(place: Callable[[SomeRows], Placed]) -> Callable[[SomeRows], Iterator[Placed]]:
     """place(), with everything before the message at which it fails.
 
     Where it does not say which message that is, it is called with each half of them, until it fails at one offset.
     """
 
-    def placed(rows: Rows) -> Iterator[Placed]:
+    def placed(rows: SomeRows) -> Iterator[Placed]:
         try:
             found = place(rows)
         except MessageRefused as failed:
@@ -508,6 +528,7 @@ def rows_of(columns: Columns) -> Rows:
         stamps,
         columns.resume_at,
         None if headers is None else headers[:end],
+        None if columns.timestamp_types is None else as_list(columns.timestamp_types[:end]),
     )
 
 

@@ -22,6 +22,7 @@ import numba
 import numpy as np
 from numba import types
 
+from kafkawire.errors import LocalError
 from kafkawire.formats import checksums, keyloops, memory
 from kafkawire.formats.checksums import best, tables
 from kafkawire.formats.memory import copy
@@ -292,8 +293,11 @@ class Kernels:
         return moved
 
     def numbers(self, column: Sequence[int]) -> memoryview:
-        """A column as an array."""
-        found: memoryview = _numbers(column).data
+        """A column as an array.  LocalError for what is no whole number of 64 bits."""
+        try:
+            found: memoryview = _numbers(column).data
+        except (OverflowError, TypeError, ValueError) as exc:
+            raise LocalError(f"a message does not fit: a timestamp is a whole number of 64 bits: {exc}") from exc
         return found
 
     def indexes(self, columns: Any, end: int, rule: int, groups: int, keyless: int) -> tuple[memoryview, int]:

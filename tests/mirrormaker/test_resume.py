@@ -20,7 +20,7 @@ from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
 from mirrormaker.offsetmap.tickets import PartTicket, counted
 from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute, but_the_first
 from producer.batches import Batch, Batches, Limits
-from producer.conversion import Output, pass_through
+from producer.conversion import Placed, Rows, pass_through
 from producer.outcomes import Outcomes, Patience
 from zkconsumer.offsetmap.text import Header
 
@@ -212,11 +212,17 @@ def test_what_is_not_known_is_refused(
 
 
 def test_the_first_messages_are_left_out_once() -> None:
-    def outputs(message: object) -> list[Output]:
-        return [Output(TP, None, b"x", None)]
+    given: list[list[int]] = []
 
-    rest = but_the_first(2, outputs)
-    assert [len(rest(message)) for message in fetched(0, 4).messages()] == [0, 0, 1, 1]
+    def place(rows: Rows) -> list[Placed]:
+        given.append(list(rows.offsets))
+        return [Placed({}, rows.resume_at)]
+
+    rest = but_the_first(4, place)
+    for offsets in ([0, 1, 2], [3, 4], [5]):
+        nothing: list[bytes | None] = [None] * len(offsets)
+        list(rest(Rows(offsets, nothing, nothing, [None] * len(offsets), offsets[-1] + 1)))
+    assert given == [[4], [5]]
 
 
 def test_a_wrapper_is_opened_to_be_counted() -> None:

@@ -14,7 +14,7 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import BrokerPartition, MessageSet, TopicPartition
 from mirrormaker.handler import DROP
 from mirrormaker.routes import Route, RouteRules, SourceTopic, TopicRoute
-from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction, by_topic
+from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction, outputs_of
 from producer.conversion import Lists, MessageHandlerFailed, Placed, Rows, Step, by_columns, narrowed
 
 V07, V08, V010 = dialect("0.7"), dialect("0.8.2"), dialect("0.10.1")
@@ -38,7 +38,7 @@ def given_back(function: SetHandlerFunction, of: Rows) -> tuple[list[Any], SetHa
     handler = handler_of(function)
     columns = handler.handled(SOURCE, of)
     found = []
-    for topic, these, partitions in by_topic(columns, of.resume_at):
+    for topic, these, partitions in outputs_of(columns, of).by_topic():
         chosen = partitions or [None] * len(these.offsets)
         found += [
             (topic, partition, offset, key, value)
