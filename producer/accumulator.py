@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from groundwork.tasks import now
 from kafkawire.dialects import Dialect
@@ -24,7 +24,7 @@ from kafkawire.errors import LocalError
 from kafkawire.headers import packed
 from kafkawire.model import PartitionId, TopicPartition
 from producer.config import ProducerConfig
-from producer.delivery import Bucket, Calls, Completion, Deliveries, Delivery, Flag, Listener, Row
+from producer.delivery import Bucket, Calls, Completion, Deliveries, Delivery, Flag, Listener
 from producer.errors import NotSent, PartitionerFailed, QueueFull, Undeliverable
 from producer.messages import Headers, check_topic
 from producer.partitioners import UnkeyedPartitioner
@@ -66,6 +66,21 @@ class Counts:
         return self.sent - self.acked - self.failed
 
 
+class Rows(NamedTuple):
+    """Messages of send_many() as columns of equal length.  sizes: bytes of their entries; headers: their blocks, None:
+    no message has any."""
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    sizes: Sequence[int]
+    timestamp_ms: int | None  # of all of them
+    headers: Sequence[bytes | None] | None = None
+
+    def part(self, rows: slice) -> Rows:
+        headers = None if self.headers is None else self.headers[rows]
+        return Rows(self.keys[rows], self.values[rows], self.sizes[rows], self.timestamp_ms, headers)
+
+
 class Accumulator:
     """Buckets by topic and partition, bounded by queue.buffering.max.messages and queue.buffering.max.bytes of config.
 
@@ -100,12 +115,13 @@ class Accumulator:
         self,
         info: TopicInfo,
         partition: PartitionId | None,
-        row: Row,
+        row: tuple[bytes | None, bytes | None, int | None],
         size: int,
         listener: Listener | None = None,
         headers: bytes | None = None,
     ) -> Delivery | None:
-        """Put a row of `size` bytes into the bucket of a partition (None: that of messages without a key).
+        """Put a row (key, value, timestamp) of `size` bytes into the bucket of a partition; None: that of messages
+        without a key.
 
         headers: their block (kafkawire.headers).
 
@@ -120,9 +136,10 @@ class Accumulator:
                 bucket = self._open(info, partition)
             elif partition is not None:
                 bucket.free = False
-            rows = bucket.rows
-            number = len(rows)
-            rows.append(row)
+            number = len(bucket.sizes)
+            bucket.keys.append(row[0])
+            bucket.values.append(row[1])
+            bucket.timestamps_ms.append(row[2])
             bucket.sizes.append(size)
             bucket.size += size
             self._bytes += size
@@ -140,13 +157,12 @@ class Accumulator:
         self,
         info: TopicInfo,
         partition: PartitionId | None,
-        rows: Sequence[Row],
-        sizes: Sequence[int],
+        rows: Rows,
         deliveries: Deliveries,
         listener: Listener | None = None,
     ) -> int:
-        """Put as many of the rows as there is room for; their number.  sizes: bytes of each row's entry."""
-        size = sum(sizes)
+        """Put as many of the rows as there is room for into one bucket; their number."""
+        size = sum(rows.sizes)
         with self.lock:
             room = self._max_messages - self._pending
             if room <= 0 or (self._bytes and self._bytes + size > self._max_bytes):
@@ -157,22 +173,72 @@ class Accumulator:
                 bucket = self._open(info, partition)
             elif partition is not None:
                 bucket.free = False
-            if room < len(rows):
-                rows, sizes = rows[:room], sizes[:room]
-                size = sum(sizes)
-            begin = len(bucket.rows)
-            bucket.rows.extend(rows)
-            bucket.sizes.extend(sizes)
+            if room < len(rows.sizes):
+                rows = rows.part(slice(room))
+                size = sum(rows.sizes)
+            begin = len(bucket.sizes)
+            count = len(rows.sizes)
+            bucket.keys.extend(rows.keys)
+            bucket.values.extend(rows.values)
+            bucket.timestamps_ms.extend(repeat(rows.timestamp_ms, count))
+            bucket.sizes.extend(rows.sizes)
             bucket.size += size
             self._bytes += size
-            self._pending += len(rows)
-            self._sent += len(rows)
+            self._pending += count
+            self._sent += count
             if listener is not None:
-                bucket.listeners.update(dict.fromkeys(range(begin, begin + len(rows)), listener))
-            if begin + len(rows) >= self._batch_messages or bucket.size >= self._batch_bytes:
+                bucket.listeners.update(dict.fromkeys(range(begin, begin + count), listener))
+            if rows.headers is not None:
+                blocks = zip(range(begin, begin + count), rows.headers, strict=True)
+                bucket.headers.update((number, block) for number, block in blocks if block is not None)
+            if begin + count >= self._batch_messages or bucket.size >= self._batch_bytes:
                 self._full()
-        deliveries.add(bucket, range(begin, begin + len(rows)))
-        return len(rows)
+        deliveries.add(bucket, range(begin, begin + count))
+        return count
+
+    def put_each(
+        self,
+        info: TopicInfo,
+        partitions: Sequence[PartitionId | None],
+        rows: Rows,
+        deliveries: Deliveries,
+        listener: Listener | None = None,
+    ) -> bool:
+        """Put all rows, each into the bucket of its partition (None: as put()).  False: there is no room for all."""
+        size, count = sum(rows.sizes), len(rows.sizes)
+        places: list[tuple[Bucket, int]] = []
+        full = False
+        stamp, headers = rows.timestamp_ms, rows.headers
+        with self.lock:
+            if self._pending + count > self._max_messages or (self._bytes and self._bytes + size > self._max_bytes):
+                self._check_open()
+                return False
+            buckets = info.buckets.get
+            for partition, key, value, its_size in zip(partitions, rows.keys, rows.values, rows.sizes, strict=True):
+                bucket = info.unkeyed if partition is None else buckets(partition)
+                if bucket is None:
+                    bucket = self._open(info, partition)
+                elif partition is not None:
+                    bucket.free = False
+                number = len(bucket.sizes)
+                bucket.keys.append(key)
+                bucket.values.append(value)
+                bucket.timestamps_ms.append(stamp)
+                bucket.sizes.append(its_size)
+                bucket.size += its_size
+                if listener is not None:
+                    bucket.listeners[number] = listener
+                if headers is not None and (block := headers[len(places)]) is not None:
+                    bucket.headers[number] = block
+                full = full or number + 1 >= self._batch_messages or bucket.size >= self._batch_bytes
+                places.append((bucket, number))
+            self._bytes += size
+            self._pending += count
+            self._sent += count
+            if full:
+                self._full()
+        deliveries.add_each(places)
+        return True
 
     def _open(self, info: TopicInfo, partition: PartitionId | None) -> Bucket:
         """The round's bucket of a partition, created if missing.  Called with the lock held."""
@@ -350,20 +416,35 @@ class Appender:
             self._wait(info, partition, deadline)
         return delivery
 
-    def put_values(self, topic: str, values: list[Any], deliveries: Deliveries, listener: Listener | None) -> None:
+    def put_values(
+        self,
+        topic: str,
+        values: list[Any],
+        deliveries: Deliveries,
+        listener: Listener | None,
+        *,
+        headers: list[Headers | None] | None = None,
+    ) -> None:
         """Put messages without keys, all into one partition.  Raises as Producer.send()."""
         info = self._topic_info(topic)
         data = self._encoded_all(topic, values)
-        rows: list[Row] = list(zip(repeat(None), data, repeat(self._stamp())))
-        sizes = [info.overhead + len(value or b"") for value in data]
-        self._put_all(info, None, rows, sizes, deliveries, listener)
+        self._put_all(info, None, self._rows(info, [None] * len(data), data, headers), deliveries, listener)
 
     def put_pairs(
-        self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries, listener: Listener | None
+        self,
+        topic: str,
+        values: list[Any],
+        keys: list[Any],
+        deliveries: Deliveries,
+        listener: Listener | None,
+        *,
+        headers: list[Headers | None] | None = None,
     ) -> None:
         """Put messages with keys (None: no key), as many keys as values.  Raises as Producer.send()."""
         info = self._topic_info(topic)
-        self._put_keyed(info, self._encoded_all(topic, values), keys, deliveries, listener)
+        data = self._encoded_all(topic, values)
+        if not self._put_together(info, data, keys, deliveries, listener, headers=headers):
+            self._put_keyed(info, data, keys, deliveries, listener, headers=headers)
 
     def _encoded_all(self, topic: str, values: list[Any]) -> Sequence[bytes | None]:
         data = self._plugins.encoded_all(topic, values)
@@ -371,25 +452,66 @@ class Appender:
             raise self._null(topic)
         return data
 
+    def _rows(
+        self,
+        info: TopicInfo,
+        keys: Sequence[bytes | None],
+        data: Sequence[bytes | None],
+        headers: list[Headers | None] | None,
+    ) -> Rows:
+        overhead = info.overhead
+        if not any(keys):
+            sizes = [overhead + (len(value) if value else 0) for value in data]
+        else:
+            pairs = zip(keys, data, strict=True)
+            sizes = [overhead + (len(key) if key else 0) + (len(value) if value else 0) for key, value in pairs]
+        blocks = None
+        if headers is not None and any(headers):
+            blocks = [self._block(info.topic, one) if one else None for one in headers]
+            sizes = [size + len(block or b"") for size, block in zip(sizes, blocks, strict=True)]
+        return Rows(keys, data, sizes, self._stamp(), blocks)
+
     def _put_all(
         self,
         info: TopicInfo,
         partition: PartitionId | None,
-        rows: list[Row],
-        sizes: list[int],
+        rows: Rows,
         deliveries: Deliveries,
         listener: Listener | None,
     ) -> None:
-        if max(sizes) > info.max_entry_bytes:
-            raise self._too_large(info, max(sizes))
+        if max(rows.sizes) > info.max_entry_bytes:
+            raise self._too_large(info, max(rows.sizes))
         deadline = self._deadline()
-        while rows:
-            done = self._accumulator.put_many(info, partition, rows, sizes, deliveries, listener)
-            if done == len(rows):
+        while rows.sizes:
+            done = self._accumulator.put_many(info, partition, rows, deliveries, listener)
+            if done == len(rows.sizes):
                 return
-            rows, sizes = rows[done:], sizes[done:]
+            rows = rows.part(slice(done, None))
             if not done:
                 self._wait(info, partition, deadline)
+
+    def _put_together(
+        self,
+        info: TopicInfo,
+        data: Sequence[bytes | None],
+        keys: list[Any],
+        deliveries: Deliveries,
+        listener: Listener | None,
+        *,
+        headers: list[Headers | None] | None,
+    ) -> bool:
+        """Put messages with keys all at once.  False, and nothing is put: each has to be put by itself, since one of
+        them may be refused, or wait for room."""
+        if not (self._keys and self._chooses):
+            return False
+        indexes = self._plugins.partitions_of(keys, len(info.partitions))
+        if indexes is None:
+            return False
+        rows = self._rows(info, keys, data, headers)
+        if max(rows.sizes) > info.max_entry_bytes:
+            return False
+        partitions: list[PartitionId | None] = [*info.partitions, None]  # KEYLESS is -1
+        return self._accumulator.put_each(info, [partitions[n] for n in indexes], rows, deliveries, listener)
 
     def _put_keyed(
         self,
@@ -398,13 +520,16 @@ class Appender:
         keys: list[Any],
         deliveries: Deliveries,
         listener: Listener | None,
+        *,
+        headers: list[Headers | None] | None,
     ) -> None:
         """Put messages one by one: each may have another partition, and deliveries keep the order of the values."""
-        for value, key in zip(data, keys, strict=True):
+        given = repeat(None) if headers is None else headers
+        for value, key, one in zip(data, keys, given, strict=False):
             name = None if key is None or not self._keys else self._plugins.encoded_key(info.topic, key)
             partition = None if key is None else self._choose(info, key, None)
-            size = info.overhead + len(name or b"") + len(value or b"")
-            self._put_all(info, partition, [(name, value, self._stamp())], [size], deliveries, listener)
+            rows = self._rows(info, [name], [value], [one] if one else None)
+            self._put_all(info, partition, rows, deliveries, listener)
 
     def _topic_info(self, topic: str) -> TopicInfo:
         info = self._accumulator.topic(topic)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkawire.model import PartitionId, TopicPartition
 
-Row = tuple[bytes | None, bytes | None, int | None]  # key, value, timestamp in ms
 Listener = Callable[["Delivery"], object]
 NOT_ACKNOWLEDGED = "sent, not acknowledged"
 Calls = list[tuple[Listener, "Delivery"]]  # delivery callbacks to call, with their argument
@@ -51,7 +50,10 @@ class Completion(NamedTuple):
 
 
 class Bucket:
-    """Messages of one partition and round.  lock: the accumulator's; flag: makes an event for waiters."""
+    """Messages of one partition and round, in columns of equal length.
+
+    lock: the accumulator's; flag: makes an event for waiters.
+    """
 
     __slots__ = (
         "_flag",
@@ -60,17 +62,21 @@ class Bucket:
         "completions",
         "free",
         "headers",
+        "keys",
         "listeners",
         "lock",
-        "rows",
         "size",
         "sizes",
+        "timestamps_ms",
         "tp",
+        "values",
     )
 
     def __init__(self, tp: TopicPartition, lock: threading.Lock, flag: Callable[[], Flag]) -> None:
         self.tp = tp
-        self.rows: list[Row] = []
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps_ms: list[int | None] = []
         self.headers: dict[int, bytes] = {}  # blocks of those that have headers, by number
         self.sizes: list[int] = []  # bytes of each one's entry before compression
         self.size = 0  # of all of them
@@ -88,7 +94,9 @@ class Bucket:
     ) -> Bucket:
         """A bucket for one message that is not encoded yet, and whose partition (-1) is not chosen yet."""
         bucket = cls(TopicPartition(topic, -1 if partition is None else partition), lock, flag)
-        bucket.rows.append((None, None, None))
+        bucket.keys.append(None)
+        bucket.values.append(None)
+        bucket.timestamps_ms.append(None)
         return bucket
 
     def complete(self, completion: Completion) -> Calls:
@@ -158,12 +166,12 @@ class Delivery:
     @property
     def key(self) -> bytes | None:
         """The encoded key."""
-        return self._bucket.rows[self._number][0]
+        return self._bucket.keys[self._number]
 
     @property
     def value(self) -> bytes | None:
         """The encoded value, for sending it again."""
-        return self._bucket.rows[self._number][1]
+        return self._bucket.values[self._number]
 
     @property
     def done(self) -> bool:
@@ -237,12 +245,18 @@ class Deliveries(Sequence[Delivery]):
     """Deliveries of one send_many(), in the order of its values."""
 
     def __init__(self) -> None:
-        self._spans: list[tuple[int, Bucket, range]] = []  # number of the first message, bucket, range in the bucket
+        # Number of the first message, its bucket and its numbers there; None: in several, with their numbers.
+        self._spans: list[tuple[int, Bucket, Sequence[int]] | tuple[int, None, list[tuple[Bucket, int]]]] = []
         self._count = 0
 
     def add(self, bucket: Bucket, numbers: range) -> None:
         self._spans.append((self._count, bucket, numbers))
         self._count += len(numbers)
+
+    def add_each(self, places: list[tuple[Bucket, int]]) -> None:
+        """Add messages of several buckets, each with its number there."""
+        self._spans.append((self._count, None, places))
+        self._count += len(places)
 
     def __len__(self) -> int:
         return self._count
@@ -251,15 +265,21 @@ class Deliveries(Sequence[Delivery]):
         if isinstance(at, slice):
             return [self[n] for n in range(*at.indices(self._count))]
         number = at + self._count if at < 0 else at
-        for begins, bucket, numbers in self._spans:
-            if begins <= number < begins + len(numbers):
-                return Delivery(bucket, numbers[number - begins])
+        for span in self._spans:
+            if span[0] <= number < span[0] + len(span[2]):
+                if span[1] is None:
+                    return Delivery(*span[2][number - span[0]])
+                return Delivery(span[1], span[2][number - span[0]])
         raise IndexError(at)
 
     def __iter__(self) -> Iterator[Delivery]:
-        for _, bucket, numbers in self._spans:
-            for number in numbers:
-                yield Delivery(bucket, number)
+        for span in self._spans:
+            if span[1] is None:
+                for bucket, number in span[2]:
+                    yield Delivery(bucket, number)
+            else:
+                for number in span[2]:
+                    yield Delivery(span[1], number)
 
     def result(self, timeout_s: float | None = None) -> list[Stored]:
         """Wait until all of them are stored.  Raises as Delivery.result() for the first that is not."""

@@ -26,7 +26,7 @@ from producer.errors import Closed, Undeliverable
 from producer.leaders import source_of
 from producer.metrics import Sizes
 from producer.outcomes import NEVER, Counters
-from producer.rows import limit_of, parts
+from producer.rows import limit_of, parts_of_lists
 from producer.sender import CONFIRM_S, Sender
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ class Dispatcher:
         config, tp = self._config, bucket.tp
         codec = config.codec_of(tp.topic)
         limit = limit_of(self._dialect, codec, config.batch_bytes, self._largest)
-        rows, sizes = bucket.rows, bucket.sizes
-        headers = [bucket.headers.get(number) for number in range(len(rows))] if bucket.headers else None
+        lists, sizes = (bucket.keys, bucket.values, bucket.timestamps_ms), bucket.sizes
+        headers = list(map(bucket.headers.get, range(len(sizes)))) if bucket.headers else None
         at = 0
-        for part in parts(tp, rows, self._dialect, codec, limit, sizes, headers):
+        for part in parts_of_lists(tp, *lists, headers, dialect=self._dialect, codec=codec, limit=limit, sizes=sizes):
             end = at + part.count
             its_sizes = sizes[at:end]
             ticket = _Ticket(self, bucket, begin=at, end=end, size=sum(its_sizes))
@@ -243,7 +243,7 @@ class Dispatcher:
         for ticket in list(self._tickets):
             ticket.failed(reason, None)
         for bucket in self._accumulator.take():
-            calls = self._accumulator.complete(bucket, Completion(0, len(bucket.rows), None, reason))
+            calls = self._accumulator.complete(bucket, Completion(0, len(bucket.values), None, reason))
             self._accumulator.release(bucket.size)
             self._call(calls)
 

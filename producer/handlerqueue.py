@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
+from itertools import repeat
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -238,16 +239,31 @@ class HandlerQueue:
         """Queue a message.  Raises QueueFull, Closed, or HandlerFailed when before_enqueue raises."""
         return self._queued(Item(topic, value, key, partition, partition_key, headers=headers), listener)
 
-    def put_values(self, topic: str, values: list[Any], deliveries: Deliveries, listener: Listener | None) -> None:
+    def put_values(
+        self,
+        topic: str,
+        values: list[Any],
+        deliveries: Deliveries,
+        listener: Listener | None,
+        *,
+        headers: list[Headers | None] | None = None,
+    ) -> None:
         """Queue messages without keys."""
-        self.put_pairs(topic, values, [None] * len(values), deliveries, listener)
+        self.put_pairs(topic, values, [None] * len(values), deliveries, listener, headers=headers)
 
     def put_pairs(
-        self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries, listener: Listener | None
+        self,
+        topic: str,
+        values: list[Any],
+        keys: list[Any],
+        deliveries: Deliveries,
+        listener: Listener | None,
+        *,
+        headers: list[Headers | None] | None = None,
     ) -> None:
         """Queue messages with keys."""
-        for value, key in zip(values, keys, strict=True):
-            deliveries.add(*self._queued(Item(topic, value, key), listener).place)
+        for value, key, one in zip(values, keys, headers or repeat(None), strict=False):
+            deliveries.add(*self._queued(Item(topic, value, key, headers=one), listener).place)
 
     def _queued(self, item: Item, listener: Listener | None) -> Delivery:
         bucket = Bucket.of_one(self._accumulator.lock, self._accumulator.flag, item.topic, item.partition)

@@ -14,17 +14,21 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar, cast
 
 from groundwork.named import NotLoaded, load_named
+from kafkawire.columns import as_list, laid
 from kafkawire.dialects import expected
 from kafkawire.errors import LocalError
+from kafkawire.kernels import ready
+from kafkawire.keyhashes import FAILS, KEYLESS, KeyIndexes
 from producer.config import ProducerConfig
 from producer.encoders import as_bytes
 from producer.errors import EncoderFailed, PartitionerFailed
 from producer.handlers import HANDLERS
-from producer.partitioners import default_of
+from producer.partitioners import default_of, is_pure, rule_of
 
 Encoder = Callable[[Any], bytes | None]
 Partitioner = Callable[[Any, int], int]
 T = TypeVar("T")
+MANY = 64  # keys: for fewer the compiled loop costs more than it saves
 DEFAULT = "default"  # partitioner.class: the one of kafka.version
 ENCODERS, PARTITIONERS = "producer.encoders", "producer.partitioners"
 
@@ -56,6 +60,7 @@ class Plugins:
             if config.partitioner == DEFAULT
             else loaded("partitioner.class", config.partitioner, PARTITIONERS, "partition")
         )
+        self._known: tuple[int, KeyIndexes] | None = None  # of a number of partitions
         self.takes_bytes = self._encode is as_bytes  # bytes are sent as they are
 
     @property
@@ -74,6 +79,30 @@ class Plugins:
         if self.takes_bytes and set(map(type, values)) <= {bytes}:
             return values
         return [self.encoded(topic, value) for value in values]
+
+    def partitions_of(self, keys: Sequence[Any], partitions: int) -> list[int] | None:
+        """The indexes of the partitions of keys that are stored as they are, KEYLESS for None.
+
+        None: each has to be encoded and asked for by itself, in order: keys are not bytes, an encoder or a partitioner
+        is the program's own (and not pure), or one of them fails.
+        """
+        if self._encode_key is not as_bytes or not set(map(type, keys)) <= {bytes, type(None)}:
+            return None
+        rule, quick = rule_of(self._partition), ready() if len(keys) >= MANY else None
+        if rule is not None and quick is not None:
+            columns = laid(quick, keys, [None] * len(keys), None, None)
+            found = as_list(quick.indexes(columns, len(keys), rule, partitions, KEYLESS)[0])
+            return None if FAILS in found else found
+        if not is_pure(self._partition):
+            return None
+        if self._known is None or self._known[0] != partitions:
+            self._known = partitions, KeyIndexes(self._partition, partitions)
+        found = []
+        try:
+            self._known[1].add(keys, found)
+        except Exception:  # a user's code may raise anything: what it raises is said where each is asked for
+            return None
+        return found if all(type(index) is int and KEYLESS <= index < partitions for index in found) else None
 
     def partition_of(self, topic: str, key: Any, partitions: int) -> int:
         """The index of the partition of a key.  Raises PartitionerFailed."""

@@ -192,8 +192,14 @@ class Producer:
             delivery.result()
         return delivery
 
-    def send_many(self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None = None) -> Deliveries:
-        """Send many messages of one topic, several times as fast as one by one; keys: one for each value.
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None = None,
+        headers: Iterable[Headers | None] | None = None,
+    ) -> Deliveries:
+        """Send many messages of one topic, several times as fast as one by one; keys, headers: one for each value.
 
         Messages without a key are sent to one partition a few hundred at a time.  Raises as send() does; the messages
         taken from values before are still sent, and the exception's .deliveries has their deliveries.
@@ -202,15 +208,20 @@ class Producer:
             self.start()
         deliveries = Deliveries()
         of_keys = None if keys is None else iter(keys)
+        of_headers = None if headers is None else iter(headers)
         try:
             for chunk in chunks(values, CHUNK):
                 its_keys = None if of_keys is None else list(islice(of_keys, len(chunk)))
                 if its_keys is not None and len(its_keys) < len(chunk):
                     raise NotSent(f"topic {topic}: there are fewer keys than values")
+                its_headers = None if of_headers is None else list(islice(of_headers, len(chunk)))
+                if its_headers is not None and len(its_headers) < len(chunk):
+                    raise NotSent(f"topic {topic}: there are fewer headers than values")
+                put = deliveries, self._on_delivery
                 if its_keys is None:
-                    self._input.put_values(topic, chunk, deliveries, self._on_delivery)
+                    self._input.put_values(topic, chunk, *put, headers=its_headers)
                 else:
-                    self._input.put_pairs(topic, chunk, its_keys, deliveries, self._on_delivery)
+                    self._input.put_pairs(topic, chunk, its_keys, *put, headers=its_headers)
         except Exception as exc:
             exc.deliveries = deliveries  # type: ignore[attr-defined]
             raise

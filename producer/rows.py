@@ -58,12 +58,29 @@ def parts(
         sizes = sizes_of(rows, dialect.magic)
         if headers is not None:
             sizes = [size + len(block or b"") for size, block in zip(sizes, headers, strict=True)]
+    keys, values, stamps = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    return parts_of_lists(tp, keys, values, stamps, headers, dialect=dialect, codec=codec, limit=limit, sizes=sizes)
+
+
+def parts_of_lists(
+    tp: TopicPartition,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps_ms: Sequence[int | None],
+    headers: Sequence[bytes | None] | None,
+    *,
+    dialect: Dialect,
+    codec: int,
+    limit: int,
+    sizes: Sequence[int],
+) -> Iterator[Part]:
+    """The same of messages in lists of equal length."""
     ends = list(accumulate(sizes))
     at = 0
-    while at < len(rows):
+    while at < len(ends):
         end = max(at + 1, bisect_right(ends, limit + (ends[at - 1] if at else 0)))
-        keys, values, stamps = zip(*rows[at:end], strict=True)
         blocks = None if headers is None else headers[at:end]
-        entries = dialect.messages.encode_lists(keys, values, stamps, blocks, codec, dialect.magic)
+        columns = keys[at:end], values[at:end], timestamps_ms[at:end]
+        entries = dialect.messages.encode_lists(*columns, blocks, codec, dialect.magic)
         yield Part(tp, entries, dialect.magic, codec, end - at)
         at = end
