@@ -40,7 +40,7 @@ from mirrormaker.status import StatusLine, StatusReporter
 from mirrormaker.systemd import PINGS_PER_LIMIT, Systemd
 from mirrormaker.workers.control import WorkersControl
 from mirrormaker.workers.merging import ended, merged, shares
-from mirrormaker.workers.process import Silent, WorkerProcess
+from mirrormaker.workers.process import SERVING, Silent, WorkerProcess
 from mirrormaker.workers.restarts import End, Restarts, exit_code
 
 log = logging.getLogger(__name__)
@@ -243,9 +243,12 @@ class Supervisor:
     # ---- what workers say -------------------------------------------------------------------------------------------
 
     def _notified(self, worker: WorkerProcess, lines: list[str]) -> None:
-        worker.pinged_at = now()
+        if "WATCHDOG=1" in lines:  # a line of status is none: a worker whose partitions stand still sends that, too
+            worker.pinged_at = now()
+        if SERVING in lines and self._limits is not None:  # they may have changed while it started
+            self._tasks.spawn(f"limits-{worker.number}", self._tell_limits, worker)
         if "READY=1" in lines and not worker.ready:
-            worker.ready = True
+            worker.ready, worker.pinged_at = True, now()
             if worker.configuration is not self._configuration:  # changed while it started
                 self._tasks.spawn(f"reload-{worker.number}", self._reload_late, worker)
 
@@ -294,7 +297,7 @@ class Supervisor:
         if self._stop.is_set():
             state = "stopping"
         elif worker.pid is None:
-            state, reason = "restarting", worker.why
+            state, reason = "restarting" if worker.why else "starting", worker.why
         elif not worker.ready:
             state = "starting"
         elif worker.silent_since is not None and now() - worker.silent_since > REPORT_S:
@@ -394,6 +397,10 @@ class Supervisor:
         """These limits hold, also for workers that start later."""
         self._limits = rows
         self._shares = {}
+
+    def _tell_limits(self, worker: WorkerProcess) -> None:
+        with suppress(Refused):
+            worker.ask("limits", {"rows": self._limits}, REPORT_S)
 
     def _remember_limits(self) -> None:
         with suppress(Refused):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -41,6 +42,12 @@ class MirrorProcess:
     def pid(self) -> int:
         assert self._child is not None
         return self._child.pid
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """Of a mirror of several workers: the process of each, as the log names it last."""
+        found = dict(re.findall(r"worker (\d+): process (\d+)", self.said()))
+        return [int(found[number]) for number in sorted(found)]
 
     def kill(self) -> None:
         assert self._child is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,22 @@ def test_a_mirror_that_is_killed_under_load_copies_each_message_once(
     source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path, version: str, kills: int
 ) -> None:
     assert killed_under_load(source, targets(version), tmp_path, unique, kills) == once(COUNT)
+
+
+def test_a_worker_that_is_killed_under_load_copies_each_message_once(
+    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
+) -> None:
+    topic, target = unique.topic(), targets("2.8.2")
+    load = load_of(source, topic, PARTITIONS, COUNT // 2)
+    with OnceMirror(tmp_path, source, target, unique.group(), topic, mirror={"workers": 2}) as mirror:
+        mirror.wait_said("mirroring with 2 workers")
+        with load.in_background({topic: MIXED}, PARTITIONS, COUNT - COUNT // 2):
+            mirror.wait_committed(1)
+            os.kill(mirror.worker_pids[0], signal.SIGKILL)
+            mirror.wait_said("worker 1 ended with SIGKILL; it is started again")
+        mirror.wait_all()
+        assert mirror.stop()[0] == 0, mirror.said()
+    assert copies(source, target, topic, PARTITIONS) == once(COUNT)
 
 
 @pytest.mark.faults

@@ -74,11 +74,6 @@ class Workers(Mirror):
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
 
-    def pids(self) -> list[int]:
-        """Of the workers, as the log names the last of each."""
-        found = dict(re.findall(r"worker (\d+): process (\d+)", self.said()))
-        return [int(found[number]) for number in sorted(found)]
-
     def wait_ready(self) -> None:
         self.wait_said("mirroring with 2 workers")
 
@@ -100,10 +95,10 @@ def test_workers_killed_in_turn_under_load_lose_nothing(
         mirror.wait_ready()
         with load.in_background({topic: MIXED}, 4, 60_000):
             for number in (1, 2):
-                before = mirror.pids()
+                before = mirror.worker_pids
                 os.kill(before[number - 1], signal.SIGKILL)
                 mirror.wait_said(f"worker {number} ended with SIGKILL; it is started again in 1 s")
-                mirror.wait_for(lambda: mirror.pids() != before, "another process")  # noqa: B023
+                mirror.wait_for(lambda: mirror.worker_pids != before, "another process")  # noqa: B023
         mirror.wait_all_committed([topic], 90)
         wait_until(lambda: mirror.got("/readyz")[0] == 200, 40, lambda: f"ready: {mirror.got('/readyz')}")
         report = mirror.report()
@@ -121,7 +116,7 @@ def test_workers_of_a_supervisor_that_was_killed_stop_commit_and_leave(
     load = filled(source, {topic: 2}, 2_000)
     with Workers(tmp_path, source, target, unique.group(), topic) as mirror:
         mirror.wait_ready()
-        pids = mirror.pids()
+        pids = mirror.worker_pids
         with load.in_background({topic: MIXED}, 2, 20_000):
             mirror.wait_arrived(topic, 3_000)
             mirror.kill()
@@ -176,7 +171,7 @@ def test_several_workers_are_one_mirror_to_commands_http_and_signals(
         assert "kept over restarts" in mirror.says("pause", topic, "--keep")
         states = {row["state"] for row in mirror.report()["partitions"]}
         assert states == {"paused"}
-        os.kill(mirror.pids()[1], signal.SIGKILL)
+        os.kill(mirror.worker_pids[1], signal.SIGKILL)
         mirror.wait_said("worker 2 ended with SIGKILL")
         wait_until(lambda: mirror.report()["workers"][1]["ready"], 40, "worker 2 to be ready again")
         load.produce(topic, 2, 100, PLAIN_ONLY)
@@ -233,4 +228,4 @@ def test_a_worker_without_partitions_is_ready_and_one_that_keeps_dying_ends_all(
         mirror.start()
         assert mirror.exit_code(90) == 70, mirror.said()
         assert re.search(r"worker [12] (could not start|died 5 times).*exit code 70.*: the mirror ends", mirror.said())
-        wait_until(lambda: not any(map(alive, mirror.pids())), 20, "all workers to end")
+        wait_until(lambda: not any(map(alive, mirror.worker_pids)), 20, "all workers to end")

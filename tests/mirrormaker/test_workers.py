@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import pickle
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,11 +37,15 @@ from mirrormaker.report import (
     as_json,
     from_json,
 )
+from mirrormaker.status import StatusLine
+from mirrormaker.systemd import Systemd
+from mirrormaker.workers import supervisor as supervising
 from mirrormaker.workers.channel import Channel
 from mirrormaker.workers.control import COMMANDS, WorkersControl
 from mirrormaker.workers.merging import NO_PARTITION, ended, merged, shares
 from mirrormaker.workers.process import NOT_INHERITED, command_line
 from mirrormaker.workers.restarts import LONGEST_DELAY_S, MAX_DEATHS, STEADY_S, Again, End, Restarts, exit_code
+from mirrormaker.workers.supervisor import Supervisor
 from tests.fakes.reports import STARTED_MS, happening, partition, report, source
 
 # ---- restarts -------------------------------------------------------------------------------------------------------
@@ -324,6 +329,7 @@ class FakeWorker:
 
     def __init__(self, number: int, answers: dict[str, Any]) -> None:
         self.number = number
+        self.serving, self.pid, self.configuration = True, 1, None
         self.asked: list[tuple[str, Any]] = []
         self._answers = answers
 
@@ -419,6 +425,88 @@ def test_without_a_worker_a_command_is_refused_and_status_answers() -> None:
         else:
             with pytest.raises(Refused, match="no worker of this mirror is running now"):
                 asked(FakeWorkers(), command, what="orders:0", to="skip")
+
+
+# ---- the supervisor -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    """One that was not started: its workers have no process."""
+    made = Supervisor(
+        from_yaml(written(tmp_path)),
+        lambda: from_yaml(written(tmp_path)),
+        StatusLine(io.StringIO()),
+        Systemd({"WATCHDOG_USEC": "1000000"}, 1),
+    )
+    yield made
+    made._tasks.stop(1.0)
+    made._happenings.detach()
+
+
+def test_before_its_workers_run_a_mirror_is_there_and_not_ready(supervisor: Supervisor) -> None:
+    found = supervisor.report()
+    assert [(one.state, one.pid) for one in found.workers] == [("starting", None), ("starting", None)]
+    assert found.not_ready == ("workers 1, 2: starting",)
+    assert (found.sources[0].state, found.sources[0].lag, found.target) == ("joining", None, "kafka1:9092")
+    assert supervisor.silent() == []
+
+
+def test_only_the_watchdogs_own_line_is_a_sign_of_life(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = [100.0]
+    monkeypatch.setattr(supervising, "now", lambda: at[0])
+    worker = supervisor._workers[0]
+    supervisor._notified(worker, ["READY=1", "STATUS=well"])
+    assert worker.ready
+    at[0] += 0.9
+    assert not supervisor._hangs(worker)
+    supervisor._notified(worker, ["STATUS=still well"])
+    at[0] += 0.2
+    assert supervisor._hangs(worker)
+    supervisor._notified(worker, ["WATCHDOG=1"])
+    assert not supervisor._hangs(worker)
+
+
+def test_deaths_lead_to_another_start_and_then_to_the_end(supervisor: Supervisor) -> None:
+    worker = supervisor._workers[1]
+    worker.report = report(messages=7)
+    supervisor._started.set()
+    for _ in range(MAX_DEATHS):
+        assert supervisor._end is None
+        supervisor._died(worker, -9)
+    assert worker.restart_at is not None
+    assert supervisor._end is not None
+    assert supervisor._end.code == exits.INTERNAL
+    assert supervisor._end.sentence.startswith("worker 2 died 5 times in a row")
+    assert supervisor.report().messages == 7
+
+
+def test_a_file_that_is_wrong_changes_no_worker(supervisor: Supervisor, tmp_path: Path) -> None:
+    one, two = (FakeWorker(number, {"prepare-reload": [], "apply-reload": ""}) for number in (1, 2))
+    use(supervisor, one, two)
+    written(tmp_path).write_text("sources: [")
+    supervisor._read = lambda: from_yaml(tmp_path / "flow.yaml")
+    assert "the configuration is left as it is" in supervisor._reload()
+    assert (one.asked, two.asked) == ([], [])
+
+
+def test_a_reload_that_one_worker_cannot_take_is_taken_by_none(supervisor: Supervisor, tmp_path: Path) -> None:
+    one = FakeWorker(1, {"prepare-reload": [], "apply-reload": ""})
+    two = FakeWorker(2, {"prepare-reload": ["the configuration is left as it is: no such handler"]})
+    use(supervisor, one, two)
+    assert supervisor._reload() == "the configuration is left as it is: no such handler"
+    assert [command for command, _ in one.asked] == ["prepare-reload"]
+    two._answers |= {"prepare-reload": [], "apply-reload": ""}
+    file = written(tmp_path)
+    file.write_text(file.read_text().replace("whitelist: orders", "whitelist: clicks"))
+    supervisor._read = lambda: from_yaml(file)
+    assert supervisor._reload() == ""
+    assert [command for command, _ in two.asked][-2:] == ["prepare-reload", "apply-reload"]
+    assert supervisor._configuration.mirror.whitelist == "clicks"
+
+
+def use(supervisor: Supervisor, *workers: FakeWorker) -> None:
+    supervisor._workers = list(workers)  # type: ignore[arg-type]
 
 
 # ---- configuration --------------------------------------------------------------------------------------------------
