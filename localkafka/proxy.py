@@ -4,9 +4,9 @@
         connect(proxy.address)
         proxy.delay(40); proxy.clear(); proxy.reset()
 
-The faults delay, throttle, blackhole, slice and cut of a direction ("to_target", "to_client" or "both") last until
-another fault of the same kind, or clear().  reset and half_close apply once, to the open connections; refuse closes
-the listener until clear().  Each proxy runs in one thread, with plain sockets.
+The faults delay, throttle, blackhole, slice and cut of a direction ("to_target", "to_client" or "both"), and link, last
+until another fault of the same kind, or clear().  reset and half_close apply once, to the open connections; refuse
+closes the listener until clear().  Each proxy runs in one thread, with plain sockets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal
@@ -38,10 +38,26 @@ class Fault:
 
     delay_s: float = 0  # every byte arrives this much later
     bytes_per_s: float = math.inf
+    together: bool = False  # all connections share that rate, as they share a link
     blackhole: bool = False  # no byte passes, and connections stay open
     slice_bytes: int = CHUNK  # no write is larger
     gap_s: float = 0  # between two writes
     cut_after: int | None = None  # bytes after which the connection is closed
+
+
+class Pace:
+    """When a throttled flow, or several that share a link, may write next."""
+
+    def __init__(self) -> None:
+        self.next = 0.0
+
+    def passed(self, due: float, now: float, seconds: float) -> None:
+        """Bytes that were due passed, for which the link takes so long.
+
+        It began when they were due and the link was free.  A late wake-up is made good, a tick at most: what the sink
+        did not take is not.
+        """
+        self.next = max(now - TICK_S, due, self.next) + seconds
 
 
 class Flow:
@@ -51,7 +67,8 @@ class Flow:
     cut_at   limit of passed; at the limit the flow is `cut`
     """
 
-    def __init__(self, source: socket.socket, sink: socket.socket, fault: Fault) -> None:
+    def __init__(self, source: socket.socket, sink: socket.socket, fault: Fault, link: Pace) -> None:
+        """link: the pace of all flows in this direction, for faults that say `together`."""
         self.source = source
         self.sink = sink
         self.passed = 0
@@ -60,7 +77,9 @@ class Flow:
         self._held: deque[tuple[float, memoryview]] = deque()  # (when it is due, bytes); no bytes: the end of file
         self._held_bytes = 0
         self._source_ended = False
-        self._next_write = 0.0
+        self._link, self._own = link, Pace()
+        self._pace = self._own
+        self._paused_until = 0.0
         self.set(fault, recount=True)
 
     @property
@@ -72,7 +91,8 @@ class Flow:
         self.fault = fault
         if recount:
             self.cut_at = None if fault.cut_after is None else self.passed + fault.cut_after
-        self._next_write = 0.0
+        self._pace = self._link if fault.together else self._own
+        self._own.next = self._paused_until = 0.0
         if not fault.delay_s:
             self._held = deque((0.0, data) for _, data in self._held)
 
@@ -85,7 +105,7 @@ class Flow:
         """The time from which it wants to write; infinity when there is nothing to write."""
         if not self._held or self.fault.blackhole:
             return math.inf
-        return max(self._held[0][0], self._next_write)
+        return max(self._held[0][0], self._pace.next, self._paused_until)
 
     def read(self) -> None:
         """Read from source.  Raises OSError when the connection broke."""
@@ -114,7 +134,8 @@ class Flow:
         self._held_bytes -= written
         if written < len(data):
             self._held.appendleft((due, data[written:]))
-        self._next_write = max(now, self._next_write) + written / self.fault.bytes_per_s + self.fault.gap_s
+        self._pace.passed(due, now, written / self.fault.bytes_per_s)
+        self._paused_until = now + self.fault.gap_s
 
     def _allowed(self) -> int:
         allowed = self.fault.slice_bytes
@@ -147,11 +168,16 @@ class Counters:
 class _Pair:
     """A client's connection and the proxy's to the target; connecting until the target has accepted."""
 
-    def __init__(self, client: socket.socket, target: socket.socket, faults: list[Fault]) -> None:
+    def __init__(
+        self, client: socket.socket, target: socket.socket, faults: Sequence[Fault], links: Sequence[Pace]
+    ) -> None:
         self.client = client
         self.target = target
         self.connecting = True
-        self.flows = (Flow(client, target, faults[TO_TARGET]), Flow(target, client, faults[TO_CLIENT]))
+        self.flows = (
+            Flow(client, target, faults[TO_TARGET], links[TO_TARGET]),
+            Flow(target, client, faults[TO_CLIENT], links[TO_CLIENT]),
+        )
 
     def close(self, abort: bool) -> None:
         for end in (self.client, self.target):
@@ -172,6 +198,7 @@ class Proxy:
         self.target = target
         self._port = ports.reserve(port)
         self._faults = [Fault(), Fault()]
+        self._links = (Pace(), Pace())
         self._pairs: list[_Pair] = []
         self._accepted = 0
         self._passed_before = [0, 0]  # by closed connections
@@ -210,7 +237,11 @@ class Proxy:
 
     def throttle(self, bytes_per_s: float, direction: Direction = "both") -> None:
         """Limit each connection to this many bytes per second."""
-        self._set_fault(direction, bytes_per_s=bytes_per_s)
+        self._set_fault(direction, bytes_per_s=bytes_per_s, together=False)
+
+    def link(self, bytes_per_s: float, round_trip_ms: float) -> None:
+        """Be a long link: half the round trip each way, and so many bytes per second of all connections together."""
+        self._set_fault("both", delay_s=round_trip_ms / 2000, bytes_per_s=bytes_per_s, together=True)
 
     def blackhole(self, direction: Direction = "both") -> None:
         """Hold back all bytes and ends of file; connects succeed.  After clear() all of it passes."""
@@ -341,6 +372,7 @@ class Proxy:
             self._woken.recv(4096)
         if self._listener is not None and self._listener in ready:
             self._accept(self._listener)
+        self._pairs = self._pairs[1:] + self._pairs[:1]  # each in its turn is the first to use a link
         for pair in list(self._pairs):
             try:
                 if pair.connecting:
@@ -360,7 +392,7 @@ class Proxy:
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._accepted += 1
-        pair = _Pair(client, target, self._faults)
+        pair = _Pair(client, target, self._faults, self._links)
         self._pairs.append(pair)
         if target.connect_ex(self.target) not in (0, errno.EINPROGRESS):
             self._drop(pair, abort=True)

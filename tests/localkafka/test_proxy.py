@@ -107,6 +107,21 @@ def test_throttle_limits_bytes_a_second(proxy: Proxy, client: socket.socket) -> 
     assert 0.4 <= time.monotonic() - start < 2
 
 
+def test_connections_share_a_link_evenly_and_use_all_of_it(proxy: Proxy) -> None:
+    proxy.link(1_000_000, round_trip_ms=40)
+    with connected(proxy) as one, connected(proxy) as other:
+        start = time.monotonic()
+        for client in (one, other):
+            client.sendall(b"x" * 250_000)
+        halves = [threading.Thread(target=exactly, args=(client, 250_000)) for client in (one, other)]
+        for half in halves:
+            half.start()
+        for half in halves:
+            half.join(10)
+            assert time.monotonic() - start > 0.4  # neither is done before the other is nearly done
+    assert 0.5 <= time.monotonic() - start < 2  # half a megabyte, there and back at the same time
+
+
 def test_blackhole_says_nothing_and_loses_nothing_after_clear(proxy: Proxy, client: socket.socket) -> None:
     echoed(client, b"warm")
     proxy.blackhole()
