@@ -16,6 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
 from localkafka.certificates import PASSWORD, Authority, Identity
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
@@ -102,6 +109,15 @@ def _store(listener: str, identity: Identity) -> dict[str, str]:
     }
 
 
+def _make_users(brokers: str) -> None:
+    """USERS with both mechanisms, as add_scram_users makes them, without two JVMs (from 2.7 on)."""
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for name, password in USERS.items():
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one of a user at a time
+            made = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4096), password.encode())
+            admin.alter_user_scram_credentials([made])[name].result(30)
+
+
 @contextmanager
 def kraft(folder: Path, version: str, protocols: dict[str, str], scram: bool = True) -> Iterator[SecuredBroker]:
     """Without ZooKeeper."""
@@ -109,7 +125,7 @@ def kraft(folder: Path, version: str, protocols: dict[str, str], scram: bool = T
     made.broker = KraftBroker(folder / "broker", version, secure=made.listeners)
     with made.broker:
         if scram:
-            add_scram_users(made.release, brokers=made.broker.brokers)
+            _make_users(made.broker.brokers)
         yield made
 
 
@@ -128,6 +144,8 @@ def on_zookeeper(
     made.broker = cluster
     cluster.nodes[0].secure = made.listeners
     with cluster:
-        if with_scram:
+        if with_scram and made.release.number < (2, 7):
             add_scram_users(made.release, brokers=cluster.brokers, zookeeper=cluster.zookeeper)
+        elif with_scram:
+            _make_users(cluster.brokers)
         yield made

@@ -183,3 +183,30 @@ def test_a_target_that_is_rolled_up_and_down_under_a_mirror_loses_nothing(
         assert "target: spoken to as Kafka 2.8 from now on, before as 3.9" in mirror.said()
         assert mirror.stop()[0] == 0
     assert lost(load, target.brokers, topic)[0] == 0
+
+
+NEWER = pytest.param("2.8.2", "3.9.1", marks=pytest.mark.faults)  # as the other, where no format changes
+
+
+@pytest.mark.parametrize(("old", "new"), [("0.10.2.2", "0.11.0.3"), NEWER])
+def test_a_source_that_is_rolled_under_a_mirror_loses_nothing(
+    own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path, old: str, new: str
+) -> None:
+    """One broker after the other, as Kafka's notes on upgrades say it: in between the cluster is of two releases."""
+    topic = unique.topic()
+    before, after = old.rpartition(".")[0], new.rpartition(".")[0].replace("0.11.0", "0.11")
+    during = {"inter.broker.protocol.version": before, "log.message.format.version": before}
+    source = own_cluster(version=old, brokers=2, settings=during)
+    target = own_cluster(version="2.8.2", brokers=1)
+    load = filled(source, {topic: 4}, 1000, MIXED)
+    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        mirror.wait_all_committed([topic])
+        for node in source.nodes:
+            node.stop()
+            node.release = releases.release(new)
+            node.restart()
+            load.produce(topic, 4, 1000, MIXED)
+            mirror.wait_all_committed([topic], 90)
+        mirror.wait_said(f"source dc1: spoken to as Kafka {after} from now on, before as {before}")
+        assert mirror.stop()[0] == 0
+    assert lost(load, target.brokers, topic)[0] == 0

@@ -93,7 +93,10 @@ def options(version: str, brokers: str, group: str, **more: object) -> dict[str,
     }
 
 
-@pytest.mark.parametrize(("version", "strategy"), [("2.8.2", "roundrobin"), ("3.9.1", "range"), ("4.3.1", "sticky")])
+RANGE = pytest.param("3.9.1", "range", marks=pytest.mark.faults)  # as the others, and 40 s more of `make test`
+
+
+@pytest.mark.parametrize(("version", "strategy"), [("2.8.2", "roundrobin"), RANGE, ("4.3.1", "sticky")])
 def test_a_group_of_ours_and_of_the_jvm_loses_nothing_while_members_come_freeze_die_and_go(
     brokers_of: Callable[..., str],
     members: list[GroupProcess],
