@@ -13,7 +13,7 @@ A file that cannot be read, is no YAML, or says one thing twice is a ConfigError
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -218,6 +218,7 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
             warnings += [f"{file}: source {source.name}: {it}" for it in _without_keys(source, target, mirror)]
     notes += [f"{where}: {sentence}" for sentence in _left_out(mirror)]
     target = _target(target, problems, notes, names.target)
+    (notes if target.version else warnings).extend(_left_to_auto_creation(target, names.target))
     if problems:
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
@@ -501,14 +502,18 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
         notes.append(
             f"{at}: request.required.acks={target.acks}: a leader that fails takes what only it has; -1 is safe"
         )
+    return replace(target, retries=-1, acks=target.acks if target.acks <= 1 else -1)
+
+
+def _left_to_auto_creation(target: TargetOptions, where: str) -> Iterable[str]:
+    """Whether the mirror creates no topics: unsafe in a release that is named, and may be so in one that is asked."""
     there = expected(target.version)
     if not target.zookeeper and there.describes_itself and CREATE_TOPICS.key not in there.versions:
         older = "" if target.version else ", if it is older than 0.10.1"
-        notes.append(
-            f"{at}: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
-            f"of topics that are missing there{older}"
+        yield (
+            f"{where}: target: target.zookeeper.connect is not given: the target's auto-creation decides the partition "
+            f"count of topics that are missing there{older}"
         )
-    return replace(target, retries=-1, acks=target.acks if target.acks <= 1 else -1)
 
 
 def route_rules(
