@@ -218,8 +218,8 @@ class committed:
         self._consumers: list[Consumer] = []
 
     def _positions(self) -> Iterator[int]:
-        for p, consumer in enumerate(self._consumers):
-            [found] = consumer.committed([TopicPartition(self._topic, p)], timeout=20)
+        for consumer in self._consumers:  # each source partition's position stands with the first partition here
+            [found] = consumer.committed([TopicPartition(self._topic, 0)], timeout=20)
             yield max(found.offset, 0)
 
     def __enter__(self) -> Callable[[], int]:
