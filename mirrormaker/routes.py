@@ -6,12 +6,13 @@
 
     pass-through   both sides share a message format, and neither a partitioner, a handler, an encoder nor another codec
                    is asked for: a set's bytes travel as they are
-    re-encode      otherwise: decoded and encoded again; by columns, or message by message for message.handler
+    re-encode      otherwise.  Where only partitions, codec or format differ, entries are copied or written again by
+                   columns; for message.set.handler and encoders from lists, for message.handler message by message
 
 A message that is encoded again passes the handler, then the encoders of the target, then the partitioner: what chooses
 its partition is the key that is stored, as it is for any other producer that writes there.
 
-What is done to the bytes of a set is producer.conversion.
+What is done to the bytes of a set is producer.conversion; sharing them out to several partitions producer.reslice.
 """
 
 from __future__ import annotations
