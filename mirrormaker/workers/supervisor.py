@@ -219,6 +219,7 @@ class Supervisor:
         self._stop.set()
         self._systemd.stopping(STOP_S + 1)
         log.info("stopping: all workers stop", extra={"event": "stopping"})
+        loading = [worker for worker in self._workers if not worker.serving]  # they hold nothing that is to be drained
         for worker in self._workers:
             worker.stop()
         codes, running = [], [worker for worker in self._workers if worker.pid is not None]
@@ -226,7 +227,7 @@ class Supervisor:
         while running:
             for worker in list(running):
                 if (code := worker.ended()) is not None:
-                    codes.append(code)
+                    codes.append(exits.CLEAN if worker in loading and code == -signal.SIGTERM else code)
                     running.remove(worker)
             if running and now() > killed_at:
                 names = ", ".join(str(worker.number) for worker in running)
