@@ -407,6 +407,14 @@ def test_nothing_parked_is_said_by_one() -> None:
     assert asked(FakeWorkers(one, two), "retry") == ["nothing is parked"]
 
 
+def test_each_worker_gives_a_profile_of_its_own_or_says_why_not() -> None:
+    one, two = FakeWorker(1, {"profile": Refused("another timer runs")}), FakeWorker(2, {"profile": ["stage  runs s"]})
+    *waiting, found = WorkersControl(FakeWorkers(one, two)).actions()["profile"]({"seconds": 2})  # type: ignore[arg-type]
+    assert found == ["worker 1:", "no profile: another timer runs", "worker 2:", "stage  runs s"]
+    assert two.asked == [("profile", {"seconds": 2})]
+    assert not any(waiting)
+
+
 def test_topics_are_explained_by_the_report_of_all() -> None:
     one = FakeWorker(1, {"topics": {"rows": [], "problems": []}})
     asked(FakeWorkers(one), "topics", topics=["orders"])
