@@ -1,6 +1,7 @@
 """The links to one cluster: one per broker and purpose, because a fetch that waits blocks everything behind it.
 
 purpose     "fetch", "produce", "metadata", "offsets" …: any word; its requests share one connection
+lane        several connections to a broker for one purpose: each lane of a pool has its own
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ class Links:
         self.drop(broker, purpose)
         return self.link(broker, purpose)
 
+    def lane(self, number: int) -> Links:
+        """Links to the same brokers over connections of their own, which end with the pool's; 0: the pool itself."""
+        return self if number == 0 else _Lane(self, number)
+
     def meet(self, brokers: Iterable[Broker]) -> None:
         """There are these brokers: a connect that wants to know them before they are connected to is told."""
         meet: Callable[[Iterable[Broker]], object] | None = getattr(self._connect, "meet", None)
@@ -88,3 +93,25 @@ class Links:
 
     def __repr__(self) -> str:
         return f"<Links {list(self._links.values())}>"
+
+
+class _Lane(Links):
+    """One more connection to each broker for each purpose, kept by the pool."""
+
+    def __init__(self, pool: Links, number: int) -> None:
+        super().__init__(pool.client_id, pool._connect, pool._timeout_ms, pool._buffers)
+        self._pool, self._number = pool, number
+
+    def link(self, broker: Broker, purpose: str) -> Link:
+        return self._pool.link(broker, self._named(purpose))
+
+    def drop(self, broker: Broker, purpose: str) -> None:
+        self._pool.drop(broker, self._named(purpose))
+
+    def close(self, purpose: str | None = None) -> None:
+        """Close the links of one purpose; all of them close with the pool."""
+        if purpose is not None:
+            self._pool.close(self._named(purpose))
+
+    def _named(self, purpose: str) -> str:
+        return f"{purpose} {self._number}"

@@ -63,8 +63,8 @@ def test_a_properties_file_of_0_8_is_read_as_it_is():
     assert (config.group_id, config.client_name) == ("mirror-1", "mirror-1")
     assert (config.session_timeout_ms, config.connect_timeout_ms) == (4000, 4000)
     assert config.fetch_message_max_bytes == 4194304
-    (warning,) = warnings_of(config)
-    assert "'num.consumer.fetchers' has no effect here" in warning
+    assert config.fetchers == 2
+    assert not warnings_of(config)
 
 
 def test_the_names_of_0_7_are_read():

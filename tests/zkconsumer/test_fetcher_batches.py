@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import queue
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.dialects import dialect
 from kafkawire.formats.v2.layout import batch_at
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.session import Reply
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import FetchedPartition
 from tests.kafkawire.recordbatches import ABORT, COMMIT, TRANSACTIONAL, batch, marker, rows_of
@@ -51,11 +53,19 @@ class Modern:
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, Log] = {T0: Log(), T1: Log()}
         self.asked: list[dict[str, Any]] = []
+        self.sent: deque[Any] = deque()
 
     def link(self, broker: Broker, purpose: str) -> Modern:
         return self
 
     def drop(self, broker: Broker, purpose: str) -> None: ...
+
+    def send(self, request: Any) -> None:
+        self.sent.append(request)
+
+    def receive(self) -> Reply:
+        request = self.sent.popleft()
+        return Reply(request, self.call(request))
 
     def call(self, request: Any) -> list[FetchedPartition]:
         assert request.api is apis.FETCH

@@ -122,11 +122,12 @@ class Cursor:
 
 
 class World:
-    def __init__(self, seen: ClusterView, refresh_s: float | None = None) -> None:
+    def __init__(self, seen: ClusterView, refresh_s: float | None = None, per_broker: int = 1) -> None:
         self.source = Source(seen, refresh_s)
         self.events: list[ConsumerEvent] = []
         self.tasks = TaskGroup()
         self.made: list[Fetcher] = []
+        self.links: list[Links] = []  # of each
         self.fetchers = Fetchers(
             source=self.source,
             tasks=self.tasks,
@@ -134,10 +135,12 @@ class World:
             backoff_s=0.01,
             make_fetcher=self._make,
             on_event=self.events.append,
+            per_broker=per_broker,
         )
         self.fetchers.start()
 
-    def _make(self, broker: Broker, finder: object) -> Any:
+    def _make(self, broker: Broker, finder: object, links: Links) -> Any:
+        self.links.append(links)
         self.made.append(Fetcher(broker))
         return self.made[-1]
 

@@ -40,7 +40,7 @@ class EngineContext:
     """The parts of an engine that an assignment source uses.
 
     cursors: the owned partitions that are read; the assignment source changes them.
-    make_cursor(tp, thread, reset); make_fetcher(broker, fetchers)
+    make_cursor(tp, thread, reset); make_fetcher(broker, fetchers, links)
     """
 
     config: ConsumerConfig
@@ -54,7 +54,7 @@ class EngineContext:
     cursors: dict[TopicPartition, Cursor]
     listener: ListenerCalls
     make_cursor: Callable[[TopicPartition, str, str], Cursor]
-    make_fetcher: Callable[[Broker, Fetchers], Fetcher]
+    make_fetcher: Callable[[Broker, Fetchers, Links], Fetcher]
     on_event: OnEvent
     before_commit: BeforeCommit = lambda positions: None
 
@@ -71,6 +71,7 @@ class EngineContext:
             backoff_s=self.config.refresh_leader_backoff_ms / 1000,
             make_fetcher=self.make_fetcher,
             on_event=self.on_event,
+            per_broker=self.config.fetchers,
         )
 
     def commits(

@@ -160,11 +160,11 @@ class Engine:
         self.controls.adopt(cursor)
         return cursor
 
-    def _make_fetcher(self, broker: Broker, finder: Fetchers) -> Fetcher:
+    def _make_fetcher(self, broker: Broker, finder: Fetchers, links: Links) -> Fetcher:
         config = self._config
         return Fetcher(
             broker,
-            links=self._links,
+            links=links,
             dialect=self._dialect,
             plan=FetchPlan(
                 config.fetch_message_max_bytes,

@@ -4,6 +4,9 @@
     then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own.  Of
                       partitions without news nothing is built or read (resting.py); where many bring little each,
                       fetches keep a distance, so that they bring more
+    two in flight     where responses take FAR_S and more, of different partitions that have messages: the response to
+                      one arrives while the request for the other travels.  A broker answers one after the other, so
+                      partitions without messages, which it would wait for, are never alone in one of them
     a backoff         after a fetch that brought nothing, where the broker itself does not wait (0.7)
     log ends          now and then, where a fetch does not have the high watermark (0.7); and, in a greenlet of its own,
                       of partitions that were not fetched for a while (their queues are full)
@@ -24,8 +27,9 @@ Responses of a broker, and what follows:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from groundwork.queues import Closed
@@ -34,6 +38,7 @@ from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.protocol.fetchrows import FetchRows, QuietRows
 from kafkawire.protocol.request import FetchedPartition
@@ -44,7 +49,7 @@ from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
 from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
-from zkconsumer.fetching.positions import Positions
+from zkconsumer.fetching.positions import FETCH, Positions
 from zkconsumer.fetching.resting import Group, Resting
 from zkconsumer.fetching.search import FetchedBytes
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
@@ -55,6 +60,8 @@ IDLE_S = 1.0
 HEAD_BYTES = 65536  # of an entry that is larger than a fetch, kept with the error
 BLANKS = 3  # fetches in a row that bring nothing, of which the others asked for the partition first
 BLANK_S = 1.0  # backoff of a position where nothing came twice, unless the probe knows sooner why
+FAR_S = 0.03  # a response that takes so long is one of a long link, or of a link that is full
+IN_FLIGHT = 2  # fetches of a long link
 ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not sent for a while
 OUT_OF_RANGE = 1
 DISTANCE_S = 25e-6  # between two fetches, for each partition that was asked for, where none is behind
@@ -78,6 +85,31 @@ class Finder(Protocol):
 
 def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
     fn(*args)
+
+
+@dataclass(eq=False, slots=True)
+class _Flight:
+    """A fetch request that waits for its response.
+
+    cursors: with their epochs when it was sent; reserved, held: bytes of their budgets; behind: it asks for messages
+    that the broker has.
+    """
+
+    link: Link
+    sent_at: float
+    asked: list[Asked]
+    cursors: dict[TopicPartition, tuple[Cursor, int]]
+    groups: Sequence[Group]
+    reserved: list[tuple[Cursor, int]]
+    held: list[tuple[Group, int]]
+    behind: bool
+
+    def release(self) -> None:
+        for cursor, nbytes in self.reserved:
+            cursor.budget.release(nbytes)
+        for group, nbytes in self.held:
+            group.release(nbytes)
+        self.reserved, self.held = [], []
 
 
 class Fetcher:
@@ -158,6 +190,8 @@ class Fetcher:
         # Where nothing came at the last fetches, though the log continues: the position, and how many they were.
         self._blanks: dict[TopicPartition, tuple[int, int]] = {}
         self._asks_ends = False  # fetches do not have the ends of logs, so they are asked for
+        self._flights: deque[_Flight] = deque()  # oldest first
+        self._far = False
         self._unanswered: set[TopicPartition] = set()  # no response yet, since they were added or the broker was lost
         self._wake = Event()
         self._reported: set[tuple[TopicPartition, int]] = set()  # errors that were reported: one line each
@@ -189,13 +223,20 @@ class Fetcher:
 
     def run(self) -> None:
         """Fetch until it is ended from outside, or its streams are closed; no response of a broker ends it."""
+        try:
+            self._run()
+        finally:
+            self._abandon()
+
+    def _run(self) -> None:
         while True:
             self._wake.clear()
             try:
-                self._positions.locate()
-                self._positions.find_segments()
-                if (distance_s := self._not_before - now()) >= LEAST_DISTANCE_S:
-                    sleep(distance_s)
+                if not self._flights:  # they ask on the same connection
+                    self._positions.locate()
+                    self._positions.find_segments()
+                    if (distance_s := self._not_before - now()) >= LEAST_DISTANCE_S:
+                        sleep(distance_s)
                 fetched = self._fetch_once()
                 if self._asks_ends:
                     self._positions.update_ends()
@@ -203,6 +244,7 @@ class Fetcher:
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
             except LinkLost as e:
+                self._abandon()
                 self._quiet.clear()
                 self._finder.lost(self.broker, list(self.cursors), str(e))
                 self._give_up(list(self.cursors.values()), str(e))
@@ -236,20 +278,85 @@ class Fetcher:
     # fetching -----------------------------------------------------------------------------------------------------
 
     def _fetch_once(self) -> bool:
-        """One fetch.  False: nothing can be asked for now."""
+        """Send what may be sent, and receive one response.  False: nothing can be asked for now."""
+        self._send_some()
+        if not self._flights:
+            return False
+        flight = self._flights[0]
+        reply = flight.link.receive().body
+        self._flights.popleft().release()
+        at = now()
+        if flight.behind:
+            self._far = self._dialect.waits_for_data and at - flight.sent_at >= FAR_S
+        self._received(flight, reply, at)
+        return True
+
+    def _send_some(self) -> None:
+        """Ask for what the plan says, in two requests over a long link."""
+        flying = {tp for flight in self._flights for tp in flight.cursors}
+        if self._flights and not self._sends_another(flying):
+            return
         began = now()
         if self._busy_changed:
             self._busy_changed = False
             self._plan.follow(self._busy.values())
-        groups, starved = self._resting.due(began, not self._busy, self._budget.free)
+        groups: list[Group] = []
+        starved = False
+        if not any(flight.groups for flight in self._flights):
+            groups, starved = self._resting.due(began, not self._busy, self._budget.free)
         held = [(group, group.reserve()) for group in groups]
-        asked, reserved = self._reserve([] if starved else self._plan.next(self._budget.free, began))
-        if not (asked or groups or starved):
+        asked, reserved = self._reserve([] if starved else self._plan.next(self._budget.free, began, flying))
+        if not (asked or groups or starved or self._flights):
             groups, _ = self._resting.due(began, True, self._budget.free)
             held = [(group, group.reserve()) for group in groups]
         if not (asked or groups):
-            return False
-        epochs = {tp: (self.cursors[tp], self.cursors[tp].epoch) for tp, _, _ in asked}
+            return
+        half = len(asked) // 2 if self._far and not self._flights else 0
+        if half and self._behind(tp for tp, _, _ in asked[:half]) and self._behind(tp for tp, _, _ in asked[half:]):
+            self._send(began, asked[:half], reserved[:half], groups, held, alone=False)
+            self._send(began, asked[half:], reserved[half:], alone=False)
+        else:
+            self._send(began, asked, reserved, groups, held, alone=not self._flights)
+
+    def _sends_another(self, flying: set[TopicPartition]) -> bool:
+        """Whether to send a request behind the one in flight: the broker answers both at once, and nothing else has to
+        be asked on this connection."""
+        return (
+            self._far
+            and len(self._flights) < IN_FLIGHT
+            and self._behind(flying)
+            and self._behind(tp for tp in self._busy if tp not in flying)
+            and not self._positions.wanted
+        )
+
+    def _behind(self, tps: Iterable[TopicPartition]) -> bool:
+        """Whether the log of any of these is known to have messages that were not fetched."""
+        for tp in tps:
+            cursor = self.cursors.get(tp)
+            if cursor is None or not cursor.fetchable or cursor.position is None:
+                continue
+            if cursor.high_watermark is not None and cursor.high_watermark > cursor.position:
+                return True
+        return False
+
+    def _send(
+        self,
+        began: float,
+        asked: list[Asked],
+        reserved: list[tuple[Cursor, int]],
+        groups: Sequence[Group] = (),
+        held: list[tuple[Group, int]] | None = None,
+        *,
+        alone: bool,
+    ) -> None:
+        """Send one request.  alone: no other is in flight beside it, so its response may be passed over where it says
+        the same as the one before."""
+        cursors = {tp: (self.cursors[tp], self.cursors[tp].epoch) for tp, _, _ in asked}
+        link = self._links.link(self.broker, FETCH)
+        behind = self._behind(cursors)
+        self._flights.append(_Flight(link, began, asked, cursors, groups, reserved, held or [], behind))
+        if not alone:
+            self._quiet.clear()
         request = self._dialect.requests.fetch(
             self._dialect,
             self._wait_ms(began, bool(asked), groups),
@@ -257,16 +364,17 @@ class Fetcher:
             asked,
             committed=self._committed,
             rows=[group.rows(self._rows) for group in groups],
-            quiet=self._quiet,
+            quiet=self._quiet if alone else None,
         )
-        try:
-            reply = self._links.link(self.broker, "fetch").call(request)
-        finally:
-            for cursor, nbytes in reserved:
-                cursor.budget.release(nbytes)
-            for group, nbytes in held:
-                group.release(nbytes)
-        at = now()
+        link.send(request)
+
+    def _abandon(self) -> None:
+        """No response comes any more to what is in flight."""
+        while self._flights:
+            self._flights.pop().release()
+
+    def _received(self, flight: _Flight, reply: list[FetchedPartition], at: float) -> None:
+        asked, groups, epochs = flight.asked, flight.groups, flight.cursors
         self._heard(reply, groups, at)
         sizes = {tp: (position, size) for tp, position, size in asked}
         behind = brought = False
@@ -294,8 +402,7 @@ class Fetcher:
             self._back_off([tp for tp, _, _ in asked])
         self._asks_ends = any(fetched.high_watermark is None for fetched in reply)
         if not behind:
-            self._not_before = began + min(MOST_DISTANCE_S, DISTANCE_S * len(asked))
-        return True
+            self._not_before = flight.sent_at + min(MOST_DISTANCE_S, DISTANCE_S * len(asked))
 
     def _rows(self, wanted: Sequence[Asked]) -> FetchRows:
         return self._dialect.requests.fetch_rows(self._dialect, wanted)

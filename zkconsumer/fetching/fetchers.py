@@ -1,4 +1,7 @@
-"""Fetchers of a connector: one for each source broker, and the leader finder that assigns partitions to them.
+"""Fetchers of a connector: one or some for each source broker, and the leader finder that assigns partitions to them.
+
+A broker's fetchers (num.consumer.fetchers) have connections of their own, so that one sends its bytes while the request
+of another travels.  A partition always belongs to the same one, as in the JVM's ConsumerFetcherManager.
 
 A cursor belongs to one fetcher, or is unassigned: just owned, refused by its broker, its link lost, its broker at
 another address.  Leaders are looked up by leaders.py, which may report when brokers change: a broker
@@ -9,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from groundwork.java import string_hash
 from groundwork.tasks import Event, Task, TaskGroup, now
 from kafkawire.cluster.retry import Backoff
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
@@ -21,12 +25,18 @@ from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.leaders import CurrentLeaders, NoLeader
 from zkconsumer.fetching.outages import Outages
-from zkconsumer.fetching.positions import ENDS
+from zkconsumer.fetching.positions import ENDS, FETCH
 
 MAX_BACKOFF_S = 1.0  # between retries for one partition, however long its leader is away
 LASTING_BACKOFF_S = 5.0  # where there is no such partition
 CALM_S = 10.0  # a partition that was fetched for that long starts with the shortest backoff again
 REPORT_EVERY_S = 30.0
+
+
+def fetcher_number(tp: TopicPartition, fetchers: int) -> int:
+    """Which of its broker's fetchers reads a partition (AbstractFetcherManager.getFetcherId of 0.8.2)."""
+    id = tp.partition.index if isinstance(tp.partition, BrokerPartition) else tp.partition
+    return abs(31 * string_hash(tp.topic) + id) % fetchers
 
 
 class _Unassigned:
@@ -40,7 +50,10 @@ class _Unassigned:
 
 
 class Fetchers:
-    """All fetchers of one connector, in the event loop.  make_fetcher(broker, finder) makes one."""
+    """All fetchers of one connector, in the event loop.
+
+    make_fetcher(broker, finder, links) makes one.  per_broker: num.consumer.fetchers.
+    """
 
     def __init__(
         self,
@@ -49,8 +62,9 @@ class Fetchers:
         tasks: TaskGroup,
         links: Links,
         backoff_s: float,
-        make_fetcher: Callable[[Broker, Fetchers], Fetcher],
+        make_fetcher: Callable[[Broker, Fetchers, Links], Fetcher],
         on_event: OnEvent,
+        per_broker: int = 1,
     ) -> None:
         self._source = source
         self._tasks = tasks
@@ -58,7 +72,8 @@ class Fetchers:
         self._backoff_s = backoff_s
         self._make_fetcher = make_fetcher
         self._on_event = on_event
-        self._fetchers: dict[int, tuple[Fetcher, list[Task]]] = {}
+        self._per_broker = per_broker
+        self._fetchers: dict[tuple[int, int], tuple[Fetcher, list[Task]]] = {}  # by broker id and number
         self._outages = Outages(on_event)
         self._unassigned: dict[TopicPartition, _Unassigned] = {}
         self._misses: dict[TopicPartition, tuple[int, float]] = {}  # how many in a row, and when the last one was
@@ -184,15 +199,15 @@ class Fetchers:
             self._close_moved(view)
             for cursor in due.values():
                 self._assign(cursor, view)
-        for broker_id, (fetcher, _) in list(self._fetchers.items()):
+        for key, (fetcher, _) in list(self._fetchers.items()):
             if not fetcher.cursors:
-                self._close(broker_id, "nothing is fetched from it any more")
+                self._close(key, "nothing is fetched from it any more")
 
     def _close_moved(self, view: ClusterView) -> None:
-        for broker_id, (fetcher, _) in list(self._fetchers.items()):
-            if view.brokers.get(broker_id) != fetcher.broker:
-                how = "is at another address" if broker_id in view.brokers else "is gone from /brokers/ids"
-                self._close(broker_id, f"{fetcher.broker} {how}")
+        for key, (fetcher, _) in list(self._fetchers.items()):
+            if view.brokers.get(key[0]) != fetcher.broker:
+                how = "is at another address" if key[0] in view.brokers else "is gone from /brokers/ids"
+                self._close(key, f"{fetcher.broker} {how}")
 
     def _assign(self, cursor: Cursor, view: ClusterView) -> None:
         """Give a cursor to the fetcher of its leader."""
@@ -204,28 +219,30 @@ class Fetchers:
             self.find_leaders([cursor], leader.why, leader.lasting)
             return
         del self._unassigned[cursor.tp]
-        self._fetcher(leader).add(cursor)
+        self._fetcher(leader, fetcher_number(cursor.tp, self._per_broker)).add(cursor)
 
-    def _fetcher(self, broker: Broker) -> Fetcher:
-        found = self._fetchers.get(broker.id)
+    def _fetcher(self, broker: Broker, number: int) -> Fetcher:
+        key = broker.id, number
+        found = self._fetchers.get(key)
         if found is not None and found[0].broker != broker:
-            self._close(broker.id, f"{broker} is at another address")
+            self._close(key, f"{broker} is at another address")
             found = None
         if found is None:
-            fetcher = self._make_fetcher(broker, self)
+            fetcher = self._make_fetcher(broker, self, self._links.lane(number))
+            named = f"{broker.id}-{number}" if number else f"{broker.id}"
             workers = [
-                self._tasks.spawn(f"fetcher-{broker.id}", fetcher.run),
-                self._tasks.spawn(f"ends-{broker.id}", fetcher.run_ends),
+                self._tasks.spawn(f"fetcher-{named}", fetcher.run),
+                self._tasks.spawn(f"ends-{named}", fetcher.run_ends),
             ]
-            found = self._fetchers[broker.id] = (fetcher, workers)
+            found = self._fetchers[key] = (fetcher, workers)
         return found[0]
 
-    def _close(self, broker_id: int, why: str) -> None:
-        fetcher, workers = self._fetchers.pop(broker_id)
+    def _close(self, key: tuple[int, int], why: str) -> None:
+        fetcher, workers = self._fetchers.pop(key)
         for worker in workers:
             worker.ask_to_end()
-        for purpose in ("fetch", ENDS):
-            self._links.drop(fetcher.broker, purpose)  # a response may be in flight on it
+        for purpose in (FETCH, ENDS):
+            self._links.lane(key[1]).drop(fetcher.broker, purpose)  # a response may be in flight on it
         cursors = list(fetcher.cursors.values())
         for cursor in cursors:
             fetcher.remove(cursor.tp)

@@ -17,7 +17,7 @@ A fetch of 0.8 knows a limit per partition only, so the sum of the limits is the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from kafkawire.model import TopicPartition
@@ -84,9 +84,12 @@ class FetchPlan:
         self._until = {tp: at for tp, at in self._until.items() if tp in now_there}
         self._grown = {tp: size for tp, size in self._grown.items() if tp in now_there}
 
-    def next(self, free_bytes: int, now: float) -> list[Asked]:
-        """(partition, position, size) of the next fetch; the sizes together are at most free_bytes."""
-        ready = [cursor for tp, cursor in self._cursors.items() if self._ready(tp, cursor, now)]
+    def next(self, free_bytes: int, now: float, but: Collection[TopicPartition] = ()) -> list[Asked]:
+        """(partition, position, size) of the next fetch; the sizes together are at most free_bytes.
+
+        but: partitions that a fetch in flight asks for.
+        """
+        ready = [cursor for tp, cursor in self._cursors.items() if tp not in but and self._ready(tp, cursor, now)]
         even = max(self.min_bytes, min(self.fetch_bytes, free_bytes // (len(ready) or 1)))
         asked: list[Asked] = []
         for cursor in ready:

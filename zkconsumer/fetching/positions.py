@@ -78,6 +78,13 @@ class Positions:
         self._asking: set[Cursor] = set()  # the listener is being asked where to read on
         self._ends_due = 0.0
 
+    @property
+    def wanted(self) -> bool:
+        """Whether the broker has to be asked before these can be fetched."""
+        return any(_has_no_position(c) and c not in self._asking for c in self._busy.values()) or bool(
+            self._damage.without_segments()
+        )
+
     # start positions ----------------------------------------------------------------------------------------------
 
     def locate(self) -> None:

@@ -22,7 +22,6 @@ from zkconsumer.offsets.modes import Mode, mode_of
 from zkconsumer.options import optiontypes
 
 JVM_ONLY: Final = {
-    "num.consumer.fetchers": "there is one fetcher for each source broker",
     "shallowiterator.enable": "compressed sets are passed on whole where that is possible",
     "mirror.topics.whitelist": "topics are chosen by the whitelist of the mirror or of the streams",
     "mirror.topics.blacklist": "topics are chosen by the blacklist of the mirror or of the streams",
@@ -290,6 +289,12 @@ class ConsumerConfig(SecurityOptions):
         2,
         "fetches of one partition that may wait to be read; while it holds more bytes than that it is not fetched",
         old="queuedchunks.max",
+        least=1,
+    )
+    fetchers: int = option(
+        "num.consumer.fetchers",
+        1,
+        "fetch connections to each source broker; each partition always has the same one",
         least=1,
     )
     fetch_min_bytes: int = option(
