@@ -7,8 +7,12 @@ part that may not be sent any more is dropped, and its ticket is not called.
 Plain parts of one format share a batch up to batch_bytes.  A record batch is sent alone: a set has exactly one, and a
 request has either record batches or sets of older formats (Produce v3 and later, or before).  A wrapper is sent alone
 when the target takes one per set.  When the target merges them, several wrappers of one codec share a batch while their
-sum stays below 80 % of max_message_bytes, because merging compresses again.  Plain parts and wrappers never share a
-set: the target would wrap the plain ones too.
+sum stays below 80 % of max_message_bytes, because merging compresses again.  Plain parts and wrappers, and wrappers of
+several codecs, share a set only when the target is far: it makes one wrapper of all of them, which costs the broker
+more than another request, but less than another round trip.  Of several codecs the sum stays below 40 %: what the last
+one compresses may be twice as large.
+
+To a far target a request takes half of what waits, so that its response comes while the next one is sent.
 
 Part     entries that were submitted, with a ticket (kafkawire.model)
 Piece    a part in the queue or in flight, or one of several after a split
@@ -31,6 +35,8 @@ from producer.turns import Turns
 
 WRAPPERS_SHARE = 0.8
 FIRST_OFFSET = bytes(8)  # as an entry begins with it
+CODECS_SHARE = 0.4
+SHARED_BYTES = 1 << 20  # what waits is not shared among requests below that
 MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
 PAYLOAD_MAX = 1000000  # max.message.size of 0.7, by default
 WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
@@ -68,6 +74,13 @@ class Limits:
     @property
     def wrapped_bytes(self) -> int:
         return min(self.batch_bytes, int(self.max_message_bytes * WRAPPERS_SHARE))
+
+    def set_bytes(self, codecs: set[int]) -> int:
+        """Of a set with parts of these codecs, 0 for plain ones."""
+        compressed = len(codecs - {0})
+        if compressed > 1:
+            return min(self.batch_bytes, int(self.max_message_bytes * CODECS_SHARE))
+        return self.wrapped_bytes if compressed else self.plain_bytes
 
 
 @dataclass(eq=False, slots=True)
@@ -295,16 +308,19 @@ class Batches:
         queue = self._queues.get(tp)
         return queue.pieces[0] if queue and queue.pieces and queue.in_flight is None else None
 
-    def due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> list[Batch]:
+    def due(
+        self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None, far: bool = False
+    ) -> list[Batch]:
         """The batches for one request, of partitions that are `mine`, which are now in flight; empty when none is due.
 
         alone: whether nothing else is in flight, for brokers that never answer (0.7); None for other brokers.  Such a
         broker closes the connection on a request that it refuses, so a refused piece is sent only when it is alone.
+        far: a round trip to the broker is long.
 
         Partitions take turns: one that was served moves to the end.
         """
         batches: list[Batch] = []
-        room = self.limits.request_bytes
+        room = self._request_room(far)
         self._turns.pass_to(now)
         for tp in list(self._turns.ready):
             if not mine(tp):
@@ -318,7 +334,7 @@ class Batches:
             refused = alone is not None and queue.pieces[0].refusals > 0
             if refused and (batches or _waits(queue, alone)):
                 continue
-            batch = Batch(tp, self._take(queue, room if batches else self.limits.request_bytes))
+            batch = Batch(tp, self._take(queue, room if batches else self.limits.request_bytes, far))
             if not batch.pieces:
                 break  # no room left in this request; the next one takes the others
             queue.in_flight = batch
@@ -480,26 +496,34 @@ class Batches:
     def _room(self, head: Piece) -> int:
         return self.limits.wrapped_bytes if head.part.codec else self.limits.plain_bytes
 
-    def _goes_with(self, piece: Piece, head: Piece) -> bool:
-        if piece.alone or head.alone or piece.fails_with or self._alone(head.part):
+    def _request_room(self, far: bool) -> int:
+        most = self.limits.request_bytes
+        return min(most, max(SHARED_BYTES, (self.bytes_pending - self.bytes_in_flight) // 2)) if far else most
+
+    def _goes_with(self, piece: Piece, head: Piece, far: bool = False) -> bool:
+        if piece.alone or head.alone or piece.fails_with or self._alone(head.part) or self._alone(piece.part):
             return False
-        return piece.part.codec == head.part.codec and piece.part.magic == head.part.magic
+        return (far or piece.part.codec == head.part.codec) and piece.part.magic == head.part.magic
 
     def _alone(self, part: Part) -> bool:
         """Whether a set takes no other part beside this one."""
         return part.record_batch or (part.atomic and self.limits.one_wrapper_per_set)
 
-    def _take(self, queue: _Queue, room: int) -> list[Piece]:
+    def _take(self, queue: _Queue, room: int, far: bool = False) -> list[Piece]:
         """Remove the pieces of the next batch: at least the first, unless the request has no room for it."""
         head = queue.pieces[0]
         most = min(self._room(head), room)
+        codecs = {head.part.codec}
         size = 0
         taken: list[Piece] = []
         if head.size > room and room < self.limits.request_bytes:
             return taken
         while queue.pieces:
             piece = queue.pieces[0]
-            if taken and (size + piece.size > most or not self._goes_with(piece, head)):
+            if piece.part.codec not in codecs:
+                codecs.add(piece.part.codec)
+                most = min(most, self.limits.set_bytes(codecs))
+            if taken and (size + piece.size > most or not self._goes_with(piece, head, far)):
                 break
             if taken and not piece.ticket.may_send():
                 break  # dropped once it is at the head

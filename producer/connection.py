@@ -1,8 +1,9 @@
 """Connection to one target broker: a greenlet that sends produce requests, and one that receives the responses.
 
-Several requests may be in flight, never two with the same partition.  When the connection breaks, the outcome of those
-in flight is unknown: their batches return to their partitions' queues, in order, and are sent again on a new connection
-or to a new leader.  Reconnects back off, with jitter.
+Several requests may be in flight, never two with the same partition.  A broker is far when no response came sooner than
+FAR_S: then requests are shared out, and sets of several codecs sent as one, as batches.py says.  When the connection
+breaks, the outcome of those in flight is unknown: their batches return to their partitions' queues, in order, and are
+sent again on a new connection or to a new leader.  Reconnects back off, with jitter.
 
 A 0.7 broker never answers a produce request: its link is a BarrierLink (barrier.py), which confirms them.
 """
@@ -37,6 +38,9 @@ from producer.verdicts import UNANSWERED
 PURPOSE = "produce"
 
 
+FAR_S = 0.02  # round trips that are longer are worth a broker's work
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """Objects that all connections of a sender share.
@@ -63,6 +67,7 @@ class InFlight:
     link: Link | BarrierLink
     request: Request[Any]
     batches: Sequence[Batch]
+    sent_at: float = 0.0
 
 
 class BrokerConnection:
@@ -75,6 +80,7 @@ class BrokerConnection:
         self._silent = not shared.dialect.answers_produce
         self._in_flight: deque[InFlight] = deque()  # oldest first
         self._sent = Event()  # there may be a response to wait for
+        self._round_trip_s: float | None = None  # the shortest
         self._opener = Opener(
             shared.links,
             shared.config,
@@ -159,6 +165,10 @@ class BrokerConnection:
         """The argument `alone` of Batches.due."""
         return not self._in_flight if self._silent else None
 
+    @property
+    def _far(self) -> bool:
+        return self._round_trip_s is not None and self._round_trip_s >= FAR_S
+
     def _send_one(self) -> bool:
         """Send one request if a batch is due and may be sent; False: wait."""
         batches = self._s.batches
@@ -167,7 +177,7 @@ class BrokerConnection:
         link = self._open()
         if link is None or self._closed:  # closed while it was opened: no greenlet would receive the response
             return False
-        due = batches.due(now(), self._mine, self._alone())
+        due = batches.due(now(), self._mine, self._alone(), self._far)
         fitting = self._fitting(due, link.broker) if self._silent else self._sealed(self._in_format(due))
         if len(fitting) < len(due):
             self.wake.set()
@@ -212,7 +222,7 @@ class BrokerConnection:
         magic = max(batch.magic for batch in due)
         whose = self._s.transactional_id
         request = dialect.requests.produce(dialect, config.acks, config.request_timeout_ms, sets, magic, whose)
-        sent = InFlight(link, request, due)
+        sent = InFlight(link, request, due, now())
         self._in_flight.append(sent)
         failpoint("before send")
         try:
@@ -258,7 +268,11 @@ class BrokerConnection:
         if self._s.outages:
             self._s.outages.over(self.broker_id, "answers again", now())
         if self._in_flight and reply.request is self._in_flight[0].request:
-            self._answered(self._in_flight.popleft(), reply.body)
+            sent = self._in_flight.popleft()
+            if not self._silent:
+                took = now() - sent.sent_at
+                self._round_trip_s = took if self._round_trip_s is None else min(took, self._round_trip_s)
+            self._answered(sent, reply.body)
         else:
             assert isinstance(link, BarrierLink), "a response to another request than the oldest"
         if isinstance(link, BarrierLink) and link.barrier_due:
