@@ -8,9 +8,9 @@ Plain parts of one format share a batch up to batch_bytes.  A record batch is se
 request has either record batches or sets of older formats (Produce v3 and later, or before).  A wrapper is sent alone
 when the target takes one per set.  When the target merges them, several wrappers of one codec share a batch while their
 sum stays below 80 % of max_message_bytes, because merging compresses again.  Plain parts and wrappers, and wrappers of
-several codecs, share a set only when the target is far: it makes one wrapper of all of them, which costs the broker
-more than another request, but less than another round trip.  Of several codecs the sum stays below 40 %: what the last
-one compresses may be twice as large.
+several codecs, of format v0 share a set only when the target is far: it makes one wrapper of all of them, which costs
+the broker more than another request, but less than another round trip.  Of several codecs the sum stays below 40 %:
+what the last one compresses may be twice as large.
 
 To a far target a request takes half of what waits, so that its response comes while the next one is sent.
 
@@ -34,8 +34,8 @@ from producer.steps import BATCH_OVERHEAD
 from producer.turns import Turns
 
 WRAPPERS_SHARE = 0.8
-FIRST_OFFSET = bytes(8)  # as an entry begins with it
 CODECS_SHARE = 0.4
+FIRST_OFFSET = bytes(8)  # as an entry begins with it
 SHARED_BYTES = 1 << 20  # what waits is not shared among requests below that
 MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
 PAYLOAD_MAX = 1000000  # max.message.size of 0.7, by default
@@ -503,7 +503,9 @@ class Batches:
     def _goes_with(self, piece: Piece, head: Piece, far: bool = False) -> bool:
         if piece.alone or head.alone or piece.fails_with or self._alone(head.part) or self._alone(piece.part):
             return False
-        return (far or piece.part.codec == head.part.codec) and piece.part.magic == head.part.magic
+        # Of format v1 a broker may number what looks like one wrapper in place (see _wrappers_to_merge).
+        together = far and head.part.magic == 0
+        return (together or piece.part.codec == head.part.codec) and piece.part.magic == head.part.magic
 
     def _alone(self, part: Part) -> bool:
         """Whether a set takes no other part beside this one."""
