@@ -46,6 +46,7 @@ RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # backoff for a target topic that is not r
 HANDLED_RETRY_S = 10.0  # backoff for a topic that message.handler sends to, while the target is out of reach
 FORMER_S, FORMER_POLL_S = 10.0, 0.02  # what is in flight is waited for before a topic goes another way
 PARKED_POLL_S = 0.5
+PARKED_POLLS = 30  # at least so many within parked.retry.ms
 
 
 # ---- what a flow is given ---------------------------------------------------------------------------------------
@@ -574,7 +575,7 @@ class ParkedRetries:
 
     def run(self) -> None:
         while True:
-            sleep(min(PARKED_POLL_S, self._every_s))
+            sleep(min(max(PARKED_POLL_S, self._every_s / PARKED_POLLS), self._every_s))
             self.retry_due(now())
 
     def retry_due(self, at: float) -> None:

@@ -23,6 +23,8 @@ from mirrormaker.systemd import Systemd
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
+MOST_POLL_S = 3.0  # a rate is over ten seconds
+OBSERVE_SHARE = 50  # times what counting takes: with thousands of busy partitions it is done less often
 MAX_REASONS = 3  # parked or waiting ones named in the line; the log has each when it happens
 
 
@@ -228,9 +230,12 @@ class StatusReporter:
         """A line each interval: on the terminal in place, else in the log; and to systemd."""
         while True:
             shown_at = now()
+            poll_s = POLL_S
             while (left_s := shown_at + self._interval_s - now()) > 0:
-                sleep(min(left_s, POLL_S))
+                sleep(min(left_s, poll_s))
+                began = now()
                 self._reporter.observe()
+                poll_s = min(MOST_POLL_S, max(POLL_S, OBSERVE_SHARE * (now() - began)))
             line = self.line()
             self._systemd.status(line)
             if self._terminal.rewrites:

@@ -18,7 +18,8 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from functools import cache
+from typing import Protocol, cast, runtime_checkable
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
@@ -170,10 +171,10 @@ class Outcomes:
         exact = True
         for piece in batch.pieces:
             ticket, offset = piece.ticket, base_offset if base_offset >= 0 else None
-            if isinstance(ticket, StoredListener) and not piece.whole.over:
-                ticket.stored(piece.part.count, offset, sure)
-            elif isinstance(ticket, OffsetListener) and not piece.whole.over:
-                ticket.placed(piece.part.count, offset, exact)
+            if _hears(type(ticket), StoredListener) and not piece.whole.over:
+                cast(StoredListener, ticket).stored(piece.part.count, offset, sure)
+            elif _hears(type(ticket), OffsetListener) and not piece.whole.over:
+                cast(OffsetListener, ticket).placed(piece.part.count, offset, exact)
             base_offset += piece.part.count if base_offset >= 0 else 0
             exact = exact and piece.part.counted
             self._piece_stored(piece)
@@ -355,6 +356,12 @@ def _too_large(piece: Piece, code: int, broker: Broker) -> str:
         f"{part.tp} on {broker}: a message of {piece.size} bytes{source} is larger than the target takes "
         f"({error_info(code).name}); raise message.max.bytes there, or max.message.bytes of the topic"
     )
+
+
+@cache
+def _hears(kind: type, listener: type) -> bool:
+    """Whether tickets of a class are called so; asked once per class: Python compares attribute by attribute."""
+    return issubclass(kind, listener)
 
 
 @runtime_checkable

@@ -112,7 +112,10 @@ class Fetchers:
         self._wake.set()
 
     def fetcher_of(self, tp: TopicPartition) -> Fetcher | None:
-        return next((f for f, _ in self._fetchers.values() if tp in f.cursors), None)
+        for fetcher, _ in self._fetchers.values():
+            if tp in fetcher.cursors:
+                return fetcher
+        return None
 
     def find_leaders(self, cursors: Iterable[Cursor], why: str, lasting: bool = False) -> None:
         """A fetcher cannot read these: look their leaders up, after a backoff.  lasting: report why once only."""
