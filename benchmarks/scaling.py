@@ -16,20 +16,18 @@ Then topics that the target lacks: from the start to the last message of each, b
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import yaml
-from common import VERSION, cpu_of, tell
+from common import VERSION, Report, Run, cpu_of
 
-from groundwork import output
 from kafkawire.cluster import topics
 from kafkawire.cluster.listoffsets import LATEST, ask_offsets
 from kafkawire.dialects import dialect
@@ -43,17 +41,12 @@ from localkafka.java import SMALL
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 
+LOAD, BACKLOG = "spread over all partitions as it comes, 100 B", "a backlog of all partitions, 100 B"
 EACH = 10  # partitions of a topic
 VALUE_BYTES = 100
 SETTINGS = {"log.index.size.max.bytes": 65536, "log.segment.bytes": 1 << 28, "log.flush.interval.messages": 1 << 30}
 FLAGS = ("-Xmx768m", *(flag for flag in SMALL if not flag.startswith("-Xmx")))
 DIALECT = dialect(VERSION)
-TARGETS = {  # of the largest number of partitions; per_message: times that of the smallest
-    "CPU of a message": 2.0,
-    "idle % of a core": 5.0,
-    "resident MB": 256.0,
-    "new topics s": 20.0,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,20 +59,10 @@ class Scale:
     load_us: float
     backlog_us: float
     backlog_per_s: float
+    sent: int
+    copied: int
     resident_mb: float
     checked: bool
-
-    def row(self) -> dict[str, object]:
-        return {
-            "partitions": self.partitions,
-            "first of each s": round(self.assignment_s, 1),
-            "idle % of a core": round(self.idle_percent, 2),
-            "load us": round(self.load_us, 2),
-            "backlog us": round(self.backlog_us, 3),
-            "backlog per s": round(self.backlog_per_s),
-            "resident MB": round(self.resident_mb),
-            "checked": "yes" if self.checked else "DIFFERS",
-        }
 
 
 class Site:
@@ -199,6 +182,8 @@ def scale(ground: Ground, partitions: int, *, rate: int, load_s: float, idle_s: 
         load_us=1e6 * load / sent,
         backlog_us=1e6 * after / max(1, copied),
         backlog_per_s=copied / (last - first),
+        sent=sent,
+        copied=copied,
         resident_mb=resident,
         checked=same(ground, tps, child),
     )
@@ -242,8 +227,8 @@ def resident_mb(child: Child) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def new_topics(ground: Ground, count: int) -> dict[str, object]:
-    """Topics that the target lacks: how long their first copy takes, and how long the controller alone takes."""
+def new_topics(ground: Ground, count: int) -> tuple[float, float]:
+    """Topics that the target lacks: seconds that the controller alone takes, and those of their first copy."""
     names, peers = [f"n{n}" for n in range(count)], [f"p{n}" for n in range(count)]
     tps = [TopicPartition(name, p) for name in names for p in range(EACH)]
     alone = ground.target.create(peers, EACH)
@@ -258,7 +243,7 @@ def new_topics(ground: Ground, count: int) -> dict[str, object]:
 
         wait_until(there, 600, lambda: f"the first copy of {count} topics; {child.log_end()}", 0.3)
         took = time.monotonic() - began
-    return {"new topics": count, "partitions": len(tps), "seconds": round(took, 1), "controller alone": round(alone, 1)}
+    return alone, took
 
 
 @contextmanager
@@ -271,25 +256,45 @@ def ground() -> Iterator[Ground]:
         yield Ground(Path(folder), Site(source), Site(target))
 
 
-def judged(scales: Sequence[Scale], copied: Mapping[str, object] | None) -> list[dict[str, object]]:
-    """Each target beside its figure."""
-    least, most = scales[0], scales[-1]
-    figures: dict[str, float] = {
-        "idle % of a core": most.idle_percent,
-        "resident MB": most.resident_mb,
+def told(report: Report, found: Scale) -> None:
+    """The runs of one number of partitions."""
+    who = f"{found.partitions} partitions"
+    also = {
+        "first of each s": found.assignment_s,
+        "idle % of a core": found.idle_percent,
+        "resident MB": found.resident_mb,
     }
-    rows: list[dict[str, object]] = [
-        {"what": f"{what}, times that of {least.partitions} partitions", "figure": round(ratio, 2), "target": "<= 2.0"}
-        for what, ratio in (
-            ("CPU of a message under load", most.load_us / least.load_us),
-            ("CPU of a message of a backlog", most.backlog_us / least.backlog_us),
+    report.add(
+        Run(
+            LOAD, who, found.sent, VALUE_BYTES, cpu_s=found.load_us * found.sent / 1e6, checked=found.checked, also=also
         )
-    ]
-    if copied is not None:
-        figures["new topics s"] = float(str(copied["seconds"]))
-    return rows + [
-        {"what": what, "figure": round(figure, 2), "target": f"<= {TARGETS[what]}"} for what, figure in figures.items()
-    ]
+    )
+    report.add(
+        Run(
+            BACKLOG,
+            who,
+            found.copied,
+            VALUE_BYTES,
+            cpu_s=found.backlog_us * found.copied / 1e6,
+            clock_s=found.copied / found.backlog_per_s,
+            checked=found.checked,
+        )
+    )
+
+
+def judge(report: Report, scales: Sequence[Scale]) -> None:
+    """The targets, of the most partitions beside the fewest."""
+    least, most = scales[0], scales[-1]
+    who, peer = f"{most.partitions} partitions", f"{least.partitions} partitions"
+    what = "CPU of a message"
+    if least is not most:
+        ratio = most.load_us / least.load_us
+        report.figure(LOAD, what, ratio, target=2.0, at_most=True, who=who, peer=peer)
+        ratio = most.backlog_us / least.backlog_us
+        report.figure(BACKLOG, what, ratio, target=2.0, at_most=True, who=who, peer=peer)
+    report.figure("idle", "% of a core", most.idle_percent, target=5.0, at_most=True, who=who)
+    report.figure("resident size", "MB", most.resident_mb, target=256.0, at_most=True, who=who)
+    report.figure("first message of every partition", "s", most.assignment_s, who=who)
 
 
 @click.command()
@@ -301,31 +306,29 @@ def judged(scales: Sequence[Scale], copied: Mapping[str, object] | None) -> list
 def main(small: bool, counts: str, topics_: int, rate: int, json_file: Path | None) -> None:
     """Mirror over few and many partitions under the same load, and print what a message and an idle second cost."""
     times = 0.2 if small else 1.0
+    report = Report("scaling", small, {"messages a second under load": rate})
     scales: list[Scale] = []
     with ground() as site:
         for count in map(int, filter(None, counts.split(","))):
-            found = scale(
-                site,
-                count,
-                rate=rate,
-                load_s=max(4.0, 20 * times),
-                idle_s=max(5.0, 20 * times),
-                backlog=int(4_000_000 * times),
+            scales.append(
+                scale(
+                    site,
+                    count,
+                    rate=rate,
+                    load_s=max(4.0, 20 * times),
+                    idle_s=max(5.0, 20 * times),
+                    backlog=int(4_000_000 * times),
+                )
             )
-            tell(found.row())
-            scales.append(found)
-        copied = new_topics(site, topics_) if topics_ else None
+            told(report, scales[-1])
+        if topics_:
+            alone, took = new_topics(site, topics_)
+            work = f"{topics_} new topics of {EACH} partitions, first copy"
+            report.figure(work, "s", took, target=20.0, at_most=True)
+            report.figure(work, "s", alone, who="the controller alone")
     if scales:
-        output.write([found.row() for found in scales], list(scales[0].row()))
-    if copied:
-        output.write([copied], list(copied))
-    rows = judged(scales, copied) if scales else []
-    if rows:
-        output.write(rows, list(rows[0]))
-    if json_file is not None:
-        figures = {"scales": [asdict(found) for found in scales], "new topics": copied, "targets": rows}
-        json_file.write_text(json.dumps(figures, indent=1))
-    raise SystemExit(0 if all(found.checked for found in scales) else 1)
+        judge(report, scales)
+    report.end(json_file)
 
 
 if __name__ == "__main__":

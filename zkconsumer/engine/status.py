@@ -80,8 +80,7 @@ class StatusRows:
         return [self._row(cursor, at) for cursor in self._sorted]
 
     def _row(self, cursor: Cursor, at: float) -> PartitionStatus:
-        rest = cursor.rest
-        if rest is None or cursor.topic_deleted or at - rest.answered_at > END_OLD_S:
+        if cursor.rest is None or cursor.topic_deleted or at - cursor.end_known_at > END_OLD_S:
             return status_of(cursor, self._fetched(cursor.tp), at)
         known = self._rested.get(cursor)
         if known is None or known.position != cursor.position or known.committed != cursor.committed:

@@ -282,7 +282,8 @@ class Cursor:
     @property
     def end_known_at(self) -> float:
         """When a broker last sent the high watermark, in monotonic seconds."""
-        return self._end_known_at if self.rest is None else self.rest.answered_at
+        rest = self.rest
+        return self._end_known_at if rest is None else max(self._end_known_at, rest.answered_at)
 
     @property
     def at_rest(self) -> bool:
@@ -312,7 +313,7 @@ class Cursor:
     def end_rest(self, answered_at: float) -> None:
         """Called by where it rested."""
         self.rest = None
-        self._end_known_at = answered_at
+        self._end_known_at = max(self._end_known_at, answered_at)
 
     @property
     def skips(self) -> bool:
