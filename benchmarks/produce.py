@@ -1,6 +1,7 @@
 """Our producer against the JVM's of 0.8.2.2, kafka-python and confluent-kafka, on one broker, in one run.
 
-    python benchmarks/produce.py [--small] [--sizes 100,1000] [--rounds 1]
+    python benchmarks/produce.py [--small] [--sizes 100,1000] [--rounds 1] [--json FILE]
+                                 [--who send_many,confluent-kafka]
 
 Each sends the same number of values of the same size, without keys, to a fresh topic of 4 partitions, acks 1, one after
 the other, each in a process of its own.
@@ -22,7 +23,6 @@ process, its start included.
 
 from __future__ import annotations
 
-import itertools
 import json
 import resource
 import subprocess
@@ -35,9 +35,9 @@ from itertools import repeat
 from pathlib import Path
 
 import click
-from common import PARTITIONS, VERSION, Peers, Result, Task, last_line, leave, seconds_between, told
+from common import PARTITIONS, VERSION, Peers, Report, Run, Task, last_line, seconds_between, turns
 
-from groundwork import output
+from kafkawire import kernels
 from localkafka import tools
 from localkafka.cluster import Cluster
 from localkafka.logends import log_end_offsets
@@ -48,7 +48,6 @@ COUNTS = {100: 2_000_000, 1000: 600_000}
 LIMIT_S = 300
 PEERS = {"kafka-python": ["kafka-python==1.4.7"], "confluent-kafka": ["confluent-kafka"]}
 JVM = "JVM async"
-COLUMNS = ["bytes", "who", "messages", "seconds", "per second", "CPU seconds", "checked"]
 HERE = Path(__file__).resolve()
 
 
@@ -102,7 +101,7 @@ class Arena:
         self.python, self.absent = peers.python, peers.absent
         self.topics = 0
 
-    def run(self, who: str, task: Task) -> Result | None:
+    def run(self, who: str, task: Task) -> Run | None:
         """None: it cannot take part, and absent says why."""
         self.topics += 1
         topic = f"bench{self.topics}"
@@ -118,7 +117,11 @@ class Arena:
         seconds = jvm_seconds(done.stdout) if who == JVM else float(json.loads(done.stdout.splitlines()[-1]))
         arrived = sum(log_end_offsets(self.cluster, [topic]).values())
         self.delete(topic)
-        return Result(task, who, seconds, cpu_seconds, arrived == task.count)
+        checked = arrived == task.count
+        return Run(
+            work=work_of(task), who=who, messages=task.count, bytes=task.size,
+            cpu_s=cpu_seconds, clock_s=seconds, checked=checked,
+        )  # fmt: skip
 
     def command(self, who: str, topic: str, task: Task) -> Sequence[str]:
         arguments = [who, self.cluster.brokers, topic, str(task.size), str(task.count)]
@@ -154,36 +157,23 @@ def jvm_seconds(printed: str) -> float:
     return seconds_between(*fields[:2])
 
 
-# what is compared, and the ratio that it should have at least
-WANTED = (("send", JVM, 1.0), ("send", "kafka-python", 5.0), ("send_many", "confluent-kafka", 1.0))
+def work_of(task: Task) -> str:
+    return f"{task.size} B"
 
 
-def report(results: Sequence[Result], absent: dict[str, str]) -> None:
-    output.write([r.row() for r in results], COLUMNS)
-    print()
-    for task in dict.fromkeys(r.task for r in results):
-        best: dict[str, Result] = {}
-        for r in results:
-            if r.task == task and (r.who not in best or r.seconds < best[r.who].seconds):
-                best[r.who] = r
-        for ours, other, wanted in WANTED:
-            if ours in best and other in best:
-                wall = best[other].seconds / best[ours].seconds
-                cpu = best[other].cpu_seconds / best[ours].cpu_seconds
-                print(
-                    f"{task.size} bytes: {ours} is {wall:.2f} times {other} (at least {wanted:g}); "
-                    f"{cpu:.2f} times per CPU second"
-                )
-    for who, why in absent.items():
-        print(f"without {who}: {why}")
+# what is compared, and the ratios that it should have at least: per CPU second, and by the clock
+WANTED = (("send", JVM, None, 1.0), ("send", "kafka-python", None, 5.0), ("send_many", "confluent-kafka", 1.2, 1.0))
 
 
 @click.command()
-@click.option("--small", is_flag=True, help="A tenth of the messages, to try the benchmark itself.")
+@click.option("--small", is_flag=True, help="A tenth of the messages: the start of a process counts most of all then.")
 @click.option("--sizes", default="100,1000", help="Bytes of a value.")
-@click.option("--rounds", default=1, help="How often each sends, in turns; the best of each counts.")
-def main(small: bool, sizes: str, rounds: int) -> None:
+@click.option("--rounds", default=1, help="How often each sends, in turns; the median of each counts.")
+@click.option("--who", default=",".join((JVM, *PEERS, *OURS)), help="Who takes part, separated by commas.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write the results to this file, too.")
+def main(small: bool, sizes: str, rounds: int, who: str, file: Path | None) -> None:
     """Send the same messages with our producer and with others, in turns, and print the ratios."""
+    report = Report("produce", short=small, about={"kernels": kernels.name(), "acks": 1, "partitions": PARTITIONS})
     tasks = [Task(size, 1, COUNTS.get(size, 500_000) // (10 if small else 1)) for size in map(int, sizes.split(","))]
     settings = {"log.segment.bytes": 1 << 30, "delete.topic.enable": True, "file.delete.delay.ms": 0}
     with (
@@ -191,10 +181,15 @@ def main(small: bool, sizes: str, rounds: int) -> None:
         Cluster(version=VERSION, brokers=1, settings=settings) as cluster,
     ):
         arena = Arena(Path(folder), cluster)
-        turns = itertools.product(tasks, range(rounds), (JVM, *PEERS, *OURS))
-        results = told(None if who in arena.absent else arena.run(who, task) for task, _, who in turns)
-    report(results, arena.absent)
-    leave(results)
+        for task in tasks:
+            for one in turns(who.split(","), rounds):
+                found = None if one in arena.absent else arena.run(one, task)
+                if found is not None:
+                    report.add(found)
+            for ours, other, per_cpu, clock in WANTED:
+                report.compare(work_of(task), ours, other, per_cpu=per_cpu, clock=clock)
+    report.absent |= arena.absent
+    report.end(file)
 
 
 if __name__ == "__main__":
