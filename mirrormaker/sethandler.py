@@ -87,6 +87,8 @@ class MessageColumns:
         wanted = list(wanted)
         if len(wanted) != len(self):
             raise ValueError(f"keep() got {len(wanted)} values for {len(self)} rows")
+        if all(wanted):
+            return self
         for name in COLUMNS:
             column = getattr(self, name)
             if column is not None:
@@ -135,7 +137,7 @@ class SetHandler:
             as_list(rows.offsets),
             keys=list(rows.keys),
             values=list(rows.values),
-            timestamps_ms=[None if stamp == -1 else stamp for stamp in rows.timestamps_ms],
+            timestamps_ms=_without(rows.timestamps_ms),
             headers=None if rows.headers is None else [unpacked(block) for block in rows.headers],
         )
         try:
@@ -204,6 +206,13 @@ class SetHandler:
 
     def _failed_at(self, source: TopicPartition, offset: int, why: str) -> MessageHandlerFailed:
         return MessageHandlerFailed(f"{source} at {offset}: {OPTION} {self._name} {why}", offset)
+
+
+def _without(timestamps_ms: list[int | None]) -> list[int | None]:
+    """Timestamps as a handler sees them: None for a message without."""
+    if -1 in timestamps_ms:
+        return [None if stamp == -1 else stamp for stamp in timestamps_ms]
+    return list(timestamps_ms)
 
 
 def blocks_of(given: MessageColumns, rows: Rows) -> list[bytes | None] | None:

@@ -545,7 +545,10 @@ class _Collected:
     def add(self, lists: Lists, overhead: int) -> int:
         """Bytes of the entries they will be."""
         keys, values, stamps, headers = lists
-        sizes = [overhead + (len(k) if k else 0) + (len(v) if v else 0) for k, v in zip(keys, values, strict=True)]
+        if any(keys) or None in values:
+            sizes = [overhead + (len(k) if k else 0) + (len(v) if v else 0) for k, v in zip(keys, values, strict=True)]
+        else:
+            sizes = list(map(overhead.__add__, map(len, values)))  # type: ignore[arg-type]  # as none is None
         if headers is not None and any(headers):
             sizes = [size + (len(block) if block else 0) for size, block in zip(sizes, headers, strict=True)]
             if self.headers is None:
