@@ -81,28 +81,6 @@ def test_columns_are_written_as_by_the_twin(
         assert bytes(write.encode_columns_by(kernels, parts, codec, magic)) == wanted
 
 
-@settings(deadline=None)
-@given(
-    number=st.integers(1, 600),
-    size=st.integers(0, 300),
-    stamps=st.none() | st.tuples(st.integers(-2, 1 << 40), st.integers(0, 1)),
-    odd=st.none() | st.tuples(st.integers(0, 599), st.sampled_from([None, b"", b"other size", b"key"])),
-    magic=st.sampled_from([0, 1]),
-)
-def test_values_of_one_size_are_written_as_by_the_twin(
-    number: int, size: int, stamps: tuple[int, int] | None, odd: tuple[int, bytes | None] | None, magic: int
-) -> None:
-    keys: list[bytes | None] = [None] * number
-    values: list[bytes | None] = [(b"%d" % n * size)[:size] for n in range(number)]
-    times: list[int | None] = [None if stamps is None else stamps[0] + n * stamps[1] for n in range(number)]
-    if odd is not None and odd[1] == b"key":
-        keys[odd[0] % number] = b"key"
-    elif odd is not None:
-        values[odd[0] % number] = odd[1]
-    wanted = slowly(list(zip(keys, values, times, strict=True)), 0, magic)
-    assert bytes(write.encode_lists_by(None, keys, values, times, None, 0, magic)) == wanted
-
-
 def test_few_messages_are_written_in_pure_python_and_many_by_the_loops(
     compiled: Kernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:

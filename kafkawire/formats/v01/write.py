@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-import sys
 import zlib
-from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import count, repeat
@@ -26,12 +24,9 @@ if TYPE_CHECKING:
 Blobs = Sequence[Bytes | None]
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
 
-FEW = 8  # messages of one size: for fewer it is quicker to write each
 MANY = 64  # messages in lists: for fewer the compiled loop costs more than it saves
 
 _ENTRY = struct.Struct(">qiI")
-_ENTRY_BYTES = 34  # of an entry besides key and value, at most
-_LARGEST = (1 << 31) - 1
 _HEAD_V0 = struct.Struct(">BBi")  # what the checksum covers: magic, attributes, key length, and then the rest
 _HEAD_V1 = struct.Struct(">BBqi")
 _INT32 = struct.Struct(">i")
@@ -85,9 +80,6 @@ def encode_lists_by(
     refuse(headers, magic)
     stamps = _stamps(timestamps_ms, magic)
     if kernels is None:
-        same = None if codec else _of_one_size(keys, values, stamps, magic)
-        if same is not None:
-            return same
         return encode(zip(count(), keys, values, stamps or repeat(None), strict=False), codec, magic)
     return encode_columns_by(kernels, [Stretch(laid(kernels, keys, values, stamps, None), 0, len(keys))], codec, magic)
 
@@ -232,35 +224,6 @@ def _plain_v0(rows: Iterable[Row]) -> bytes:
     except struct.error as exc:
         raise _unfit(0, exc) from exc
     return b"".join(out)
-
-
-def _of_one_size(keys: Blobs, values: Blobs, stamps: Sequence[int] | None, magic: int) -> bytes | None:
-    """Plain entries numbered from 0 on of values of one size without keys, which have all but offset and checksum in
-    common; None: they are others, or few.  What they share is written once, as what joins the values."""
-    number = len(values)
-    if number < FEW or magic not in (0, 1) or keys.count(None) < number or values.count(None):
-        return None
-    first = values[0]
-    assert first is not None
-    if len(set(map(len, values))) > 1 or (stamps is not None and len(set(stamps)) > 1):  # type: ignore[arg-type]
-        return None
-    if number * (len(first) + _ENTRY_BYTES) > _LARGEST:
-        return None
-    head = _head(magic, 0, None, first, None if stamps is None else stamps[0])
-    before, crc32 = zlib.crc32(head), zlib.crc32
-    crcs = array("I", [crc32(value, before) for value in values])  # type: ignore[arg-type]
-    offsets = array("I", range(number))
-    if sys.byteorder == "little":
-        crcs.byteswap()
-        offsets.byteswap()
-    shared = _ENTRY.pack(0, 4 + len(head) + len(first), 0) + head
-    out = bytearray(shared)
-    out += shared.join(values)  # type: ignore[arg-type]
-    step = len(shared) + len(first)
-    for at, column in ((4, offsets.tobytes()), (12, crcs.tobytes())):
-        for n in range(4):
-            out[at + n :: step] = column[n::4]
-    return bytes(out)
 
 
 def _unfit(magic: int, exc: struct.error) -> LocalError:
