@@ -1,8 +1,8 @@
 """Ranges as Arrow record batches of about a megabyte, with the columns of Spark's `kafka` format: what a task yields.
 
 No Python object a row: keys and values come out of kafkawire.columns, offsets and times are buffers already or made
-into one at once, the rest is repeated by Arrow.  While one set is decoded the broker already sends the next
-(fetcher.py).
+into one at once, what repeats is a view of a column made before.  While one set is decoded the broker already sends
+the next (fetcher.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +54,8 @@ Pieces = Sequence[Piece]
 # Of this process, not of a task: Spark's workers run one after the other in it, and memory that is new costs a page
 # fault every 4 KB.
 _BUFFERS = Buffers(32 << 20)
+_CONSTANTS: dict[str, tuple[object, Any]] = {}  # by column: what was repeated last, and a column of it
+_CONSTANT_ROWS = 10_000
 
 
 def read_ranges(
@@ -110,7 +113,7 @@ def _offsets(pieces: Pieces, options: ReadOptions) -> Any:
 def _timestamps(pieces: Pieces, options: ReadOptions) -> Any:
     """Microseconds; a time that is too far off for them is null."""
     if all(piece.columns.timestamps_ms is None for piece in pieces):
-        return pa.repeat(_fallback(options), _count(pieces))
+        return _constant("timestamp", _fallback(options), _count(pieces))
     told = _known([piece.columns.timestamps_ms for piece in pieces], pieces)
     far = pc.or_(pc.greater_equal(told, _FARTHEST_MS), pc.less_equal(told, -_FARTHEST_MS))
     if pc.any(far).as_py():
@@ -118,19 +121,30 @@ def _timestamps(pieces: Pieces, options: ReadOptions) -> Any:
     times = told.view(MILLIS).cast(MICROS)
     if options.timestamp_fallback == "none":
         return times
-    return pc.if_else(pc.equal(told, NO_TIME), _fallback(options), times)
+    return pc.if_else(pc.equal(told, NO_TIME), pa.scalar(_fallback(options), MICROS), times)
 
 
 def _timestamp_types(pieces: Pieces, options: ReadOptions) -> Any:
     if all(piece.columns.timestamp_types is None for piece in pieces):
-        return pa.repeat(pa.scalar(NO_TIME, pa.int32()), _count(pieces))
+        return _constant("timestampType", NO_TIME, _count(pieces))
     return _known([piece.columns.timestamp_types for piece in pieces], pieces).cast(pa.int32())
 
 
-def _fallback(options: ReadOptions) -> Any:
-    """The timestamp of a message without one."""
+def _fallback(options: ReadOptions) -> int | None:
+    """The timestamp of a message without one, in microseconds."""
     millis = {"none": NO_TIME, "null": None, "plan": options.plan_time_ms}[options.timestamp_fallback]
-    return pa.scalar(None if millis is None else 1000 * millis, MICROS)
+    return None if millis is None else 1000 * millis
+
+
+def _constant(name: str, value: object, rows: int) -> Any:
+    """A column of one value.  All batches of a range have it, so that one is made for many and each gets a view."""
+    last, known = _CONSTANTS.get(name, (None, None))
+    if known is not None and last == value and len(known) >= rows:
+        return known.slice(0, rows)
+    again = known is not None and last == value  # of a range of few rows no more than these are made
+    made = pa.repeat(pa.scalar(value, TYPES[name]), max(rows, _CONSTANT_ROWS) if again else rows)
+    _CONSTANTS[name] = (value, made)
+    return made.slice(0, rows)
 
 
 def _known(columns: Sequence[Column | None], pieces: Pieces) -> Any:
@@ -147,7 +161,11 @@ def _known(columns: Sequence[Column | None], pieces: Pieces) -> Any:
 
 def _repeated(name: str, of: Callable[[Piece], object]) -> Callable[[Pieces, ReadOptions], Any]:
     def make(pieces: Pieces, options: ReadOptions) -> Any:
-        return _joined([pa.repeat(pa.scalar(of(piece), TYPES[name]), len(piece)) for piece in pieces])
+        runs = groupby(pieces, of)  # of several partitions, where small ranges share a batch
+        lengths = [(value, _count(list(run))) for value, run in runs]
+        if len(lengths) == 1:
+            return _constant(name, *lengths[0])
+        return _joined([pa.repeat(pa.scalar(value, TYPES[name]), rows) for value, rows in lengths])
 
     return make
 

@@ -198,3 +198,22 @@ def test_options_travel_small() -> None:
     import pickle
 
     assert len(pickle.dumps(replace(ReadOptions(), plan_time_ms=1))) < 1000
+
+
+def test_batches_of_changing_ranges_and_lengths_have_the_right_constants(compiled: Kernels) -> None:
+    """Columns of one value are views of what was made for another batch: of other topics, longer, shorter, longer."""
+    found = columns_of(compiled, m.encode([(n, None, b"x", None) for n in range(300)]))
+    options = ReadOptions(columns=("topic", "partition", "timestamp", "timestampType"))
+    other = ReadOptions(columns=options.columns, timestamp_fallback="null")
+    for told, before in ((options, EPOCH - timedelta(milliseconds=1)), (other, None)):
+        for topic, partition, rows in [("a", 0, 2), ("a", 0, 300), ("b", 0, 7), ("b", 1, 8), ("b", 1, 3), ("a", 1, 40)]:
+            one, two = OffsetRange(topic, partition, 0, 300), OffsetRange("z", 9, 0, 300)
+            batch = record_batch([Piece(one, found, 0, rows, 0)], told)
+            batch.validate(full=True)
+            expected = {"topic": topic, "partition": partition, "timestamp": before, "timestampType": -1}
+            assert batch.to_pylist() == [expected] * rows
+            mixed = record_batch([Piece(one, found, 0, rows, 0), Piece(two, found, 0, 5, 0)], told)
+            assert [(row["topic"], row["partition"]) for row in mixed.to_pylist()] == [
+                *[(topic, partition)] * rows,
+                *[("z", 9)] * 5,
+            ]
