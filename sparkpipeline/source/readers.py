@@ -33,7 +33,7 @@ from sparkpipeline.source.readlimits import (
     SupportsTriggerAvailableNow,
 )
 from sparkpipeline.source.schema import columns_of
-from sparkpipeline.source.tasks import RangesPartition, partitions_of, read_partition
+from sparkpipeline.source.tasks import RangesPartition, partitions_of, read_partition, read_ranges_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -103,10 +103,7 @@ class PlannedReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
-        if isinstance(partition, RangesPartition):
-            from sparkpipeline.reading.arrow import read_ranges
-
-            yield from read_ranges(partition.ranges, partition.access, self.plan.read)
+        return read_ranges_of(partition, lambda _: self.plan.read)
 
 
 # ---- streams ---------------------------------------------------------------------------------------------------------

@@ -6,16 +6,19 @@ messages are on average, by a small fetch for each topic.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
+from kafkawire import kernels
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
@@ -94,11 +97,37 @@ def _as_told(
 
 def read_partition(partition: InputPartition, options: SourceOptions, columns: tuple[str, ...]) -> Iterator[Any]:
     """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
+    yield from read_ranges_of(partition, lambda ranges: read_options(options, columns, ranges.plan_time_ms))
+
+
+def read_ranges_of(partition: InputPartition, options_of: Callable[[RangesPartition], ReadOptions]) -> Iterator[Any]:
+    """The same with the options that a partition is read with."""
     if isinstance(partition, RangesPartition):
         from sparkpipeline.reading.arrow import read_ranges  # here: the driver's planner needs none of it
 
-        told = read_options(options, columns, partition.plan_time_ms)
-        yield from read_ranges(partition.ranges, partition.access, told)
+        if TaskContext.get() is not None:
+            _WORKER.begin_task()
+        yield from read_ranges(partition.ranges, partition.access, options_of(partition))
+
+
+class _Worker:
+    """This process, where it is one of Spark's workers, which run task after task."""
+
+    def __init__(self) -> None:
+        self._frozen: bool | None = None  # with the compiled kernels, or without
+
+    def begin_task(self) -> None:
+        """Keep what is imported out of the garbage collector's sight: once, and again when the kernels are loaded.
+
+        PySpark collects garbage after each task, and looked at all of numba, pyarrow and pyspark (135,000 objects) each
+        time: half of what a small task costs."""
+        loaded = kernels.ready() is not None
+        if self._frozen is None or loaded > self._frozen:
+            gc.freeze()
+            self._frozen = loaded
+
+
+_WORKER = _Worker()
 
 
 # ---- sizes of messages -----------------------------------------------------------------------------------------------
