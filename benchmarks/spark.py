@@ -47,9 +47,12 @@ HERE = Path(__file__).resolve()
 PEER = "mapInArrow"
 NEEDS = {PEER: ["confluent-kafka", "pandas<3"]}
 COLUMNS = ["kernels", "topic", "sink", "way", "rows per second", "seconds", "workers", "JVM", "broker"]
-# compared ways, sink, and the ratio wanted with kernels and without
-WANTED = (("kafka08", "tuples", "noop", 4.0, 2.0), ("kafka08", "tuples", "parquet", 1.5, 1.2),
-          ("kafka08", PEER, "noop", 2.0, None))  # fmt: skip
+# compared ways, sink, and the ratio wanted of a topic with kernels and without
+WANTED: dict[tuple[str, str, str], dict[str, tuple[float | None, float | None]]] = {
+    ("kafka08", "tuples", "noop"): {"b100": (4.0, 2.0), "b1000": (3.0, None)},
+    ("kafka08", "tuples", "parquet"): {"b100": (1.5, 1.2)},
+    ("kafka08", PEER, "noop"): {"b100": (2.0, None)},
+}
 FLOOR = {"numba": 2_500_000, "python": 1_000_000}  # rows a second of 100 bytes to noop
 SAME = 1.3  # what a row in 1,000 partitions may cost of one in 4
 
@@ -141,11 +144,10 @@ def _ratios(rate: Rates) -> bool:
     good = True
     for kernels in FLOOR:
         for topic in ("b100", "b1000"):
-            for ours, other, sink, with_kernels, without in WANTED:
+            for (ours, other, sink), wanted in WANTED.items():
                 one, two = rate.get((kernels, topic, sink, ours)), rate.get((kernels, topic, sink, other))
-                wanted = with_kernels if kernels == "numba" else without
                 if one and two:
-                    least = wanted if topic == "b100" else None
+                    least = wanted.get(topic, (None, None))[kernels != "numba"]
                     text = f"{kernels}, {topic} to {sink}: {ours} is {one / two:.2f} times {other}"
                     good &= _said(text, one / two, least)
     return good
