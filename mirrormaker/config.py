@@ -99,6 +99,8 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
     values = read_yaml(path)
     if not isinstance(values, Mapping):
         raise ConfigError([f"{where}: expected the sections sources, target and mirror"])
+    if outside := [key for key in map(str, values) if key.startswith(("mirror.", "target."))]:
+        raise ConfigError([f"{where}: option '{key}' stands outside of {_section(key)}" for key in outside])
     try:
         file = load(FileOptions, values, where, unknown=unknown)
     except OptionError as exc:
@@ -106,6 +108,12 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
     names = Names(where, tuple(where for _ in file.sources), where)
     warnings = tuple(warnings_of(file))
     return _checked(Configuration(file.sources, file.target, file.mirror, warnings, name=path.stem), names, unknown)
+
+
+def _section(key: str) -> str:
+    """Where an option of a whole name, as the docs write it, has its place in a file."""
+    section, _, name = key.partition(".")
+    return f"its section: put it into '{section}', as '{name if section == 'mirror' else key}'"
 
 
 def from_flags(

@@ -273,6 +273,22 @@ def test_every_problem_of_a_file_is_found_at_once(tmp_path: Path) -> None:
     assert len(problems(tmp_path, SOURCE + "target: {metadata.broker.lst: k}\nmirror: {whitelst: a}\n")) >= 3
 
 
+@pytest.mark.parametrize(
+    ("line", "section", "name"),
+    [
+        ("mirror.delivery.guarantee: exactly-once", "mirror", "delivery.guarantee"),
+        ("target.version: '3.9'", "target", "target.version"),
+    ],
+)
+def test_an_option_outside_of_its_section_is_shown_its_place(
+    tmp_path: Path, line: str, section: str, name: str
+) -> None:
+    """As docs name it, where they name no section."""
+    (found,) = problems(tmp_path, f"{SOURCE}{TARGET}{MIRROR}\n{line}\n")
+    key = line.partition(":")[0]
+    assert found == f"m.yaml: option '{key}' stands outside of its section: put it into '{section}', as '{name}'"
+
+
 def test_what_is_allowed_and_unsafe_is_named_one_by_one(tmp_path: Path) -> None:
     text = (
         "sources:\n- {zookeeper.connect: 'zk:1/a', group.id: g, auto.offset.reset: largest}\n"
