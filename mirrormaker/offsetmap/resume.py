@@ -273,7 +273,7 @@ class Resumer:
         except Mismatch as why:
             assert gate.tail is not None
             gate.held.appendleft((fetched, share))
-            self._refuse(gate, f"what it holds at {gate.tail.begin + why.at} is not what the source has next")
+            self._refuse(gate, f"what it holds at {gate.tail.offset(why.at)} is not what the source has next")
         except RemoteError as damage:
             gate.held.appendleft((fetched, share))
             self._refuse(gate, f"the source cannot be compared: {damage}")

@@ -2,11 +2,14 @@
 
 the log end offset stays the same for a whole request time-out: no request is in flight
 then its messages from the offset on, up to that end (which consumers may see a moment later)
+
+Of transactions, as a mirror leaves them that copied exactly once before, it has what was committed: markers and
+aborted messages are stepped over, and one that is open is waited for (the target aborts it after its time-out).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from struct import Struct
 from zlib import crc32
@@ -16,7 +19,7 @@ from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
 from kafkawire.errors import BrokerError, LocalError
-from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.model import Broker, MessageSet, Scan, TopicPartition
 
 PURPOSE = "resume"
 A_CONSUMER = -1
@@ -35,15 +38,20 @@ class TailRefused(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """begin, end: its first offset and the log's end.  digests: of each message (digest), without a gap.
+    """begin, end: its first offset and the log's end.  digests: of each message (digest).
 
-    empty: the log holds nothing at all.
+    empty: the log holds nothing at all.  skips: (index of a digest, offsets that transactions have used up before it).
     """
 
     begin: int
     end: int
     digests: tuple[int, ...]
     empty: bool
+    skips: tuple[tuple[int, int], ...] = ()
+
+    def offset(self, index: int) -> int:
+        """Where the message of a digest stands."""
+        return self.begin + index + sum(count for at, count in self.skips if at <= index)
 
 
 def digest(key: bytes | None, value: bytes | None) -> int:
@@ -82,24 +90,35 @@ class TailReader:
         if begin < start:
             raise TailRefused(f"its log begins at {start} (retention), behind {begin}, the last checkpoint of the map")
         digests: list[int] = []
-        while begin + len(digests) < end:
+        skips: list[tuple[int, int]] = []
+        at = begin
+        while at < end:
             if not wanted():
                 return None
-            found = self._fetched(tp, begin + len(digests))
+            found, scan = self._fetched(tp, at)
+            kept_back = _lengths(scan.kept_back, at)
             for message in found.messages():
+                while at < message.offset and at in kept_back:
+                    skips.append((len(digests), kept_back[at]))
+                    at += kept_back[at]
                 if message.offset >= end:
                     raise TailRefused(f"it grew beyond {end} while it was read: another program writes to it")
-                if message.offset != begin + len(digests):
-                    raise TailRefused(
-                        f"offset {begin + len(digests)} is missing in its log: a compacted topic cannot be compared"
-                    )
+                if message.offset != at:
+                    raise TailRefused(f"offset {at} is missing in its log: a compacted topic cannot be compared")
                 digests.append(digest(message.key, message.value))
+                at += 1
             if len(digests) > LONGEST_TAIL:
                 raise TailRefused(
                     f"more than {LONGEST_TAIL} messages lie behind the last checkpoint of the map, {begin}"
                 )
-            sleep(0 if found.runs else POLL_S)  # nothing: not replicated yet
-        return Tail(begin, end, tuple(digests), False)
+            reached = at
+            while at in kept_back:
+                skips.append((len(digests), kept_back[at]))
+                at += kept_back[at]
+            if scan.left_out and at == reached:
+                raise TailRefused(f"offset {at} is missing in its log: a compacted topic cannot be compared")
+            sleep(0 if found.runs or scan.left_out else POLL_S)  # nothing: not replicated, or not committed yet
+        return Tail(begin, max(at, end), tuple(digests), False, tuple(skips))
 
     def _quiet_end(self, tp: TopicPartition, wanted: Callable[[], bool]) -> int | None:
         end, since = self._bound(tp, LATEST), now()
@@ -116,7 +135,8 @@ class TailReader:
         self._leader(tp)
         return self._client.list_offsets({tp: time}, replica_id=DEBUGGING)[tp].known()
 
-    def _fetched(self, tp: TopicPartition, position: int) -> MessageSet:
+    def _fetched(self, tp: TopicPartition, position: int) -> tuple[MessageSet, Scan]:
+        """What is committed from a position on; nothing: there is none yet."""
         broker = self._leader(tp)
         size = FETCH_BYTES
         while True:
@@ -128,13 +148,9 @@ class TailReader:
             found, scan = self._dialect.messages.message_set(
                 tp.topic, tp.partition, position, row.buffer, row.high_watermark, row.aborted
             )
-            if scan.left_out:
-                raise TailRefused(f"a transaction ends at {position} in its log: another program writes to it")
-            larger = (
-                row.high_watermark or 0
-            ) > position and size < LARGEST_FETCH  # 3.x sends nothing of a larger batch
-            if found.runs or not (len(row.buffer) or larger):
-                return found
+            larger = (row.readable_end(committed=True) or 0) > position and size < LARGEST_FETCH
+            if found.runs or scan.left_out or not (len(row.buffer) or larger):  # 3.x sends nothing of a larger batch
+                return found, scan
             if scan.damage is not None:
                 raise TailRefused(f"its log is damaged at {position}: {scan.damage}")
             size *= 4  # a message that is larger than the fetch
@@ -145,3 +161,8 @@ class TailReader:
         if isinstance(leader, NoLeader):
             raise BrokerError(LEADERLESS, str(tp))
         return leader
+
+
+def _lengths(kept_back: Iterable[tuple[int, int]], position: int) -> dict[int, int]:
+    """How many offsets transactions have used up from an offset on, not before position."""
+    return {max(first, position): behind - max(first, position) for first, behind in kept_back if behind > position}

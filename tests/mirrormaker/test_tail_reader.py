@@ -1,0 +1,89 @@
+"""The tail of a target partition in which transactions were: what was committed, and where each message stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kafkawire.cluster.listoffsets import EARLIEST
+from kafkawire.dialects import dialect
+from kafkawire.formats.v2.read import Record
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.protocol.request import FetchedPartition
+from mirrormaker.offsetmap.tail import Tail, TailReader, TailRefused, digest
+from tests.kafkawire.recordbatches import ABORT, COMMIT, TRANSACTIONAL, batch, marker
+
+TP = TopicPartition("t", 0)
+HERE = Broker(0, "here", 9092)
+
+
+class Log:
+    """A partition as its broker shows it by read_committed.  `stable`: its last stable offset, at each fetch."""
+
+    def __init__(
+        self, end: int, data: bytes, aborted: tuple[tuple[int, int], ...] = (), stable: Sequence[int] = ()
+    ) -> None:
+        self.dialect = dialect("2.8")
+        self.links = self
+        self.end, self._data, self._aborted, self._stable = end, data, aborted, list(stable)
+
+    def view(self, max_age_s: float) -> None: ...
+    def leader(self, tp: TopicPartition) -> Broker:
+        return HERE
+
+    def list_offsets(self, times: dict[TopicPartition, int], replica_id: int) -> dict[TopicPartition, Any]:
+        at = {tp: 0 if time == EARLIEST else self.end for tp, time in times.items()}
+        return {tp: SimpleNamespace(known=partial(at.__getitem__, tp)) for tp in times}
+
+    def link(self, broker: Broker, purpose: str) -> Any:
+        return self
+
+    def call(self, request: Any) -> list[FetchedPartition]:
+        stable = self._stable.pop(0) if self._stable else self.end
+        shown = self._data if stable == self.end else b""
+        return [FetchedPartition(TP, 0, self.end, memoryview(shown), stable, 0, self._aborted)]
+
+
+def tail(log: Log, begin: int) -> Tail:
+    found = TailReader(cast("Any", log), quiet_s=0.01).read(TP, begin, lambda: True)
+    assert found is not None
+    return found
+
+
+def sent(*values: bytes) -> tuple[int, ...]:
+    return tuple(digest(None, value) for value in values)
+
+
+def of(producer: int, first: int, *values: bytes) -> bytes:
+    rows = [Record(first + n, 1000, None, value, ()) for n, value in enumerate(values)]
+    return batch(rows, TRANSACTIONAL, producer=producer)
+
+
+COMMITTED, LOST, LAST = of(7, 10, b"a", b"b"), of(8, 13, b"x"), of(9, 15, b"c")
+WHOLE = COMMITTED + marker(12, 7, COMMIT) + LOST + marker(14, 8, ABORT) + LAST + marker(16, 9, COMMIT)
+
+
+def test_marks_and_aborted_messages_are_stepped_over() -> None:
+    found = tail(Log(17, WHOLE, aborted=((8, 13),)), 10)
+    assert found.digests == sent(b"a", b"b", b"c")
+    assert [found.offset(index) for index in range(3)] == [10, 11, 15]
+    assert (found.begin, found.end, found.empty) == (10, 17, False)
+
+
+def test_a_tail_of_marks_alone_is_no_message() -> None:
+    found = tail(Log(17, marker(16, 9, COMMIT)), 16)
+    assert (found.digests, found.end) == ((), 17)
+
+
+def test_an_open_transaction_is_waited_for() -> None:
+    log = Log(17, WHOLE, aborted=((8, 13),), stable=[10] * 5)
+    assert tail(log, 10).digests == sent(b"a", b"b", b"c")
+
+
+def test_an_offset_that_no_transaction_has_used_up_is_missing() -> None:
+    with pytest.raises(TailRefused, match="offset 12 is missing in its log: a compacted topic cannot be compared"):
+        tail(Log(17, COMMITTED + LAST + marker(16, 9, COMMIT)), 10)
