@@ -1,8 +1,9 @@
 """Producer ids for an idempotent sender: asked of the brokers whenever its sequences want another one.
 
 Any broker gives one out (InitProducerId without a transactional id).  While none does, numbered batches wait; that is
-said once.  A cluster that does not let this client write idempotently (31; brokers before 2.8 need the ACL
-IdempotentWrite on the cluster) gets batches without numbers, unless the option asks for them.
+said once, and of a coordinator that begins its work (14, 15: at the first id of a new cluster) only if it lasts.  A
+cluster that does not let this client write idempotently (31; brokers before 2.8 need the ACL IdempotentWrite on the
+cluster) gets batches without numbers, unless the option asks for them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from producer.sequences import Sequences
 
 PURPOSE = "producer id"
 NOT_ALLOWED = 31  # ClusterAuthorizationFailed
+BEGINS = frozenset({14, 15})  # CoordinatorLoadInProgress, CoordinatorNotAvailable
+SOON = 5  # tries, about two seconds
 UNUSED_TIMEOUT_MS = 60000  # of a transaction: without a transactional id there is none
 BACKOFF = Backoff(0.1, 2.0)
 
@@ -54,6 +57,7 @@ class ProducerIds:
         self._wanted = Event()
         self._closed = False
         self._said = ""
+        self._begins = False  # all that the brokers said was that their coordinator begins its work
 
     def want(self) -> None:
         """A partition cannot go on without another id."""
@@ -74,7 +78,7 @@ class ProducerIds:
             reason = self._ask(tries)
             tries = tries + 1 if reason else 0
             if reason:
-                if reason != self._said:
+                if reason != self._said and not (self._begins and tries < SOON):
                     self._events(logging.WARNING, f"no producer id for idempotent batches: {reason}; asked again")
                     self._said = reason
                 self._wanted.set()
@@ -83,6 +87,7 @@ class ProducerIds:
     def _ask(self, tries: int) -> str:
         """Ask one broker after the other; why there is no id, or "" where there is one or none is needed."""
         reasons = []
+        self._begins = True
         for broker in self._brokers():
             try:
                 reply: Initialized = self._links.fresh(broker, PURPOSE).call(
@@ -90,8 +95,10 @@ class ProducerIds:
                 )
             except LinkLost as lost:
                 reasons.append(str(lost))
+                self._begins = False
                 continue
             except LocalError as unspoken:
+                self._begins = False
                 return str(unspoken)
             if not reply.error:
                 self._said = ""
@@ -99,6 +106,7 @@ class ProducerIds:
                 self._renewed()
                 return ""
             reasons.append(str(BrokerError(reply.error, f"InitProducerId on {broker}")))
+            self._begins &= reply.error in BEGINS
             if reply.error == NOT_ALLOWED and not self._required:
                 self._sequences.give_up()
                 self._events(
@@ -108,6 +116,7 @@ class ProducerIds:
                 )
                 self._renewed()
                 return ""
+        self._begins &= bool(reasons)
         return "; ".join(reasons) or "no broker is known yet"
 
     def _brokers(self) -> list[Broker]:
