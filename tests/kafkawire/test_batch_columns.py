@@ -280,5 +280,5 @@ def test_a_header_whose_name_is_no_utf8_does_not_keep_a_message_away() -> None:
     body = b"\0" + number(0) + number(0) + number(-1) + number(1) + b"x" + block
     (message,) = set_of(with_records(sized(body))).messages()
     assert message.headers == (("�a", b"v"),)
-    found = mixed.BATCH_READER.index(set_of(with_records(sized(body))), True)
+    found = mixed.batches.READER.index(set_of(with_records(sized(body))), True)
     assert found.headers() == [block]  # what travels on is as it came

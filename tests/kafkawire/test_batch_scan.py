@@ -234,7 +234,7 @@ def test_entries_of_every_format_stand_side_by_side(start: int, form: str) -> No
 
 def test_sets_of_one_format_have_that_formats_reader() -> None:
     assert message_set("t", 0, 0, memoryview(OLD + STAMPED), 9)[0].reader is v01.READER
-    assert message_set("t", 0, 10, memoryview(NEW), 9)[0].reader is mixed.BATCH_READER
+    assert message_set("t", 0, 10, memoryview(NEW), 9)[0].reader is mixed.batches.READER
     assert message_set("t", 0, 0, memoryview(OLD + NEW), 9)[0].reader is mixed.READER
     assert message_set("t", 0, 0, memoryview(OLD + STAMPED), 9)[1] == v01.scan(OLD + STAMPED, 0)
     empty = message_set("t", 0, 0, memoryview(b""), 9)[0]

@@ -105,7 +105,7 @@ def route_to(
 
 
 def steps_of(route: TopicRoute, message_set: MessageSet) -> list[Step]:
-    return list(route.steps(message_set, route.output, aligned=False))
+    return list(route.steps(message_set, aligned=False))
 
 
 def well_formed(steps: list[Step], message_set: MessageSet) -> None:
@@ -339,7 +339,7 @@ def test_damage_stops_behind_what_precedes_it(form: str, codec: int) -> None:
     data[at + 20] ^= 1
     message_set = fetched(bytes(data), 100)
     route = route_to(V082)
-    steps, failed = until_it_fails(route.steps(message_set, route.output, False))
+    steps, failed = until_it_fails(route.steps(message_set, False))
     assert isinstance(failed, CorruptMessage)
     before = 90 if codec else 115
     assert steps[-1].resume_at == 100 + before
@@ -355,20 +355,20 @@ def test_a_partitioner_that_fails_stops_behind_what_precedes_its_message(form: s
     for pure in (False, True):
         third.pure = pure  # type: ignore[attr-defined]
         route = route_to(V082, partitioner=third)
-        steps, failed = until_it_fails(route.steps(fetched(many(60), 100), route.output, False))
+        steps, failed = until_it_fails(route.steps(fetched(many(60), 100), False))
         assert isinstance(failed, MessageHandlerFailed)
         assert failed.offset == 137
         assert str(failed) == "t/1 at 137: partitioner.class own raised KeyError: 'no region'"
         assert steps[-1].resume_at == 137
         assert sum(part.count for step in steps for part in step.parts) == 37
-    steps, failed = until_it_fails(route.steps(fetched(many(60)[len(many(37)) :], 137), route.output, False))
+    steps, failed = until_it_fails(route.steps(fetched(many(60)[len(many(37)) :], 137), False))
     assert (steps, isinstance(failed, MessageHandlerFailed)) == ([], True)
 
 
 def test_what_gives_no_index_is_refused_by_name(form: str) -> None:
     for wrong in (3, -1, True, "0", None):
         route = route_to(V082, partitioner=lambda key, partitions, wrong=wrong: wrong)
-        _, failed = until_it_fails(route.steps(fetched(many(40), 100), route.output, False))
+        _, failed = until_it_fails(route.steps(fetched(many(40), 100), False))
         assert (
             str(failed) == f"t/1 at 100: partitioner.class own gave back {wrong!r} for 3 partitions: 0 to 2 are there"
         )
@@ -378,7 +378,7 @@ def test_a_field_that_may_not_be_lost_stops_at_its_message(form: str) -> None:
     rows = [(100 + n, b"key%d" % n, b"v", 5000) for n in range(50)]
     message_set = fetched(batch(rows, 0, [HEADERS if n == 33 else None for n in range(50)]), 100)
     route = route_to(V010)
-    steps, failed = until_it_fails(route.steps(message_set, route.output, False))
+    steps, failed = until_it_fails(route.steps(message_set, False))
     assert isinstance(failed, FieldLost)
     assert failed.offset == 133
     assert sum(part.count for step in steps for part in step.parts) == 33
@@ -410,7 +410,7 @@ def test_messages_of_0_7_are_spread_and_a_wrapper_is_all_of_a_step_or_none(form:
     damaged = bytearray(data)
     damaged[len(first) + 40] ^= 1
     message_set, _ = V07.messages.message_set("t", BrokerPartition(0, 1), 500, memoryview(bytes(damaged)), None)
-    before, failed = until_it_fails(route.steps(message_set, route.output, False))
+    before, failed = until_it_fails(route.steps(message_set, False))
     assert isinstance(failed, CorruptMessage)
     assert before[-1].resume_at == 500 + len(first)
     assert sum(part.count for step in before for part in step.parts) == 40
