@@ -20,8 +20,8 @@ from pathlib import Path
 
 import click
 import yaml
+from arena import ground
 from common import VERSION, checked, leave, told
-from mirror import ground
 
 from groundwork import output
 from kafkawire.cluster.client import KafkaClient

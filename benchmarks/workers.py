@@ -22,8 +22,8 @@ from pathlib import Path
 
 import click
 import yaml
-from common import CLOCK, PARTITIONS, PER_CPU, Report, Run, Task, cpu_of, turns
-from mirror import Arena, ground, sums
+from arena import Arena, Progress, Work, fill, ground, sums
+from common import CLOCK, PARTITIONS, PER_CPU, Report, Run, cpu_of, turns
 
 from localkafka.child import Child
 from localkafka.waiting import wait_until
@@ -44,13 +44,13 @@ def looked(message):
 class WorkersArena(Arena):
     """One process and several."""
 
-    def copied(self, work: str, options: Mapping[str, object], count: int, task: Task) -> Run:
+    def copied(self, work: str, options: Mapping[str, object], count: int, task: Work) -> Run:
         """Mirror a fresh topic with so many workers."""
         self.runs += 1
         topic = f"workers{self.runs}"
         for cluster in (self.source, self.target):
             cluster.create_topic(topic, partitions=PARTITIONS, replication=1)
-        self.fill(topic, task)
+        fill(self.source, topic, task)
         argv = [*self.ours(topic, task), "--workers", str(count)]
         file = Path(argv[2])
         state = self.folder / f"{topic}.state"
@@ -68,7 +68,15 @@ class WorkersArena(Arena):
             wait_until(lambda: "mirroring" in log.read_text(), 120, lambda: f"it to be ready; {child.log_end()}")
             cpu, brokers, began = self.cpu(child), self.brokers(), time.monotonic()
             next(Connection(self.folder / "w.sock").answers("resume", {"what": topic}))
-            clock_s = self.wait_for(topic, task.count, child) - began
+            progress = Progress(self.target, topic)
+            wait_until(
+                lambda: progress.messages() >= task.count,
+                300,
+                lambda: f"{task.count} messages of {topic}; {child.log_end()}",
+                every_s=0.02,
+            )
+            clock_s = time.monotonic() - began
+            progress.close()
             cpu_s, brokers_s = self.cpu(child) - cpu, self.brokers() - brokers
         finally:
             child.stop(timeout_s=30)
@@ -111,7 +119,7 @@ def allowed(report: Report, work: str, workers: int) -> float:
 @click.option("--rounds", default=3, help="Runs of each.")
 def main(*, small: bool, json_file: Path | None, count: int, size: int, workers: int, rounds: int) -> None:
     """Mirror the same messages with one process and with several, in turns, and print the ratios."""
-    task = Task(size, -1, 200_000 if small else count)
+    task = Work("workers", size, 200_000 if small else count)
     report = Report("workers", short=small)
     with ground() as (folder, source, target):
         (folder / "benchworkers.py").write_text(HANDLER)
