@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
+from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED
@@ -21,6 +24,7 @@ pytestmark = pytest.mark.real
 
 COUNT = 30_000
 PARTITIONS = 4
+ABORTS_SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}  # it looks for these so often
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +37,19 @@ def targets(
     def target(version: str) -> Modern:
         if version not in made:
             folder = tmp_path_factory.mktemp("target")
-            made[version] = KraftBroker(folder, version) if version[0] == "4" else Cluster(version=version)
+            four = version[0] == "4"
+            made[version] = KraftBroker(folder, version) if four else Cluster(version=version, settings=ABORTS_SOON)
             made[version].start()
         return made[version]
 
     yield target
     for each in made.values():
         each.close()
+
+
+def stored(target: Modern, topic: str) -> int:
+    """What the logs of a topic of the target hold, marks of transactions included."""
+    return sum(log_end_offsets(cast("ClusterClient", target), [topic]).values())
 
 
 def once(count: int) -> Copies:
@@ -125,6 +135,32 @@ def test_a_member_that_wakes_up_after_its_partitions_moved_adds_nothing(
         first.wait_all()
         assert first.stop()[0] == 0
     assert copies(source, target, topic, PARTITIONS) == once(COUNT)
+
+
+def test_a_mirror_with_transactions_is_followed_by_one_without_that_resumes_at_the_targets_end(
+    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
+) -> None:
+    """Behind the map's last checkpoint the target has transactions: committed, aborted, and one that is open."""
+    topic, group, target = unique.topic(), unique.group(), targets("2.8.2")
+    load = load_of(source, topic, PARTITIONS, COUNT // 4)
+    kept = {"offset.map.folder": str(tmp_path), "offset.map.every.ms": 60_000, "offset.map.every.messages": 1_000_000}
+    once_each = {**kept, "transaction.interval.ms": 700, "transaction.timeout.ms": 3000}
+    with OnceMirror(tmp_path, source, target, group, topic, name="first", mirror=once_each) as mirror:
+        mirror.wait_all()
+        mirror.kill()
+    late = {**once_each, "offset.commit.interval.ms": 600_000}  # what it copies is not committed at the source
+    with OnceMirror(tmp_path, source, target, group, topic, name="late", mirror=late) as mirror:
+        before = stored(target, topic)
+        load.produce(topic, PARTITIONS, COUNT // 4, MIXED)
+        mirror.wait_for(lambda: stored(target, topic) > before + COUNT // 8, "more messages in the target")
+        mirror.kill()
+    second = {**kept, "delivery.guarantee": "at-least-once", "resume": "target-end", "parked.retry.ms": 1000}
+    with OnceMirror(tmp_path, source, target, group, topic, name="second", mirror=second) as mirror:
+        mirror.wait_all()
+        assert mirror.stop()[0] == 0
+        assert len(re.findall("messages were there without an answer", mirror.said())) == PARTITIONS
+        assert "event=resume-refused" not in mirror.said()
+    assert copies(source, target, topic, PARTITIONS) == once(COUNT // 2)
 
 
 def test_a_broker_of_the_target_that_dies_costs_nothing(
