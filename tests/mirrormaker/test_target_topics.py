@@ -169,6 +169,7 @@ class Zookeeper:
     @contextmanager
     def opened(self) -> Iterator[Zookeeper]:
         self.sessions += 1
+        sleep(0.1)  # as a real one takes to open; meanwhile others ask
         yield self
 
     def _later(self, answer: Callable[[], Any]) -> Any:
