@@ -1,4 +1,4 @@
-"""Spark on brokers without ZooKeeper: headers, transactions and zstd read, loaded, streamed and written."""
+"""Spark on brokers without ZooKeeper: headers, transactions and zstd; read, written, loaded, copied, audited."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
+from groundwork.output import EXIT
+from sparkpipeline.commands.cli import outcome
 from tests.conftest import Unique
 from tests.integration.kraftcluster import KraftCluster, kraft_cluster
 from tests.integration.modern import named
@@ -22,6 +24,12 @@ AT_MS = 1_700_000_000_000
 @pytest.fixture(scope="module", params=["3.9.1"])
 def kraft(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftCluster]:
     with kraft_cluster(tmp_path_factory.mktemp("kraft"), request.param) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftCluster]:
+    with kraft_cluster(tmp_path_factory.mktemp("four"), "4.3.1") as cluster:
         yield cluster
 
 
@@ -117,11 +125,10 @@ def test_a_load_counts_what_transactions_keep_back(spark: Any, kraft: KraftClust
 
 
 def test_rows_are_written_with_their_headers_to_4_and_read_back(
-    spark: Any, kraft: KraftCluster, topic: str, unique: Unique, tmp_path: Path
+    spark: Any, kraft: KraftCluster, four: KraftCluster, topic: str, unique: Unique
 ) -> None:
-    with kraft_cluster(tmp_path, "4.3.1") as four:
-        for target in (kraft, four):
-            copied(spark, kraft, topic, target, target.create(unique.topic(), 2, retention_ms="-1"))
+    for target in (kraft, four):
+        copied(spark, kraft, topic, target, target.create(unique.topic(), 2, retention_ms="-1"))
 
 
 def copied(spark: Any, kraft: KraftCluster, topic: str, target: KraftCluster, copy: str) -> None:
@@ -133,3 +140,32 @@ def copied(spark: Any, kraft: KraftCluster, topic: str, target: KraftCluster, co
     expected = sorted((r.partition, r.offset, r.key, r.value, r.headers, r.timestamp) for r in source.collect())
     found = sorted((r.partition, r.offset, r.key, r.value, r.headers, r.timestamp) for r in back)
     assert [row[0:1] + row[2:] for row in found] == [row[0:1] + row[2:] for row in expected]
+
+
+def contents(spark: Any, cluster: KraftCluster, topic: str) -> list[tuple[Any, ...]]:
+    """Everything of the messages but their offsets, in order."""
+    rows = frame(spark, cluster, subscribe=topic, includeHeaders="true").collect()
+    rows.sort(key=lambda row: (row.partition, row.offset))
+    return [(row.partition, row.key, row.value, row.headers, row.timestamp, row.timestampType) for row in rows]
+
+
+def test_a_backfill_into_4_and_back_copies_what_is_committed_and_an_audit_finds_it_equal(
+    spark: Any, kraft: KraftCluster, four: KraftCluster, topic: str, tmp_path: Path, capsys: Any
+) -> None:
+    four.create(topic, 2, retention_ms="-1")
+    reach = ["--source-brokers", kraft.brokers, "--target-brokers", four.brokers, "--topics", topic]
+    assert outcome(["backfill", str(tmp_path / "there"), *reach, "--chunk", "11", "--execute"]) == EXIT["done"]
+    assert contents(spark, four, topic) == contents(spark, kraft, topic)
+    assert outcome(["audit", *reach]) == EXIT["done"]
+    four.producer.send(topic, 1, 5000, 3)
+    capsys.readouterr()
+    assert outcome(["audit", *reach, "--window", "blocks", "-o", "csv"]) == EXIT["partly"]
+    [_, found] = capsys.readouterr().out.splitlines()
+    assert found.startswith(f"{topic},1,") and ",foreign,3,10,13," in found  # noqa: PT018
+    again = kraft.create(f"{topic}-back", 2, retention_ms="-1")
+    four.create(again, 2, retention_ms="-1")
+    four.producer.send(again, 0, 0, 500, codec="zstd", headers=2, time_ms=AT_MS)
+    back = ["--source-brokers", four.brokers, "--target-brokers", kraft.brokers, "--topics", again]
+    assert outcome(["backfill", str(tmp_path / "back"), *back, "--execute"]) == EXIT["done"]
+    assert contents(spark, kraft, again) == contents(spark, four, again)
+    assert outcome(["audit", *back]) == EXIT["done"]
