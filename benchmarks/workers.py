@@ -17,13 +17,11 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import click
-import yaml
-from arena import Arena, Progress, Work, fill, ground, sums
-from common import CLOCK, PARTITIONS, PER_CPU, Report, Run, cpu_of, turns
+from arena import Arena, Progress, Work, cpu_now, fill, ground, sums
+from common import CLOCK, PARTITIONS, PER_CPU, Report, Run, turns
 
 from localkafka.child import Child
 from localkafka.waiting import wait_until
@@ -44,60 +42,52 @@ def looked(message):
 class WorkersArena(Arena):
     """One process and several."""
 
-    def copied(self, work: str, options: Mapping[str, object], count: int, task: Work) -> Run:
+    def copied(self, work: Work, options: Mapping[str, object], count: int) -> Run:
         """Mirror a fresh topic with so many workers."""
         self.runs += 1
         topic = f"workers{self.runs}"
         for cluster in (self.source, self.target):
             cluster.create_topic(topic, partitions=PARTITIONS, replication=1)
-        fill(self.source, topic, task)
-        argv = [*self.ours(topic, task), "--workers", str(count)]
-        file = Path(argv[2])
-        state = self.folder / f"{topic}.state"
+        fill(self.source, topic, work)
+        state, control = self.folder / f"{topic}.state", self.folder / "w.sock"
         state.mkdir()
-        settings = yaml.safe_load(file.read_text())
-        settings["mirror"] |= {**options, "state.folder": str(state), "control.socket": str(self.folder / "w.sock")}
-        file.write_text(yaml.safe_dump(settings))
         pause = {"source": "bench", "topic": topic, "partition": "", "paused": True, "since_ms": 1}
         state.joinpath("limits.json").write_text(
             json.dumps({"version": 1, "groups": {}, "pauses": [pause], "throttles": []})
         )
+        kept = {"state.folder": str(state), "control.socket": str(control), "workers": count}
+        argv = self.ours(topic, work, **{**options, **kept})
         log = self.folder / f"{topic}.log"
+        progress = Progress(self.target, topic)
         child = Child("the mirror", argv, log, env={"PYTHONPATH": str(self.folder)})
         try:
             wait_until(lambda: "mirroring" in log.read_text(), 120, lambda: f"it to be ready; {child.log_end()}")
             cpu, brokers, began = self.cpu(child), self.brokers(), time.monotonic()
-            next(Connection(self.folder / "w.sock").answers("resume", {"what": topic}))
-            progress = Progress(self.target, topic)
-            wait_until(
-                lambda: progress.messages() >= task.count,
-                300,
-                lambda: f"{task.count} messages of {topic}; {child.log_end()}",
-                every_s=0.02,
-            )
+            next(Connection(control).answers("resume", {"what": topic}))
+            wait_until(lambda: progress.messages() >= work.count, 300, lambda: f"all; {child.log_end()}", every_s=0.02)
             clock_s = time.monotonic() - began
-            progress.close()
             cpu_s, brokers_s = self.cpu(child) - cpu, self.brokers() - brokers
         finally:
+            progress.close()
             child.stop(timeout_s=30)
         return Run(
-            work=work,
+            work=work.name,
             who=who(count),
-            messages=task.count,
-            bytes=task.size,
+            messages=work.count,
+            bytes=work.size,
             cpu_s=cpu_s,
             clock_s=clock_s,
             checked=sums(self.source, topic) == sums(self.target, topic),
-            also={"µs of CPU a message": 1e6 * cpu_s / task.count, "brokers' CPU seconds": brokers_s},
+            also={"µs of CPU a message": 1e6 * cpu_s / work.count, "brokers' CPU seconds": brokers_s},
         )
 
     def cpu(self, child: Child) -> float:
         """Of the mirror's processes."""
         children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
-        return sum(map(cpu_of, [child.pid, *map(int, children)]))
+        return sum(map(cpu_now, [child.pid, *map(int, children)]))
 
     def brokers(self) -> float:
-        return sum(cpu_of(cluster.node(0).pid) for cluster in (self.source, self.target))
+        return sum(cpu_now(cluster.node(0).pid) for cluster in (self.source, self.target))
 
 
 def who(count: int) -> str:
@@ -119,15 +109,14 @@ def allowed(report: Report, work: str, workers: int) -> float:
 @click.option("--rounds", default=3, help="Runs of each.")
 def main(*, small: bool, json_file: Path | None, count: int, size: int, workers: int, rounds: int) -> None:
     """Mirror the same messages with one process and with several, in turns, and print the ratios."""
-    task = Work("workers", size, 200_000 if small else count)
     report = Report("workers", short=small)
     with ground() as (folder, source, target):
         (folder / "benchworkers.py").write_text(HANDLER)
         arena = WorkersArena(folder, source, target)
-        for work, options in WORKS.items():
+        for kind, options in WORKS.items():
             for each in turns(("1", str(workers)), 1 if small else rounds):
-                many = replace(task, count=task.count * TIMES[work])
-                report.add(arena.copied(f"{work}, {size} B", options, int(each), many))
+                many = (200_000 if small else count) * TIMES[kind]
+                report.add(arena.copied(Work(f"{kind}, {size} B", size, many), options, int(each)))
     for kind in WORKS:
         work = f"{kind}, {size} B"
         ratios = {

@@ -292,7 +292,7 @@ def test_lines_below_are_part_of_a_json_line(set_up: Callable[..., io.StringIO])
 
 
 def test_lines_of_several_processes_in_one_log_name_theirs() -> None:
-    record = logging.makeLogRecord({"name": "mirrormaker.flow", "levelno": logging.INFO, "levelname": "INFO", "msg": "x"})
+    record = logging.makeLogRecord({"name": "mirrormaker.flow", "levelname": "INFO", "msg": "x"})
     assert "at=mirrormaker.flow worker=2 msg=x" in LineFormatter(worker=2).format(record)
     assert json.loads(LineFormatter("json", worker=2).format(record))["worker"] == 2
     assert "worker" not in LineFormatter().format(record)
