@@ -191,12 +191,10 @@ def reencode(
             builder.codec = wanted
         try:
             for message in alone.messages():
+                builder.inside += outputs(message)
                 if message.resume_at <= message.offset:  # not the last at its offset
-                    builder.inside += outputs(message)
                     continue
                 builder.border()
-                for output in outputs(message):
-                    builder.add(output)
                 builder.resume_at = message.resume_at
                 if builder.full:
                     yield from builder.build()
@@ -277,7 +275,7 @@ class _Outputs(StepBuilder):
     inside: list[Output] = field(default_factory=list)  # at the current offset: must not be split
 
     def border(self) -> None:
-        """Called after the last message at the offset of `inside`."""
+        """Called behind the last message at the offset of `inside`, once it has its outputs, too."""
         for output in self.inside:
             self.add(output)
         self.inside.clear()

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groundwork.tasks import TaskGroup
@@ -212,6 +212,7 @@ def test_sets_of_0_8(
 @settings(max_examples=100, deadline=None)
 @given(of_07.stretches, st.sampled_from([None, 1]), st.sampled_from([V07, V08, V010]), st.integers(0, 3),
        st.none() | st.tuples(st.integers(0, 12), FAILURES))  # fmt: skip
+@example([(0, [b""] * 4), (1, [b""]), (1, [b"", b""])], None, V08, 0, (6, None))  # the last of those that share it
 def test_sets_of_0_7_where_messages_of_a_wrapper_share_their_offset(
     found: list[of_07.Stretch], codec: int | None, to: Dialect, skipped: int, fails: tuple[int, object] | None
 ) -> None:
