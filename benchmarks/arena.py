@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
-from common import PARTITIONS, VERSION, Run
+from common import PARTITIONS, VERSION, Run, tell
 
 from kafkawire import compression
 from kafkawire.cluster.listoffsets import LATEST, ask_offsets
@@ -142,7 +142,7 @@ class Arena:
             bytes=work.size,
             cpu_s=last.cpu_s - first.cpu_s,
             clock_s=last.at - first.at,
-            checked=sums(self.source, topic) == sums(self.target, topic, work.partitions),
+            checked=same(self.source, self.target, topic, work.partitions),
         )
 
     def measured(self, topic: str, count: int, child: Child) -> tuple[Moment, Moment]:
@@ -258,6 +258,14 @@ def sums(cluster: ClusterClient, topic: str, partitions: int = PARTITIONS) -> tu
             found = crcs(data, codec.scan(data, 0).end)
             count, total = count + found[0], total + found[1]
     return count, total
+
+
+def same(source: ClusterClient, target: ClusterClient, topic: str, partitions: int = PARTITIONS) -> bool:
+    """Whether a topic has the same messages in both clusters, as far as their number and the sum of their CRCs say."""
+    (sent, crc), (there, other) = sums(source, topic), sums(target, topic, partitions)
+    if (sent, crc) != (there, other):
+        tell({"topic": topic, "messages in the source": sent, "in the target": there, "sums equal": crc == other})
+    return (sent, crc) == (there, other)
 
 
 def crcs(data: bytes, end: int) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import quantiles
 
 import click
-from arena import Arena, Progress, Work, fill, ground, sums
+from arena import Arena, Progress, Work, fill, ground, same
 from common import PARTITIONS, Report, Run, turns
 
 from kafkawire.dialects import dialect
@@ -116,9 +116,9 @@ def latency(arena: Arena, who: str, command: Callable[[str, Work], Sequence[str]
     warm = int(WARM_S / EVERY_S)
     added = [1000 * (at_target[mark] - at) for mark, at in at_source.items() if mark >= warm]
     cuts = quantiles(added, n=100)
-    same = sums(arena.source, topic) == sums(arena.target, topic)
+    equal = same(arena.source, arena.target, topic)
     also = {"rate": rate, "p50 ms": cuts[49], "p99 ms": cuts[98], "max ms": max(added)}
-    return Run(work=work.name, who=who, messages=count, bytes=SIZE, checked=same, also=also)
+    return Run(work=work.name, who=who, messages=count, bytes=SIZE, checked=equal, also=also)
 
 
 def first_message(arena: Arena, who: str, command: Callable[[str, Work], Sequence[str]]) -> Run:
@@ -135,8 +135,8 @@ def first_message(arena: Arena, who: str, command: Callable[[str, Work], Sequenc
         seconds = time.monotonic() - began
         wait_until(lambda: progress.messages() >= work.count, 60, f"all messages of {topic}")
     progress.close()
-    same = sums(arena.source, topic) == sums(arena.target, topic)
-    return Run(work=work.name, who=who, messages=1, bytes=SIZE, clock_s=seconds, checked=same)
+    equal = same(arena.source, arena.target, topic)
+    return Run(work=work.name, who=who, messages=1, bytes=SIZE, clock_s=seconds, checked=equal)
 
 
 @click.command()
