@@ -23,6 +23,7 @@ from tests.integration import badlogs
 from tests.integration.badlogs import LARGE, but, edited, filled_around, letters, values_of
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import produce, simple
+from zkconsumer.refusals import NotLeader
 
 pytestmark = pytest.mark.real
 POLICIES = ("park", "dead-letter", "skip")
@@ -53,9 +54,15 @@ class Neighbour:
                     time.sleep(0.02)
                 self.worst = max(self.worst, time.monotonic() - began)
 
+    def _begun(self) -> bool:
+        try:
+            return values_of(self._target, self._tp.topic) == [b"first"]
+        except NotLeader:  # the mirror makes the topic, and its leader does not know yet
+            return False
+
     @contextlib.contextmanager
     def flowing(self) -> Iterator[None]:
-        wait_until(lambda: values_of(self._target, self._tp.topic) == [b"first"], 30, "the first of the neighbour")
+        wait_until(self._begun, 30, "the first of the neighbour")
         thread = threading.Thread(target=self._run)
         thread.start()
         yield
