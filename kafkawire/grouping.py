@@ -51,10 +51,7 @@ def grouped_by(kernels: Kernels | None, columns: Columns, groups_of: Column, gro
         if _is_one(firsts):
             return Grouped(columns, firsts, sizes)
         return Grouped(_taken(columns, lambda column: kernels.taken(column, order)), firsts, sizes)
-    rows: list[list[int]] = [[] for _ in range(groups)]
-    adds = [one.append for one in rows]
-    for row, group in enumerate(groups_of):
-        adds[group](row)
+    rows = rows_by_group(groups_of, groups)
     order, firsts, weights = [], [0], []
     bytes_of = row_sizes(columns, len(groups_of))
     for one in rows:
@@ -65,6 +62,15 @@ def grouped_by(kernels: Kernels | None, columns: Columns, groups_of: Column, gro
         return Grouped(columns, firsts, weights)
     take = itemgetter(*order)
     return Grouped(_taken(columns, lambda column: list(take(as_list(column)))), firsts, weights)
+
+
+def rows_by_group(groups_of: Column, groups: int) -> list[list[int]]:
+    """The numbers of the rows of each group, in their order; groups_of as grouped() has it."""
+    rows: list[list[int]] = [[] for _ in range(groups)]
+    adds = [one.append for one in rows]
+    for row, group in enumerate(as_list(groups_of)):
+        adds[group](row)
+    return rows
 
 
 def _is_one(firsts: Sequence[int]) -> bool:

@@ -12,12 +12,12 @@ Partitions of 0.7 belong to brokers and have no number.  A Numbering (option bro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
-from kafkawire.columns import Column, Columns, as_list
+from kafkawire.columns import Column, Columns, as_list, laid
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import LocalError
 from kafkawire.grouping import MANY
@@ -188,30 +188,31 @@ class Partitioner:
     def _index(self, key: bytes) -> int:
         return self.chosen.index(key, len(self.targets)) if self._known is None else self._known[key]
 
-    def each(self, source: PartitionId, keys: Iterable[bytes | None]) -> Iterator[TopicPartition]:
-        """Target partitions of neighbouring messages of a source partition.  Raises as partition()."""
-        index, keyed, targets, unkeyed = self._index, self._keyed, self.targets, self._unkeyed
-        without_key = None
-        if unkeyed is None:
-            without_key = self.of_source(source)
-        elif unkeyed.whole_rounds:
-            without_key = TopicPartition(self._topic, unkeyed.choose(self._topic, self._partitions))
-        for key in keys:
-            if key is not None and keyed:
-                yield targets[index(key)]
-            else:
-                yield without_key or self.partition(source, None)
+    def of_keys(self, source: PartitionId, keys: Sequence[bytes | None]) -> Column:
+        """Which of the targets each of neighbouring messages of a source partition goes to, by their keys.
+
+        Raises NoSuchPartition, RowRefused.
+        """
+        quick = ready() if self._rule is not None and len(keys) >= MANY else None
+        if quick is not None:
+            return self.indexes(source, laid(quick, keys, [None] * len(keys), None, None), len(keys))
+        keyless = self._keyless(source)
+        return self._filled(self._by_key(keys, keyless) if self._keyed else [keyless] * len(keys))
+
+    def _keyless(self, source: PartitionId) -> int:
+        """Which of the targets neighbouring messages without a key go to; KEYLESS: each is chosen by itself."""
+        if self._unkeyed is None:
+            return self.targets.index(self.of_source(source))
+        if self._unkeyed.whole_rounds:
+            return self._unkeyed.choose_many(self._topic, self._partitions, 1)[0]
+        return KEYLESS
 
     def indexes(self, source: PartitionId, columns: Columns, end: int) -> Column:
         """Which of the targets each of the first rows of columns goes to, of messages of a source partition.
 
         Raises NoSuchPartition, RowRefused.
         """
-        keyless = KEYLESS
-        if self._unkeyed is None:
-            keyless = self.targets.index(self.of_source(source))
-        elif self._unkeyed.whole_rounds:
-            (keyless,) = self._unkeyed.choose_many(self._topic, self._partitions, 1)
+        keyless = self._keyless(source)
         if not self._keyed:
             return self._filled([keyless] * end)
         quick = ready() if end >= MANY else None

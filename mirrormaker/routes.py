@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple, Protocol
 from kafkawire.columns import Columns
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
-from kafkawire.grouping import grouped
+from kafkawire.grouping import grouped, rows_by_group
 from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
 from mirrormaker.encoding import PLAIN, Encoders
 from mirrormaker.losses import Losses
@@ -345,42 +345,59 @@ class TopicRoute:
         """
         fit = self._losses.fit(source)
         rows = rows if fit is None else fit(rows)
-        headed = rows.headers is not None
         keys = self._encoders.keys(source, rows.offsets, rows.keys)
         values = self._encoders.values(source, rows.offsets, rows.values)
-        if partitions is None and self.partitioner.single:
-            all_of_them = _lists(into, self.partitioner.of_source(source.partition), headed)
-            all_of_them.keys.extend(keys)
-            all_of_them.values.extend(values)
-            all_of_them.timestamps_ms.extend(rows.timestamps_ms)
-            if all_of_them.headers is not None:
-                all_of_them.headers.extend(rows.headers or [None] * len(keys))
-            return
-        targets: list[TopicPartition] = []
-        try:
-            for target in self._targets(source.partition, keys, partitions):
-                targets.append(target)  # as many as there were before one fails
-        except (PartitionerFailed, NoSuchPartition) as failed:
-            offset = rows.offsets[len(targets)]
-            by = f"{handler}: " if isinstance(failed, NoSuchPartition) else ""
-            raise MessageHandlerFailed(f"{source} at {offset}: {by}{failed}", offset) from failed
-        for target, key, value, timestamp_ms in zip(targets, keys, values, rows.timestamps_ms, strict=True):
-            lists = into.get(target) or _lists(into, target, headed)
-            lists.keys.append(key)
-            lists.values.append(value)
-            lists.timestamps_ms.append(timestamp_ms)
-        if rows.headers is not None:
-            for target, block in zip(targets, rows.headers, strict=True):
-                _lists(into, target, headed=True).headers.append(block)  # type: ignore[union-attr]
+        found = rows._replace(keys=keys, values=values)
+        if partitions is not None:
+            self._add_chosen(source, found, into, partitions, handler)
+        elif self.partitioner.single:
+            _add(into, self.partitioner.of_source(source.partition), found)
+        else:
+            self._add_by_key(source, found, into)
 
-    def _targets(
-        self, source: PartitionId, keys: Sequence[bytes | None], partitions: Sequence[object] | None
-    ) -> Iterator[TopicPartition]:
-        if partitions is None:
-            return self.partitioner.each(source, keys)
+    def _add_by_key(self, source: TopicPartition, rows: Rows, into: dict[TopicPartition, Lists]) -> None:
+        """Add messages to the lists of the partitions that the partitioner chooses."""
+        targets = self.partitioner.targets
+        try:
+            indexes = self.partitioner.of_keys(source.partition, rows.keys)
+        except RowRefused as failed:
+            offset = rows.offsets[failed.row]
+            raise MessageHandlerFailed(f"{source} at {offset}: {failed}", offset) from failed
+        for target, chosen in zip(targets, rows_by_group(indexes, len(targets)), strict=True):
+            if chosen:
+                _add(into, target, rows if len(chosen) == len(rows.keys) else rows.taken(chosen))
+
+    def _add_chosen(
+        self,
+        source: TopicPartition,
+        rows: Rows,
+        into: dict[TopicPartition, Lists],
+        partitions: Sequence[object],
+        handler: str,
+    ) -> None:
+        """The same where a handler chose the partitions of some."""
+        chosen: dict[TopicPartition, list[int]] = {}
         partition, named = self.partitioner.partition, self.partitioner.named
-        chosen = zip(keys, partitions, strict=True)
-        return (partition(source, key) if one is None else named(one) for key, one in chosen)
+        for row, (key, wanted) in enumerate(zip(rows.keys, partitions, strict=True)):
+            try:
+                target = partition(source.partition, key) if wanted is None else named(wanted)
+            except (PartitionerFailed, NoSuchPartition) as failed:
+                offset = rows.offsets[row]
+                by = f"{handler}: " if isinstance(failed, NoSuchPartition) else ""
+                raise MessageHandlerFailed(f"{source} at {offset}: {by}{failed}", offset) from failed
+            chosen.setdefault(target, []).append(row)
+        for target, its_rows in chosen.items():
+            _add(into, target, rows.taken(its_rows))
+
+
+def _add(into: dict[TopicPartition, Lists], target: TopicPartition, rows: Rows) -> None:
+    """Add messages to the lists of a target partition."""
+    lists = _lists(into, target, rows.headers is not None)
+    lists.keys.extend(rows.keys)
+    lists.values.extend(rows.values)
+    lists.timestamps_ms.extend(rows.timestamps_ms)
+    if lists.headers is not None:
+        lists.headers.extend(rows.headers or [None] * len(rows.keys))
 
 
 def _lists(into: dict[TopicPartition, Lists], target: TopicPartition, headed: bool) -> Lists:

@@ -26,6 +26,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from kafkawire.columns import Columns, as_list
@@ -336,6 +337,15 @@ class Rows(NamedTuple):
     def behind(self, count: int) -> Rows:
         """Those behind the first so many."""
         return self._part(slice(count, None), self.resume_at)
+
+    def taken(self, rows: Sequence[int]) -> Rows:
+        """Those with these numbers, ascending."""
+        if len(rows) == 1:
+            return self._part(slice(rows[0], rows[0] + 1), self.resume_at)
+        take = itemgetter(*rows)
+        lists = list(take(self.offsets)), list(take(self.keys)), list(take(self.values)), list(take(self.timestamps_ms))
+        types = None if self.timestamp_types is None else list(take(self.timestamp_types))
+        return Rows(*lists, self.resume_at, None if self.headers is None else list(take(self.headers)), types)
 
     def middle(self) -> int | None:
         """An offset near the middle, at which they can be cut in two; None: they share one."""

@@ -22,11 +22,12 @@ from kafkawire.formats import mixed
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v01 import write
 from kafkawire.headers import packed
-from kafkawire.model import BrokerPartition, MessageSet, PartitionId
+from kafkawire.model import BrokerPartition, MessageSet, PartitionId, TopicPartition
 from mirrormaker.losses import Losses
 from mirrormaker.partitioning import ChosenPartitioner, Partitioner
 from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute
-from producer.conversion import FieldLost, MessageHandlerFailed, Step
+from producer.conversion import FieldLost, Lists, MessageHandlerFailed, Rows, Step
+from producer.errors import PartitionerFailed
 from producer.partitioners import (
     byte_array_partitioner,
     default_partitioner,
@@ -459,3 +460,60 @@ def test_a_topic_without_keys_stays_together(form: str) -> None:
     steps = steps_of(route_to(V082), fetched(v01.encode(rows), 100))
     ((_, messages),) = read(steps).items()
     assert [value for _, value, *_ in messages] == [b"v%d" % n for n in range(100)]
+
+
+# ---- lists, as handlers and encoders make them -------------------------------------------------------------------
+
+BLOCKS = st.sampled_from([None, None, HEADERS])
+MADE = st.tuples(st.none() | st.binary(max_size=20), st.none() | st.binary(max_size=5), st.none() | st.just(7), BLOCKS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(MADE, max_size=100),
+    st.sampled_from(BUILT_IN),
+    st.sampled_from([1, 2, 3, 50]),
+    st.booleans(),
+    st.sampled_from([0, 0, 3]),
+    st.none() | st.integers(0, 99),
+)
+def test_lists_go_where_their_keys_say(
+    made: list[Written], built_in: object, partitions: int, compiled: bool, chosen_every: int, fails: int | None
+) -> None:
+    def own(key: bytes, partitions: int) -> int:
+        if fails is not None and fails < len(made) and key == made[fails][0]:
+            raise KeyError("no region")
+        return built_in(key, partitions)  # type: ignore[no-any-return, operator]
+
+    partitioner = built_in if fails is None else own
+    with pytest.MonkeyPatch.context() as patched:
+        if not compiled:
+            in_python(patched)
+        route = route_to(V39, partitions=partitions, partitioner=partitioner)
+        source = TopicPartition("t", 1)
+        offsets = list(range(100, 100 + len(made)))
+        keys, values, stamps, blocks = ([one[n] for one in made] for n in range(4))
+        rows = Rows(offsets, keys, values, stamps, 999, blocks if any(blocks) else None)  # type: ignore[arg-type]
+        named = [0 if n % chosen_every == 0 else None for n in range(len(made))] if chosen_every else None
+        wanted: dict[TopicPartition, list[Written]] = defaultdict(list)
+        refused = None
+        for n, one in enumerate(made):
+            try:
+                chosen = None if named is None else named[n]
+                tp = route.partitioner.partition(1, one[0]) if chosen is None else route.partitioner.named(chosen)
+            except PartitionerFailed as failed:
+                refused = 100 + n, f"t/1 at {100 + n}: {failed}"
+                break
+            wanted[tp].append(one)
+        into: dict[TopicPartition, Lists] = {}
+        if refused is not None:
+            with pytest.raises(MessageHandlerFailed) as raised:
+                route.place(source, rows, into, named)
+            assert ((raised.value.offset, str(raised.value)), into) == (refused, {})
+            return
+        route.place(source, rows, into, named)
+        found = {
+            tp: list(zip(*lists[:3], lists.headers or [None] * len(lists.keys), strict=True))
+            for tp, lists in into.items()
+        }
+        assert found == wanted

@@ -262,7 +262,7 @@ def test_messages_without_a_key_stay_together_unless_the_target_says_otherwise(t
         found = configured(tmp_path, target, mirror)
         one = Partitioners(found.target, found.mirror).of("t")
         routed = Partitioner("t", one.scheme, range(4), chosen=one)
-        return [tp.partition for tp in routed.each(6, [None] * 8)]
+        return list(routed.of_keys(6, [None] * 8))
 
     for target in ({"partitioner.class": "murmur2"}, {}):
         mirror: dict[str, object] = {} if target else {"partitioning": "key"}
@@ -274,9 +274,9 @@ def test_messages_without_a_key_stay_together_unless_the_target_says_otherwise(t
 def test_one_choice_of_sticky_is_for_a_whole_piece_and_keys_keep_their_place() -> None:
     sticky = ChosenPartitioner(name="murmur2", of_key=murmur2_partitioner, unkeyed="sticky")
     routed = Partitioner("t", "key", range(50), chosen=sticky)
-    found = list(routed.each(0, [b"a", None, b"b", None, None, b"a"]))
+    found = list(routed.of_keys(0, [b"a", None, b"b", None, None, b"a"]))
     assert found[1] == found[3] == found[4]
-    assert [found[n].partition for n in (0, 2, 5)] == [murmur2_partitioner(key, 50) for key in (b"a", b"b", b"a")]
+    assert [found[n] for n in (0, 2, 5)] == [murmur2_partitioner(key, 50) for key in (b"a", b"b", b"a")]
 
 
 def test_a_partition_that_a_handler_names_must_be_there() -> None:
