@@ -26,6 +26,7 @@ from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
+from zkconsumer.fetching.positions import ENDS_S
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
@@ -481,22 +482,44 @@ def beside(fetching, monkeypatch):
 
 def test_the_end_of_a_log_that_is_not_fetched_is_asked_for_in_bulk(cluster, beside):
     full, other = beside.add(T0, 0), beside.add(T1, 0)
-    beside.until(lambda: full.position == 5)
+    beside.read(5)
     for cursor in (full, other):
         cursor.pause()  # as one whose queue is full: it is not fetched
-    beside.until(lambda: not cluster.requests or cluster.requests[-1].api != "fetch")
+    beside.until(lambda: beside.budget.used == 0)  # no fetch is under way any more
     for n in range(3):
         cluster.append("t", 0, entry(b"b%d" % n))
     beside.until(lambda: full.high_watermark == 8)
-    assert any(len(seen.body["times"]) == 2 for seen in cluster.seen("list_offsets"))
+    beside.until(lambda: any(len(seen.body["times"]) == 2 for seen in cluster.seen("list_offsets")))
     assert full.position == 5
 
 
-def test_what_is_fetched_is_never_asked_where_it_ends(cluster, beside):
+def test_ends_that_grow_old_one_after_the_other_are_asked_for_together(cluster, fetching):
+    cursors = [fetching.add(T0, 0), fetching.add(T1, 0)]
+    fetching.read(5)
+    for cursor in cursors:
+        cursor.pause()
+    fetching.until(lambda: fetching.budget.used == 0)
+    positions = fetching.fetcher._positions
+    for cursor, age_s in zip(cursors, (1.1 * ENDS_S, 0.8 * ENDS_S), strict=True):
+        cursor.set_log_end(5, now() - age_s)
+    assert positions.update_old_ends() is None
+    assert [len(seen.body["times"]) for seen in cluster.seen("list_offsets")] == [2]
+    cursors[0].set_log_end(5, now() - 0.8 * ENDS_S)
+    assert positions.update_old_ends() is None  # none is due
+    assert len(cluster.seen("list_offsets")) == 1
+
+
+def test_what_is_fetched_is_never_asked_where_it_ends(cluster, beside, monkeypatch):
+    def clock() -> float:  # of fetches, so that a busy machine makes no end old
+        return 0.02 * len(cluster.seen("fetch"))
+
+    monkeypatch.setattr("zkconsumer.fetching.fetcher.now", clock)
+    monkeypatch.setattr("zkconsumer.fetching.positions.now", clock)
     cursor = beside.add(T0, 0)
-    beside.until(lambda: cursor.position == 5)
+    beside.read(5)
     asked = len(cluster.seen("fetch"))
-    beside.until(lambda: len(cluster.seen("fetch")) > asked + 10)
+    beside.until(lambda: len(cluster.seen("fetch")) > asked + 40, 30)  # it begins to rest meanwhile
+    assert cursor.rest is not None
     assert cluster.seen("list_offsets") == []
 
 

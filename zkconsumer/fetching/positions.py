@@ -143,16 +143,21 @@ class Positions:
 
     def update_old_ends(self) -> str | None:
         """Ask, in bulk and beside the fetches, for the ends of logs that were not sent for ENDS_S; None, or why the
-        broker cannot be asked.  The connection is closed again, so that it is never one that the broker gave up.
+        broker cannot be asked.  Those that are due soon are asked for with the ones that are due, so that all of them
+        come to be due together.  The connection is closed again, so that it is never one that the broker gave up.
 
         A broker that refuses by closing is asked for one partition only, and later than by update_ends: what it closes
         for is no outage, and the other ends come from there.
         """
         bulk = not self._dialect.refuses_by_closing
         after_s = ENDS_S if bulk else 1.5 * ENDS_S
-        old = [c for c in self._cursors.values() if c.position is not None and now() - c.end_known_at >= after_s]
+        at = now()
+        aged = [(at - c.end_known_at, c) for c in self._cursors.values() if c.position is not None]
+        old = [c for age_s, c in aged if age_s >= after_s]
         if not bulk:
             old = old[:1]
+        elif old:
+            old = [c for age_s, c in aged if age_s >= after_s / 2]
         try:
             for begin in range(0, len(old), MAX_ENDS):
                 with deadline(RESPONSE_S, "where logs end"):
