@@ -13,7 +13,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.offsets.commits import CommitRetries, Commits
+from zkconsumer.offsets.commits import CommitRetries, Commits, all_every_s
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.session.lease import Lease
 
@@ -176,3 +176,63 @@ def test_a_change_of_the_store_comes_between_two_commits():
         world.commits.commit_locked([world.cursor(B, 60)])
     assert world.store.kept == {A: 50, B: 60}
     tasks.stop(1.0)
+
+
+def ticked(world, cursors, *, interval_s=0.005, every_s=60.0):
+    """The timer, until the test ends it."""
+    tasks = TaskGroup()
+    tasks.spawn("timer", world.commits.run, interval_s, lambda: cursors, lambda: True, every_s)
+    return tasks
+
+
+def until(check):
+    end = now() + 10
+    while not check():
+        assert now() < end
+        sleep(0.001)
+
+
+def test_the_timer_passes_over_what_did_not_move_and_takes_again_what_failed():
+    world = World()
+    resting, moving = world.cursor(A, 50), world.cursor(B, 1)
+    resting.committed = 50
+    world.store.refusal = ZooKeeperAway("the session is suspended")
+    tasks = ticked(world, [resting, moving])
+    until(lambda: world.store.commits >= 1)
+    assert (world.store.kept, moving.committed) == ({}, None)
+    moving.done = 3
+    world.store.refusal = None
+    until(lambda: moving.committed == 3)
+    assert world.store.kept == {A: 50, B: 3}  # after a failure all
+    del world.store.kept[A]
+    moving.done = 4
+    until(lambda: moving.committed == 4)
+    assert A not in world.store.kept
+    tasks.stop(1.0)
+
+
+def test_a_reset_below_what_is_committed_has_moved():
+    world = World()
+    cursor = world.cursor(A, 50)
+    cursor.committed = 90
+    tasks = ticked(world, [cursor])
+    until(lambda: cursor.committed == 50)
+    assert world.store.kept == {A: 50}
+    tasks.stop(1.0)
+
+
+def test_what_does_not_move_is_committed_again_in_its_time():
+    world = World()
+    cursor = world.cursor(A, 50)
+    cursor.committed = 50
+    tasks = ticked(world, [cursor], every_s=0.01)
+    until(lambda: world.store.kept == {A: 50})
+    tasks.stop(1.0)
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "retention_s", "every_s"),
+    [(10, -0.001, 20.0), (10, 86400, 20.0), (10, 25, 5.0), (10, 11, 0.0), (60, 61, 0.0)],
+)
+def test_offsets_that_do_not_move_are_committed_before_kafka_forgets_them(interval_s, retention_s, every_s):
+    assert all_every_s(interval_s, retention_s) == every_s

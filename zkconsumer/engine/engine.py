@@ -31,7 +31,7 @@ from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
 from zkconsumer.listeners import ConsumerListener, ListenerCalls, ListenerFailed
-from zkconsumer.offsets.commits import BeforeCommit
+from zkconsumer.offsets.commits import BeforeCommit, all_every_s
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
@@ -211,7 +211,9 @@ class Engine:
         self._tasks.spawn("tend", self._check_cursors)
         if self._config.auto_commit:
             interval_s = self._config.auto_commit_interval_ms / 1000
-            self._tasks.spawn("auto-commit", self._commits.run, interval_s, self._owned, self.assignment.may_commit)
+            every_s = all_every_s(interval_s, self._config.offsets_retention_ms / 1000)
+            may_commit = self.assignment.may_commit
+            self._tasks.spawn("auto-commit", self._commits.run, interval_s, self._owned, may_commit, every_s)
         self.assignment.take_part()
 
     def shutdown(self) -> None:

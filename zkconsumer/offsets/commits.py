@@ -31,6 +31,15 @@ from zkconsumer.session.lease import Lease
 RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
 ALL_EVERY_S = 20.0  # partitions that do not move are committed, too: brokers forget offsets that nobody commits again
 
+
+def all_every_s(interval_s: float, retention_s: float) -> float:
+    """How often a timer of this interval commits what does not move: ALL_EVERY_S, and in time for a retention.
+
+    retention_s: after which Kafka forgets an offset; below 0: the brokers' own, which is long.
+    """
+    return ALL_EVERY_S if retention_s < 0 else max(0.0, min(ALL_EVERY_S, retention_s - 2 * interval_s))
+
+
 Results = dict[TopicPartition, Exception | None]
 StillOurs = Callable[[list[TopicPartition]], Collection[TopicPartition]]
 BeforeCommit = Callable[[Mapping[TopicPartition, int]], object]
@@ -203,9 +212,13 @@ class Commits:
             self._failing = bool(failed)
 
     def run(
-        self, interval_s: float, cursors: Callable[[], Iterable[Committable]], connected: Callable[[], bool]
+        self,
+        interval_s: float,
+        cursors: Callable[[], Iterable[Committable]],
+        connected: Callable[[], bool],
+        all_every_s: float = ALL_EVERY_S,
     ) -> None:
-        """Commit on the timer what moved, and each ALL_EVERY_S all; sooner, and all, after a failure and after
+        """Commit on the timer what moved, and each all_every_s all; sooner, and all, after a failure and after
         commit_soon()."""
         all_due = now()
         while True:
@@ -215,7 +228,7 @@ class Commits:
             if not connected():
                 continue
             if asked or failed or now() >= all_due:
-                all_due = now() + ALL_EVERY_S
+                all_due = now() + all_every_s
                 self.commit(cursors())
             else:
                 self.commit([cursor for cursor in cursors() if cursor.committable() != cursor.committed])
