@@ -129,7 +129,8 @@ class Controls:
 
     def parked(self) -> dict[TopicPartition, Parked]:
         """Why and where partitions are parked that have a position."""
-        found = ((tp, cursor.parked_at) for tp, cursor in self._cursors.items() if not cursor.closing)
+        moving = ((tp, cursor) for tp, cursor in self._cursors.items() if cursor.rest is None)  # none that rests is
+        found = ((tp, cursor.parked_at) for tp, cursor in moving if not cursor.closing)
         return {tp: where for tp, where in found if where is not None}
 
     def unpark(self, tp: TopicPartition, go_on_at: int | None = None, measure: bool = False) -> bool:

@@ -165,11 +165,10 @@ class Claims:
     def _sweep(self) -> list[str]:
         session_id = self._session.session_id
         folder = self._znodes.owners(self._group, "-").rpartition("/")[0]
-        paths: list[str] = []
-        for topic in self._session.children(folder, session_id=session_id) or ():
-            above = self._znodes.owners(self._group, topic)
-            paths += [f"{above}/{name}" for name in self._session.children(above, session_id=session_id) or ()]
-        found = self._session.stat(paths, session_id=session_id)
+        topics = self._session.children(folder, session_id=session_id) or ()
+        there = self._session.lists([self._znodes.owners(self._group, topic) for topic in topics], None, session_id)
+        paths = [f"{above}/{name}" for above, names in there.items() for name in names or ()]
+        found = self._session.stat((path for path in paths if path not in self._by_path), session_id=session_id)
         orphans = [p for p, node in found.items() if node and node.owner == session_id and p not in self._by_path]
         self._roll_back(set(orphans), session_id)
         return orphans
