@@ -132,7 +132,8 @@ class Ground:
         try:
             yield child
         finally:
-            child.stop(timeout_s=60)
+            if code := child.stop(timeout_s=60):  # 75: it had not time to commit all, so some is copied twice
+                print(f"{name} ended with {code}; {child.log_end(4)}", file=sys.stderr)
 
     def wait_for(self, child: Child, tps: Sequence[TopicPartition], count: int, poll_s: float = 0.2) -> float:
         """The moment at which the target has so many messages of these partitions."""
