@@ -65,7 +65,8 @@ class GreenletStacks:
     def frames(self) -> Iterator[FrameType]:
         """The innermost frame of each greenlet that waits; those begun within the last second may be left out."""
         if now() - self._refreshed_at > REFRESH_S:
-            self._known = [each for each in gc.get_objects() if isinstance(each, greenlet)]
+            # By type: isinstance() asks a weak proxy for the class of what may be gone.
+            self._known = [each for each in gc.get_objects() if issubclass(type(each), greenlet)]
             self._refreshed_at = now()
         for each in self._known:
             if each.gr_frame is not None:

@@ -10,7 +10,7 @@ broker answers what it answered before.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkawire.errors import LocalError
@@ -95,7 +95,8 @@ class QuietRows:
 
     def __init__(self) -> None:
         self.passed: set[str] = set()  # topics of the newest reply
-        self._rows: dict[bytes, bytes] = {}  # by name and first partition
+        self._rows: dict[bytes, bytes] = {}  # by name, count and first partition
+        self._partitions: dict[str, dict[bytes, frozenset[int]]] = {}  # in each of a topic's rows
 
     def begin(self) -> None:
         """A reply begins."""
@@ -105,6 +106,7 @@ class QuietRows:
         """Another connection: what comes next is looked at."""
         self.passed.clear()
         self._rows.clear()
+        self._partitions.clear()
 
     def match(self, data: memoryview, at: int) -> int:
         """Bytes of the topic at `at` that are as they were; 0: they are not, or are not all there yet."""
@@ -121,16 +123,19 @@ class QuietRows:
         self.passed.add(str(data[at + _NAME.size : at + _NAME.size + length], "utf-8"))
         return len(rows)
 
-    def learn(self, topic: str, pieces: Sequence[bytes], quiet: bool) -> None:
+    def learn(self, topic: str, pieces: Sequence[bytes], partitions: Collection[int], quiet: bool) -> None:
         """What a topic's rows were, in pieces from their count on.  quiet: no message and no error is in them."""
         name = utf8(topic)
         head = _NAME.pack(len(name)) + name
         rows = b"".join(pieces)
         key = head + rows[: _COUNT.size + PARTITION_BYTES]
+        known = self._partitions.setdefault(topic, {})
+        for other in [one for one, held in known.items() if one != key and not held.isdisjoint(partitions)]:
+            del known[other], self._rows[other]  # what it says of these partitions is older than what was read now
         if quiet:
-            self._rows[key] = head + rows
-        else:
-            self._rows.pop(key, None)
+            self._rows[key], known[key] = head + rows, frozenset(partitions)
+        elif key in known:
+            del known[key], self._rows[key]
 
     def __len__(self) -> int:
         return len(self._rows)

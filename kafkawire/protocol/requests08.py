@@ -124,20 +124,21 @@ class FetchReplyParser(StreamedBody):
             self._left -= 1
             topic = yield from self._topic()
             learned = [bytes((yield _INT32.size))]
-            loud = False
+            loud, numbers = False, list[int]()
             for _ in range(self._count(learned[0], _FETCHED.size, "partitions")):
                 row = yield _FETCHED.size
                 partition, error, high_watermark, size = _FETCHED.unpack(row)
                 tp = TopicPartition(topic, partition)
                 if self._quiet is not None:
                     learned.append(bytes(row))
+                    numbers.append(partition)
                     loud = loud or error != 0 or size > 0
                 buffer = self._set(tp, size)
                 if len(buffer):
                     yield buffer
                 self._fetched.append(FetchedPartition(tp, error, high_watermark, buffer))
             if self._quiet is not None:
-                self._quiet.learn(topic, learned, not loud)
+                self._quiet.learn(topic, learned, numbers, not loud)
 
     def _parse_stable(self) -> Steps:
         """From v4 on, with the end of what is stable and the transactions that were aborted."""
@@ -156,7 +157,7 @@ class FetchReplyParser(StreamedBody):
             self._left -= 1
             topic = yield from self._topic()
             learned = [bytes((yield _INT32.size))]
-            loud = False
+            loud, numbers = False, list[int]()
             for _ in range(self._count(learned[0], head.size + behind, "partitions")):
                 row = bytes((yield head.size))
                 partition, error, high_watermark, stable, *log_start, count = head.unpack(row)
@@ -168,6 +169,7 @@ class FetchReplyParser(StreamedBody):
                 (size,) = _INT32.unpack(end[-4:])  # in front of it a replica that is nearer to us
                 if self._quiet is not None:
                     learned += (row, end)
+                    numbers.append(partition)
                     loud = loud or error != 0 or size > 0 or count > 0
                 buffer = self._set(tp, size)
                 if len(buffer):
@@ -175,7 +177,7 @@ class FetchReplyParser(StreamedBody):
                 start = log_start[0] if log_start else None
                 self._fetched.append(FetchedPartition(tp, error, high_watermark, buffer, stable, start, aborted))
             if self._quiet is not None:
-                self._quiet.learn(topic, learned, not loud)
+                self._quiet.learn(topic, learned, numbers, not loud)
 
     def _pass_over(self, data: memoryview) -> int:
         """Pass over the topics that say what they said before; how many bytes these are."""

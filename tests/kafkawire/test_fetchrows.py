@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkawire.dialects import dialect
@@ -143,9 +143,14 @@ LOGS = st.dictionaries(
 )
 
 
+@example(
+    version=0,
+    cut=64,
+    replies=[{"t": {1: (0, 1, b"")}}, {"t": {0: (0, 0, b""), 1: (0, 0, b"")}}, {"t": {1: (0, 1, b"")}}],
+)
 @settings(max_examples=40)
 @given(st.sampled_from([0, 1, 4, 5, 7, 11]), st.lists(LOGS, min_size=1, max_size=4), st.sampled_from([1, 7, 64, 9999]))
-def test_what_is_passed_over_is_what_the_reply_before_said_without_messages(version: int, replies, cut: int):
+def test_what_is_passed_over_is_what_the_replies_before_said_without_messages(version: int, replies, cut: int):
     quiet, before = QuietRows(), {}
     for logs in replies:
         body = reply(version, logs)

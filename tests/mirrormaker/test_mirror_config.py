@@ -43,8 +43,6 @@ def test_the_examples_are_right_and_safe(path: Path) -> None:
 def test_the_example_properties_are_right_and_name_what_means_nothing_here() -> None:
     configuration = from_flags([CONF / "consumer.properties"], CONF / "producer.properties", {"whitelist": "a.*"})
     assert configuration.warnings == (
-        "consumer.properties: option 'num.consumer.fetchers' has no effect here: "
-        "there is one fetcher for each source broker",
         "producer.properties: target: option 'producer.type' has no effect here: "
         "sending is always asynchronous, and nothing is committed before it is acknowledged",
     )

@@ -23,9 +23,10 @@ SOURCE = TopicPartition("orders", 0)
 
 
 def module_of(section: str) -> str:
-    (found,) = re.findall(r"```python\n(.*?)```", text_of(section), re.DOTALL)
-    assert isinstance(found, str)
-    return found
+    """The section's blocks of Python, as one module."""
+    found = re.findall(r"```python\n(.*?)```", text_of(section), re.DOTALL)
+    assert found
+    return "\n\n".join(found)
 
 
 def text_of(section: str) -> str:
