@@ -13,9 +13,11 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ScramCredentialInfo,
@@ -28,6 +30,7 @@ from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
 from localkafka.listeners import MECHANISMS, SCRAM, USERS, SecureListeners, add_scram_users
 from localkafka.releases import Release
+from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 
 PROTOCOLS = {
@@ -111,11 +114,20 @@ def _store(listener: str, identity: Identity) -> dict[str, str]:
 
 def _make_users(brokers: str) -> None:
     """USERS with both mechanisms, as add_scram_users makes them, without two JVMs (from 2.7 on)."""
-    admin = AdminClient({"bootstrap.servers": brokers})
     for name, password in USERS.items():
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one of a user at a time
-            made = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4096), password.encode())
-            admin.alter_user_scram_credentials([made])[name].result(30)
+            info = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4096), password.encode())
+            wait_until(partial(_made, brokers, name, info), 120, f"user {name} is made")
+
+
+def _made(brokers: str, name: str, info: UserScramCredentialUpsertion) -> bool:
+    """Whether a user was made.  A broker that has just started may leave the request unanswered: it is asked anew."""
+    admin = AdminClient({"bootstrap.servers": brokers})  # kept: without it nobody gets the answer
+    try:
+        admin.alter_user_scram_credentials([info])[name].result(5)
+    except (KafkaException, TimeoutError):
+        return False
+    return True
 
 
 @contextmanager
