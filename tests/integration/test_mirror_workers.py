@@ -10,6 +10,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,10 @@ class Workers(Mirror):
     def report(self) -> Any:
         return json.loads(self.says("status", "-o", "json"))
 
+    def shared(self, *owned: int) -> Callable[[], bool]:
+        """Whether each worker reads so many partitions, in any order."""
+        return lambda: sorted(worker["owned"] for worker in self.report()["workers"]) == sorted(owned)
+
     def got(self, path: str) -> tuple[int, str]:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as response:
@@ -101,9 +106,8 @@ def test_workers_killed_in_turn_under_load_lose_nothing(
                 mirror.wait_for(lambda: mirror.worker_pids != before, "another process")  # noqa: B023
         mirror.wait_all_committed([topic], 90)
         wait_until(lambda: mirror.got("/readyz")[0] == 200, 40, lambda: f"ready: {mirror.got('/readyz')}")
-        report = mirror.report()
-        assert [worker["restarts"] for worker in report["workers"]] == [1, 1]
-        assert sorted(worker["owned"] for worker in report["workers"]) == [2, 2]
+        wait_until(mirror.shared(2, 2), 60, lambda: f"2 partitions each: {mirror.report()['workers']}")
+        assert [worker["restarts"] for worker in mirror.report()["workers"]] == [1, 1]
         assert mirror.stop()[0] == 0, mirror.said()
     found = totals(compared(mirror, topic, 4))
     assert (found["source"], found["lost"], found["phantoms"]) == (80_000, 0, 0)
