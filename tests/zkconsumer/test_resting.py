@@ -51,9 +51,11 @@ class Work:
             self.encoded += count
             return encode(version, count, flat)
 
-        def learned(quiet: fetchrows.QuietRows, topic: str, pieces: list[bytes], is_quiet: bool) -> None:
+        def learned(
+            quiet: fetchrows.QuietRows, topic: str, pieces: list[bytes], partitions: list[int], is_quiet: bool
+        ) -> None:
             self.looked_at += len(pieces) - 1
-            learn(quiet, topic, pieces, is_quiet)
+            learn(quiet, topic, pieces, partitions, is_quiet)
 
         monkeypatch.setattr(fetchrows, "_rows", counted)
         monkeypatch.setattr(fetchrows.QuietRows, "learn", learned)
