@@ -108,6 +108,28 @@ def cpu_now(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
+def steady(child: Child, topic: str, count: int, messages: Callable[[], int]) -> tuple[Moment, Moment]:
+    """The first moment and the last of a contestant's steady state.  messages: how many there are at the target.
+
+    Raises SystemExit when the contestant ends before, or does not come to count in WAIT_S.
+    """
+    until, first = time.monotonic() + WAIT_S, None
+    while True:
+        there = messages()
+        if there >= STEADY * count:
+            moment = Moment(time.monotonic(), cpu_now(child.pid), there)
+            first = first or moment
+            if there >= count:
+                return first, moment
+        if not child.running:
+            raise SystemExit(f"{child.name} ended with {child.exit_code}; {child.log_end()}")
+        if time.monotonic() > until:
+            raise SystemExit(
+                f"{child.name}: {there} of {count} messages of {topic} after {WAIT_S} s; {child.log_end()}"
+            )
+        time.sleep(EVERY_S)
+
+
 class Arena:
     """Two clusters, and what the contestants have in common."""
 
@@ -147,23 +169,9 @@ class Arena:
 
     def measured(self, topic: str, count: int, child: Child) -> tuple[Moment, Moment]:
         """The steady state: its first moment and its last."""
-        progress, until = Progress(self.target, topic), time.monotonic() + WAIT_S
+        progress = Progress(self.target, topic)
         try:
-            first: Moment | None = None
-            while True:
-                there = progress.messages()
-                if there >= STEADY * count or there >= count:
-                    moment = Moment(time.monotonic(), cpu_now(child.pid), there)
-                    first = first or moment
-                    if there >= count:
-                        return first, moment
-                if not child.running:
-                    raise SystemExit(f"{child.name} ended with {child.exit_code}; {child.log_end()}")
-                if time.monotonic() > until:
-                    raise SystemExit(
-                        f"{child.name}: {there} of {count} messages of {topic} after {WAIT_S} s; {child.log_end()}"
-                    )
-                time.sleep(EVERY_S)
+            return steady(child, topic, count, progress.messages)
         finally:
             progress.close()
 

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn
 
 VERSION = "0.8.2.2"
 PARTITIONS = 4
@@ -81,7 +81,7 @@ class Run:
             "CPU seconds": _rounded(self.cpu_s),
             "per CPU second": _rounded(self.per_cpu_s),
             **{name: _rounded(value) for name, value in self.also.items()},
-            "checked": checked(self.checked),
+            "checked": "yes" if self.checked else "DIFFERS",
         }
 
 
@@ -277,79 +277,6 @@ def last_line(printed: str, otherwise: str) -> str:
 def tell(row: Mapping[str, object]) -> None:
     """A result on stderr, the moment it is there."""
     print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr, flush=True)
-
-
-def checked(same: bool) -> str:
-    """How a table says whether all messages were there."""
-    return "yes" if same else "DIFFERS"
-
-
-class Row(Protocol):
-    """What a contestant did.  checked: all messages were there."""
-
-    @property
-    def checked(self) -> bool: ...
-
-    def row(self) -> Mapping[str, object]: ...
-
-
-R = TypeVar("R", bound=Row)
-
-
-def told(runs: Iterable[R | None]) -> list[R]:
-    """The result of each run, told the moment it is there; None: that contestant cannot take part."""
-    results = []
-    for result in runs:
-        if result is not None:
-            tell(result.row())
-            results.append(result)
-    return results
-
-
-def leave(results: Sequence[Row]) -> NoReturn:
-    """End the process: 0 when there are results, and all messages were there."""
-    sys.exit(0 if results and all(result.checked for result in results) else 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One comparison: so many messages of so many bytes, acknowledged so."""
-
-    size: int
-    acks: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What it took one of them; cpu_seconds are those of the whole process, its start included."""
-
-    task: Task
-    who: str
-    seconds: float
-    cpu_seconds: float
-    checked: bool
-
-    @property
-    def per_second(self) -> float:
-        return self.task.count / self.seconds
-
-    @property
-    def per_cpu_second(self) -> float:
-        return self.task.count / self.cpu_seconds
-
-    def row(self) -> dict[str, object]:
-        return {
-            "bytes": self.task.size,
-            "acks": self.task.acks,
-            "who": self.who,
-            "messages": self.task.count,
-            "seconds": round(self.seconds, 2),
-            "per second": round(self.per_second),
-            "CPU seconds": round(self.cpu_seconds, 2),
-            "per CPU second": round(self.per_cpu_second),
-            "checked": checked(self.checked),
-        }
 
 
 def seconds_between(began: str, ended: str) -> float:

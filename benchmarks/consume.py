@@ -1,6 +1,6 @@
 """Our consumer against kafka-python, confluent-kafka and the JVM's ConsumerPerformance, on one broker, in one run.
 
-    python benchmarks/consume.py [--small] [--sizes 100,1000] [--codecs none,snappy] [--rounds 1]
+    python benchmarks/consume.py [--small] [--sizes 100,1000] [--codecs none,snappy] [--rounds 1] [--json FILE]
 
 Each reads the same topics of 4 partitions from their beginning, one after the other, each in a process of its own with
 fetches of the same size.  The topics are written in batches of 200 messages, as 0.8's producers do: in one of a
@@ -10,8 +10,8 @@ What is timed: from the first ask to the last message, for all.  Before it the p
 loaded (the compiled kernels with them), and its consumer is made: all of them fetch ahead from then on, the JVM for
 the second that it sleeps.  The JVM's time is between the two times that it prints.
 
-Beside it stands processor time a message: that of all threads of the reader's process, in nanoseconds.  It says more
-than the clock where other programs run on the same cores.
+Beside it stands processor time: that of all threads of the reader's process.  It says more than the clock where other
+programs run on the same cores.
 
     iterator        for message in stream: checksums on; the hub in a thread of its own, or the caller's
     batches         stream.batches(): offsets, keys and values as lists of int and bytes, as confluent-kafka's messages
@@ -36,9 +36,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from common import PARTITIONS, VERSION, Peers, Watch, checked, last_line, leave, seconds_between, told
+from common import PARTITIONS, VERSION, Peers, Report, Run, Watch, last_line, seconds_between, turns
 
-from groundwork import output
 from kafkawire import kernels
 from localkafka import tools
 from localkafka.cluster import Cluster
@@ -52,7 +51,7 @@ COUNTS = {100: 3_200_000, 1000: 800_000}
 CODECS = {"none": 0, "gzip": 1, "snappy": 2}
 LIMIT_S = 180
 PEERS = {"kafka-python": ["kafka-python==1.4.7", "python-snappy"], "confluent-kafka": ["confluent-kafka"]}
-COLUMNS = ["bytes", "codec", "who", "messages", "seconds", "per second", "cpu ns", "checked"]
+JVM = "JVM ConsumerPerformance"
 HERE = Path(__file__).resolve()
 
 
@@ -66,32 +65,14 @@ class Task:
     count: int
 
     @property
+    def work(self) -> str:
+        return f"{self.size} B{'' if self.codec == 'none' else f', {self.codec}'}"
+
+    @property
     def offsets(self) -> int:
         """The sum of its offsets."""
         each = self.count // PARTITIONS
         return PARTITIONS * each * (each - 1) // 2
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    task: Task
-    who: str
-    per_second: float
-    seconds: float
-    checked: bool
-    cpu: float | None = None  # processor time of its process, in seconds
-
-    def row(self) -> dict[str, object]:
-        return {
-            "bytes": self.task.size,
-            "codec": self.task.codec,
-            "who": self.who,
-            "messages": self.task.count,
-            "seconds": round(self.seconds, 2),
-            "per second": round(self.per_second),
-            "cpu ns": None if self.cpu is None else round(self.cpu / self.task.count * 1e9),
-            "checked": checked(self.checked),
-        }
 
 
 # ---- our readers, each in a process of its own -----------------------------------------------------------------
@@ -189,25 +170,25 @@ class Arena:
         load.produce(task.topic, PARTITIONS, task.count, Mixture(0.0, (CODECS[task.codec],), task.size), BATCH)
         load.close()
 
-    def readers(self) -> dict[str, Callable[[Task], Result | None]]:
-        ours: dict[str, Callable[[Task], Result | None]] = {
+    def readers(self) -> dict[str, Callable[[Task], Run | None]]:
+        ours: dict[str, Callable[[Task], Run | None]] = {
             who: lambda task, who=who: self.ours(who, task)  # type: ignore[misc]
             for who in OURS
         }
         peers = {who: lambda task, who=who: self.peer(who, task) for who in PEERS}
-        return {**peers, "JVM ConsumerPerformance": self.jvm, **ours}
+        return {**peers, JVM: self.jvm, **ours}
 
-    def ours(self, who: str, task: Task) -> Result | None:
+    def ours(self, who: str, task: Task) -> Run | None:
         command = [sys.executable, str(HERE), "--read", who, self.cluster.zookeeper, task.topic]
         return self._read(who, task, [*command, str(task.size), task.codec, str(task.count)], OURS[who].kernels)
 
-    def peer(self, who: str, task: Task) -> Result | None:
+    def peer(self, who: str, task: Task) -> Run | None:
         script = str(HERE.with_name("peers.py"))
         broker = self.cluster.brokers.split(",")[0]
         command = [str(self.python), script, who, broker, task.topic, str(PARTITIONS), str(task.count)]
         return self._read(who, task, [*command, str(FETCH_BYTES)], "")
 
-    def _read(self, who: str, task: Task, command: Sequence[str], kernels: str) -> Result | None:
+    def _read(self, who: str, task: Task, command: Sequence[str], kernels: str) -> Run | None:
         environment = {**os.environ, "KAFKAWIRE_KERNELS": kernels} if kernels else None
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=environment)
@@ -219,15 +200,15 @@ class Arena:
         if not found["read"]:
             return self._without(who, task, f"reads {found['read']} messages of {VERSION}")
         same = (found["read"], found["offsets"]) == (task.count, task.offsets)
-        return Result(task, who, found["read"] / found["seconds"], found["seconds"], same, found["cpu"])
+        return Run(task.work, who, found["read"], task.size, found["cpu"], found["seconds"], same)
 
-    def _without(self, who: str, task: Task, why: str) -> Result | None:
+    def _without(self, who: str, task: Task, why: str) -> Run | None:
         if who in OURS and OURS[who].kernels != "numba":
             raise SystemExit(f"{who}, {task.size} bytes, {task.codec}: {why}")
         self.absent[who] = f"{task.size} bytes, {task.codec}: {why}"
         return None
 
-    def jvm(self, task: Task) -> Result | None:
+    def jvm(self, task: Task) -> Run | None:
         """Asked for fewer messages than there are, else it waits for more.  Its own figures are wrong: it takes its
         time-out off its time though there was none."""
         asked = task.count * 9 // 10
@@ -243,51 +224,31 @@ class Arena:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
         lines = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") >= 5]
         if not lines:
-            return self._without("JVM ConsumerPerformance", task, last_line(done.stderr, "printed nothing"))
+            return self._without(JVM, task, last_line(done.stderr, "printed nothing"))
         read, seconds = int(lines[-1][-2]), seconds_between(*lines[-1][:2])
-        return Result(task, "JVM ConsumerPerformance", read / seconds, seconds, asked <= read <= task.count)
+        return Run(task.work, JVM, read, task.size, clock_s=seconds, checked=asked <= read <= task.count)
 
 
-# what is compared, and the ratio that it should have at least (by bytes of a message where that differs)
+# what is compared, and the ratio that it should have at least by the clock (by bytes of a message where that differs)
 WANTED: Sequence[tuple[str, str, dict[int, float]]] = (
     ("iterator, own hub", "kafka-python", {100: 5.0, 1000: 4.0}),
     ("iterator, own hub", "iterator, caller's hub", {100: 0.9, 1000: 0.9}),
     ("batches, no crc", "confluent-kafka", {100: 1.0, 1000: 1.0}),
     ("batches", "confluent-kafka", {100: 0.8, 1000: 0.8}),
     ("batches, numba", "confluent-kafka", {100: 2.0, 1000: 2.0}),
-    ("sets", "JVM ConsumerPerformance", {100: 1.0, 1000: 1.0}),
+    ("sets", JVM, {100: 1.0, 1000: 1.0}),
 )
-
-
-def report(results: Sequence[Result], absent: dict[str, str]) -> None:
-    output.write([r.row() for r in results], COLUMNS)
-    print()
-    for task in dict.fromkeys(r.task for r in results):
-        rates: dict[str, float] = {}
-        cpu: dict[str, float] = {}
-        for r in results:
-            if r.task == task:
-                rates[r.who] = max(r.per_second, rates.get(r.who, 0.0))
-                if r.cpu is not None:
-                    cpu[r.who] = min(r.cpu, cpu.get(r.who, r.cpu))
-        for ours, other, wanted in WANTED:
-            if ours in rates and other in rates:
-                said = f"{task.size} bytes, {task.codec}: {ours} is {rates[ours] / rates[other]:.2f} times {other}"
-                least = f" (at least {wanted[task.size]:g})" if task.size in wanted else ""
-                also = f"; {cpu[other] / cpu[ours]:.2f} times by processor time" if other in cpu else ""
-                print(f"{said}{least}{also}")
-    for who, why in absent.items():
-        print(f"without {who}: {why}")
 
 
 @click.command()
 @click.option("--small", is_flag=True, help="A tenth of the messages, to try the benchmark itself.")
 @click.option("--sizes", default="100,1000", help="Bytes of a value.")
 @click.option("--codecs", default="none,snappy", help="none, gzip, snappy.")
-@click.option("--rounds", default=1, help="How often each reads each topic, in turns; the best of each counts.")
-def main(small: bool, sizes: str, codecs: str, rounds: int) -> None:
+@click.option("--rounds", default=1, help="How often each reads each topic, in turns; the median of each counts.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
+def main(small: bool, sizes: str, codecs: str, rounds: int, file: Path | None) -> None:
     """Read the same topics with our consumer and with others, in turns, and print the ratios."""
-    tasks = []
+    report, tasks = Report("consume", short=small), []
     for size, codec in itertools.product(map(int, sizes.split(",")), codecs.split(",")):
         count = COUNTS.get(size, 400_000) // (10 if small else 1)
         tasks.append(Task(f"bench-{size}-{codec}", size, codec, count))
@@ -298,10 +259,16 @@ def main(small: bool, sizes: str, codecs: str, rounds: int) -> None:
         arena = Arena(Path(folder), cluster)
         for task in tasks:
             arena.fill(task)
-        turns = itertools.product(tasks, range(rounds), arena.readers().items())
-        results = told(None if who in arena.absent else read(task) for task, _, (who, read) in turns)
-    report(results, arena.absent)
-    leave(results)
+        readers = arena.readers()
+        for task in tasks:
+            for who in turns(list(readers), rounds):
+                found = None if who in arena.absent else readers[who](task)
+                if found is not None:
+                    report.add(found)
+            for ours, other, wanted in WANTED:
+                report.compare(task.work, ours, other, clock=wanted.get(task.size) if task.codec == "none" else None)
+    report.absent |= arena.absent
+    report.end(file)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How fast message sets of 0.7 are read in memory, against the original's own reader and our reader of 0.8, in one run.
 
-    python benchmarks/decode07.py [--count 1000000] [--size 100] [--codecs none,gzip,snappy] [--rounds 5]
+    python benchmarks/decode07.py [--small] [--count 1000000] [--size 100] [--codecs none,gzip,snappy] [--rounds 5]
+        [--json FILE]
 
 One core: each reader is a process of its own that may use no other.  All of them read the same messages in the same
 sets of about 1 MiB, checksums on, and end with every message's position and its value as bytes: the original's as its
@@ -27,9 +28,8 @@ from functools import partial
 from pathlib import Path
 
 import click
-from common import checked, last_line, tell
+from common import Report, Run, last_line
 
-from groundwork import output
 from kafkawire import kernels
 from kafkawire.dialects import dialect
 from kafkawire.model import BrokerPartition, MessageSet
@@ -50,7 +50,6 @@ OURS = {
     "0.8 one by one": ("0.8.2", "messages", "python"),
 }
 ORIGINAL = "original 0.7 (JVM)"
-COLUMNS = ["codec", "who", "messages", "seconds", "per second", "checked"]
 HERE = Path(__file__).resolve()
 
 
@@ -162,7 +161,7 @@ def absent() -> str:
     return "" if shutil.which("javac") else "no javac"
 
 
-def measure(folder: Path, codec: str, count: int, size: int, rounds: int) -> list[dict[str, object]]:
+def measure(report: Report, folder: Path, codec: str, count: int, size: int, rounds: int) -> None:
     draw = random.Random(7)
     # Half of a value is the same in all of them: else nothing could be compressed.
     values = [draw.randbytes(size - size // 2) + bytes(size // 2) for _ in range(count)]
@@ -172,37 +171,16 @@ def measure(folder: Path, codec: str, count: int, size: int, rounds: int) -> lis
     readers: dict[str, tuple[str, Callable[[], dict[str, float]]]] = {}
     for who, (release, _, _) in OURS.items():
         readers[who] = release, partial(ours, who, paths[release], rounds)
-    if not absent():
+    if ORIGINAL not in report.absent:
         readers[ORIGINAL] = "0.7", partial(originals, folder, paths["0.7"], rounds)
-    rows: list[dict[str, object]] = []
     for who, (release, read) in readers.items():
         found = read()
         right = (found["messages"], found["bytes"], found["reached"]) == (count, count * size, ends[release])
-        rows.append(
-            {
-                "codec": codec,
-                "who": who,
-                "messages": int(found["messages"]),
-                "seconds": round(found["seconds"], 3),
-                "per second": round(found["messages"] / found["seconds"]),
-                "checked": checked(right),
-            }
-        )
-        tell(rows[-1])
-    return rows
-
-
-def report(rows: Sequence[dict[str, object]]) -> None:
-    output.write(list(rows), COLUMNS)
-    print()
-    rates = {(row["codec"], row["who"]): float(str(row["per second"])) for row in rows}
-    for (codec, who), rate in rates.items():
-        for other in (ORIGINAL, f"0.8 {who}"):
-            if OURS.get(str(who), ("",))[0] == "0.7" and (codec, other) in rates:
-                print(f"{codec}: {who} is {rate / rates[codec, other]:.2f} times {other}")
-    if absent():
-        print(f"without {ORIGINAL}: {absent()}")
-    print(f"none: batches, numba: {rates['none', 'batches, numba']:,.0f}/s (at least {WANTED:,})")
+        report.add(Run(codec, who, int(found["messages"]), size, cpu_s=found["seconds"], checked=right))
+    for who, (release, _, _) in OURS.items():
+        if release == "0.7":
+            report.compare(codec, who, ORIGINAL)
+            report.compare(codec, who, f"0.8 {who}")
 
 
 @click.command()
@@ -211,15 +189,20 @@ def report(rows: Sequence[dict[str, object]]) -> None:
 @click.option("--size", default=100, help="Bytes of a value.")
 @click.option("--codecs", default="none,gzip,snappy", help="none, gzip, snappy; none is always read.")
 @click.option("--rounds", default=5, help="How often each reads all of them; the best counts.")
-def main(small: bool, count: int, size: int, codecs: str, rounds: int) -> None:
+@click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
+def main(small: bool, count: int, size: int, codecs: str, rounds: int, file: Path | None) -> None:
     """Read the same messages in memory with our decoders and with the original's, and print the ratios."""
     count = count // 10 if small else count
-    wanted = dict.fromkeys(["none", *codecs.split(",")])
+    report = Report("decode07", short=small)
+    if absent():
+        report.absent[ORIGINAL] = absent()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        rows = [row for codec in wanted for row in measure(Path(folder), codec, count, size, rounds)]
-    report(rows)
-    fast = next(float(str(row["per second"])) for row in rows if row["who"] == "batches, numba") >= WANTED
-    sys.exit(0 if fast and all(row["checked"] == "yes" for row in rows) else 1)
+        for codec in dict.fromkeys(["none", *codecs.split(",")]):
+            measure(report, Path(folder), codec, count, size, rounds)
+    rate = report.median("none", "batches, numba", "per_cpu_s")
+    assert rate is not None
+    report.figure("none", "million messages a CPU second", rate / 1e6, target=WANTED / 1e6, who="batches, numba")
+    report.end(file)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The mirror daemon over a long link: how much of what the link passes it uses, in steady state.
 
     python benchmarks/longlink.py [--small] [--far source,target] [--kinds plain,mixed] [--jvm] [--set target.X=Y]
+        [--json FILE]
 
 A proxy before one of the brokers is the link: 80 ms round trip, 100 Mbit/s of all connections together.  What it really
 passes is measured first, by one connection that only sends: the shares are parts of that.  `far` says which side is
@@ -19,14 +20,13 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import yaml
-from common import PARTITIONS, VERSION, checked, cpu_of, leave, told
+from arena import cpu_now
+from common import PARTITIONS, VERSION, Report, Run
 
-from groundwork import output
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01 import messages as codec
@@ -49,51 +49,7 @@ VALUE_BYTES = 1000
 SET_MESSAGES = 40  # of a set as it was produced
 COUNT = 240_000
 VALUES = 512  # different ones, of letters that gzip halves
-COLUMNS = [
-    "far",
-    "messages",
-    "who",
-    "seconds",
-    "MB/s",
-    "share",
-    "target",
-    "per second",
-    "CPU seconds",
-    "checked",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """passed, seconds: bytes over the link and time, from the first megabyte to the last message."""
-
-    far: str
-    kind: str
-    who: str
-    count: int
-    seconds: float
-    passed: int
-    link_bytes: float
-    cpu_seconds: float
-    checked: bool
-
-    @property
-    def share(self) -> float:
-        return self.passed / self.seconds / self.link_bytes
-
-    def row(self) -> dict[str, object]:
-        return {
-            "far": self.far,
-            "messages": self.kind,
-            "who": self.who,
-            "seconds": round(self.seconds, 1),
-            "MB/s": round(self.passed / self.seconds / 1e6, 2),
-            "share": f"{self.share:.0%}",
-            "target": f"{TARGETS[self.kind]:.0%}",
-            "per second": round(self.count / self.seconds),
-            "CPU seconds": round(self.cpu_seconds, 2),
-            "checked": checked(self.checked),
-        }
+SHARE = "share of the link"
 
 
 def link_rate(seconds: float = 4.0) -> float:
@@ -121,6 +77,10 @@ def link_rate(seconds: float = 4.0) -> float:
             return (proxy.counters.bytes_to_client - before) / (now - began)
 
 
+def work(far: str, kind: str) -> str:
+    return f"far {far}, {'30 % gzip sets' if kind == 'mixed' else 'plain'}, 1 KB"
+
+
 class Arena:
     """Two clusters, each broker behind a proxy that is a link while it is far."""
 
@@ -131,7 +91,7 @@ class Arena:
         self.topics: dict[tuple[str, int], str] = {}
         self.runs = 0
 
-    def run(self, who: str, far: str, kind: str, count: int) -> Result:
+    def run(self, who: str, far: str, kind: str, count: int) -> Run:
         self.runs += 1
         topic = self.filled(kind, count)
         proxy = self.clusters[far].node(0).proxy
@@ -153,15 +113,25 @@ class Arena:
             before = passed()
             proxy.link(LINK_BYTES, ROUND_TRIP_MS)
             wait_until(lambda: until(passed() > before + 1_000_000, "a megabyte"), 120, "a megabyte to pass")
-            began, before = time.monotonic(), passed()
+            began, before, cpu = time.monotonic(), passed(), cpu_now(child.pid)
             there = lambda: until(sum(log_end_offsets(wanted, [topic]).values()) >= count, "all messages")  # noqa: E731
             wait_until(there, 900, lambda: f"{count} messages of {topic}; {child.log_end()}")
-            seconds, crossed, cpu = time.monotonic() - began, passed() - before, cpu_of(child.pid)
+            seconds, crossed, cpu = time.monotonic() - began, passed() - before, cpu_now(child.pid) - cpu
         finally:
             proxy.clear()
             child.stop(timeout_s=20)
         same = all(content(cluster, topic) == (count, self.sum) for cluster in self.clusters.values())
-        return Result(far, kind, who, count, seconds, crossed, self.link_bytes, cpu, same)
+        rate = crossed / seconds
+        return Run(
+            work=work(far, kind),
+            who=who,
+            messages=count,
+            bytes=VALUE_BYTES,
+            cpu_s=cpu,
+            clock_s=seconds,
+            checked=same,
+            also={"MB/s": rate / 1e6, SHARE: rate / self.link_bytes},
+        )
 
     def filled(self, kind: str, count: int) -> str:
         """A new topic of the source with so many messages; the sum of their values is in .sum."""
@@ -250,19 +220,22 @@ def ground() -> Iterator[tuple[Path, Cluster, Cluster]]:
 @click.option("--kinds", default="plain,mixed", help="plain; mixed: 30 % of the sets are compressed by gzip.")
 @click.option("--jvm", is_flag=True, help="The JVM's MirrorMaker too; with mixed it takes minutes.")
 @click.option("--set", "settings", multiple=True, help="An option of ours: source.NAME=VALUE, target.NAME=VALUE ..")
-def main(small: bool, far: str, kinds: str, jvm: bool, settings: Sequence[str]) -> None:
+@click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
+def main(small: bool, far: str, kinds: str, jvm: bool, settings: Sequence[str], file: Path | None) -> None:
     """Mirror over a long link and print which share of it is used."""
+    contestants = ["jvm", "ours"] if jvm else ["ours"]
     with ground() as (folder, source, target):
         arena = Arena(folder, source, target, settings)
-        print(f"the link passes {arena.link_bytes / 1e6:.2f} MB/s of {LINK_BYTES / 1e6:.2f} MB/s", flush=True)
-        results = told(
-            arena.run(who, side, kind, COUNT // (4 if small else 1))
-            for side in far.split(",")
-            for kind in kinds.split(",")
-            for who in (["jvm"] if jvm else []) + ["ours"]
-        )
-    output.write([result.row() for result in results], COLUMNS)
-    leave(results)
+        about = {"round trip ms": ROUND_TRIP_MS, "link passes MB/s": round(arena.link_bytes / 1e6, 2), "acks": 1}
+        report = Report("longlink", short=small, about=about)
+        for side in far.split(","):
+            for kind in kinds.split(","):
+                for who in contestants:
+                    run = report.add(arena.run(who, side, kind, COUNT // (4 if small else 1)))
+                    wanted = TARGETS[kind] if who == "ours" else None
+                    report.figure(run.work, SHARE, run.also[SHARE], target=wanted, who=who)
+                report.compare(work(side, kind), "ours", "jvm")
+    report.end(file)
 
 
 if __name__ == "__main__":

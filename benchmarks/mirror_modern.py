@@ -8,31 +8,30 @@
 
 Each copies as many messages (plain, no keys, 4 partitions, acks -1), one after the other, each a fresh topic.  Ours
 runs three times: with kernels, in pure Python, and (with kernels) exactly once.  That one is done once its last
-transaction is committed, and is compared with ours at least once, too.  Printed for each: messages per second of wall
-time, and per CPU second of the whole process (start included), and the ratios.  Each target is then read with
-librdkafka: number of messages, and the sum of their values' CRCs, against the source's.
+transaction is committed, and is compared with ours at least once, too.  Printed: messages per second and per CPU second
+of the whole process in the steady state (arena.py), the ratios, and what they are to be at least.  Each target is then
+read with librdkafka: number of messages, and the sum of their values' CRCs, against the source's.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import click
 import yaml
-from common import PARTITIONS, Result, Task, confluent_consumer, cpu_of, leave, told
+from arena import AHEAD_BYTES, steady
+from common import CLOCK, PARTITIONS, PER_CPU, Report, Run, confluent_consumer, turns
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from groundwork import output
+from kafkawire import kernels
 from kafkawire.model import TopicPartition as SourcePartition
 from localkafka import jars, java, releases, tools
 from localkafka.child import Child
@@ -41,28 +40,22 @@ from localkafka.errors import LocalKafkaError
 from localkafka.kraft import KraftBroker
 from localkafka.load import Load, Mixture
 from localkafka.mirror import COMMAND
-from localkafka.waiting import wait_until
 from mirrormaker.exactlyonce.position import name_of
 
 OLD, MODERN, NEWEST = "0.8.2.2", "3.9.1", "4.3.1"
-COUNTS = {100: 2_000_000, 1000: 500_000}
+COUNTS = {100: 3_000_000, 1000: 600_000}
 SETTINGS = {"log.segment.bytes": str(1 << 30), "auto.create.topics.enable": "false"}
 SOURCE = "bench"
-COLUMNS = ["pair", "bytes", "who", "messages", "seconds", "per second", "CPU seconds", "per CPU second", "checked"]
-ONCE = "ours, exactly once"
-KERNELS = {"ours": "auto", "ours, pure": "python", ONCE: "auto"}
+OURS, PURE, ONCE = "ours", "ours, pure", "ours, exactly once"
+KERNELS = {OURS: "auto", PURE: "python", ONCE: "auto"}
+MIRROR_MAKER, MIRROR_MAKER_2 = "MirrorMaker", "MirrorMaker 2"
+TARGETS = {  # messages per CPU second at 100 bytes, as ratios
+    (f"{OLD} to {MODERN}", MIRROR_MAKER): 5,
+    (f"{MODERN} to {MODERN}", MIRROR_MAKER): 8,
+    (f"{MODERN} to {MODERN}", MIRROR_MAKER_2): 8,
+}
 CONNECT = "connect-mirror-3.9.1"
 WAIT_S = 600
-
-
-@dataclass(frozen=True, slots=True)
-class PairResult(Result):
-    """What it took one of them on a pair."""
-
-    pair: str = ""
-
-    def row(self) -> dict[str, object]:
-        return {"pair": self.pair, **Result.row(self)}
 
 
 class Arena:
@@ -72,59 +65,52 @@ class Arena:
         self.folder, self.source, self.target = folder, source, target
         self.name = f"{source.version} to {to}"
         self.runs = 0
-        peers = {"MirrorMaker": self.mirror_maker, "MirrorMaker 2": self.mirror_maker_2}
-        absent = {"MirrorMaker 2"} if source.version == OLD else set()
-        absent |= set(peers) if to == NEWEST else set()
-        self.contestants: dict[str, Callable[[str], Sequence[str]]] = {
-            **{who: peer for who, peer in peers.items() if who not in absent},
-            **dict.fromkeys(KERNELS, self.ours),
-            ONCE: partial(self.ours, once=True),
-        }
+        self.peers: dict[str, Callable[[str], Sequence[str]]] = {}
+        if to != NEWEST:
+            self.peers[MIRROR_MAKER] = self.mirror_maker
+            if source.version != OLD:
+                self.peers[MIRROR_MAKER_2] = self.mirror_maker_2
+        self.contestants = {**self.peers, OURS: self.ours, PURE: self.ours, ONCE: partial(self.ours, once=True)}
 
-    def run(self, who: str, task: Task) -> PairResult:
+    def work(self, size: int) -> str:
+        return f"{self.name}, {size} B"
+
+    def run(self, who: str, size: int, count: int) -> Run:
         """Fill a fresh topic, let it be copied, and compare."""
         self.runs += 1
         topic = f"bench-{self.name.replace(' ', '-')}-{self.runs}"
         self.source.create_topic(topic, partitions=PARTITIONS, replication=1)
         admin = AdminClient({"bootstrap.servers": self.target.brokers})  # what it begins ends with it
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-        fill(self.source, topic, task)
+        fill(self.source, topic, size, count)
         environment = {"KAFKAWIRE_KERNELS": KERNELS[who]} if who in KERNELS else {}
-        seconds, cpu = self.timed(who, self.contestants[who](topic), environment, topic, task)
-        same = sums(self.source.brokers, topic, old=self.source.version == OLD) == sums(self.target.brokers, topic)
-        return PairResult(task, who, seconds, cpu, same, self.name)
-
-    def timed(
-        self, who: str, command: Sequence[str], environment: Mapping[str, str], topic: str, task: Task
-    ) -> tuple[float, float]:
-        """Run it until the target has all messages: seconds from the first one on, and CPU seconds."""
-        log = self.folder / f"{topic}.log"
-        with (
-            watched(self.target.brokers, topic) as stored,
-            committed(self.target.brokers, topic) as done,
-            Child(who, command, log, env=environment) as child,
-        ):
-
-            def at(count: int, counted: Callable[[], int]) -> float:
-                def there() -> bool:
-                    if not child.running:
-                        raise SystemExit(f"{who} ended with {child.exit_code}; {child.log_end()}")
-                    return counted() >= count
-
-                wait_until(there, WAIT_S, lambda: f"{count} messages of {topic}; {child.log_end()}", every_s=0.02)
-                return time.monotonic()
-
-            started = at(1, stored)
-            took = at(task.count, done if who == ONCE else stored) - started, cpu_of(child.pid)
+        watch = committed if who == ONCE else watched
+        child = Child(who, self.contestants[who](topic), self.folder / f"{topic}.log", env=environment)
+        try:
+            with watch(self.target.brokers, topic) as messages:
+                first, last = steady(child, topic, count, messages)
+        finally:
             child.stop(timeout_s=20)
-            return took
+        same = sums(self.source.brokers, topic, old=self.source.version == OLD) == sums(self.target.brokers, topic)
+        return Run(
+            work=self.work(size),
+            who=who,
+            messages=last.messages - first.messages,
+            bytes=size,
+            cpu_s=last.cpu_s - first.cpu_s,
+            clock_s=last.at - first.at,
+            checked=same,
+        )
 
     def ours(self, topic: str, once: bool = False) -> Sequence[str]:
         """The daemon, with nothing said of releases: the brokers are asked."""
         guarantee = "exactly-once" if once else "at-least-once"
         file = self.folder / f"{topic}.yaml"
+        ahead = {"queued.max.bytes": AHEAD_BYTES, "fetch.growth.max.bytes": AHEAD_BYTES}
+        group = {"group.id": group_of(topic), "zookeeper.connect": self.source.zookeeper}
+        source = {"name": SOURCE, **group, **ahead}
         document = {
-            "sources": [{"name": SOURCE, "group.id": group_of(topic), "zookeeper.connect": self.source.zookeeper}],
+            "sources": [source],
             "target": {"metadata.broker.list": self.target.brokers},
             "mirror": {"whitelist": topic, "delivery.guarantee": guarantee},
         }
@@ -172,15 +158,15 @@ class Arena:
         return [java.executable(), "-cp", at, "org.apache.kafka.connect.mirror.MirrorMaker", str(file)]
 
 
-def fill(source: Cluster, topic: str, task: Task) -> None:
-    """The messages of a task, by the producer of the release: plain, without keys."""
+def fill(source: Cluster, topic: str, size: int, count: int) -> None:
+    """So many messages of so many bytes, by the producer of the release: plain, without keys."""
     if source.version == OLD:
         load = Load(source.brokers, OLD)
-        load.produce(topic, PARTITIONS, task.count, Mixture(0.0, (0,), task.size), batch=1_000_000 // task.size)
+        load.produce(topic, PARTITIONS, count, Mixture(0.0, (0,), size), batch=1_000_000 // size)
         load.close()
         return
     props = ["--producer-props", f"bootstrap.servers={source.brokers}", "acks=1", "batch.size=65536", "linger.ms=5"]
-    words = ["--topic", topic, "--num-records", str(task.count), "--record-size", str(task.size), "--throughput", "-1"]
+    words = ["--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput", "-1"]
     main = "org.apache.kafka.tools.ProducerPerformance"
     done = subprocess.run(
         tools.java_command(source.version, main, [*words, *props]), capture_output=True, text=True, check=False
@@ -257,26 +243,17 @@ def sums(brokers: str, topic: str, old: bool = False) -> tuple[int, int]:
     return count, total
 
 
-def ratios(results: Sequence[PairResult]) -> Iterator[dict[str, object]]:
-    """For each pair, size, one of ours and one of the JVM's: messages per second and per CPU second, as a ratio.
-    Exactly once also against ours at least once."""
-    for pair, size in dict.fromkeys((result.pair, result.task.size) for result in results):
-        of: dict[str, list[PairResult]] = {}
-        for result in results:
-            if (result.pair, result.task.size) == (pair, size):
-                of.setdefault(result.who, []).append(result)
-        for who in (each for each in of if each in KERNELS):
-            for peer in (each for each in of if each not in KERNELS or (who == ONCE and each == "ours")):
-                wall = sum(r.per_second for r in of[who]) / sum(r.per_second for r in of[peer])
-                cpu = sum(r.per_cpu_second for r in of[who]) / sum(r.per_cpu_second for r in of[peer])
-                yield {
-                    "pair": pair,
-                    "bytes": size,
-                    "who": who,
-                    "peer": peer,
-                    "wall": round(wall, 2),
-                    "cpu": round(cpu, 2),
-                }
+def compare(report: Report, arena: Arena, size: int) -> None:
+    """Each of ours with each of the JVM's, and exactly once with ours at least once."""
+    work = arena.work(size)
+    for who in KERNELS:
+        for peer in arena.peers:
+            wanted = TARGETS.get((arena.name, peer)) if (who, size) == (OURS, 100) else None
+            report.compare(work, who, peer, per_cpu=wanted)
+    report.compare(work, ONCE, OURS)
+    if not arena.peers:
+        for what, name in ((PER_CPU, "per_cpu_s"), (CLOCK, "per_s")):
+            report.figure(work, what, report.median(work, OURS, name) or 0)
 
 
 def arenas(stack: ExitStack, folder: Path, chosen: Sequence[str]) -> Iterator[Arena]:
@@ -298,27 +275,19 @@ def arenas(stack: ExitStack, folder: Path, chosen: Sequence[str]) -> Iterator[Ar
 @click.option("--pairs", default=f"{OLD}-{MODERN},{MODERN}-{MODERN},{OLD}-{NEWEST}", help="Source-target, by release.")
 @click.option("--sizes", default="100,1000", help="Bytes of a value.")
 @click.option("--rounds", default=1, help="How often each comparison is made, in turns.")
-@click.option("--json", "file", type=click.Path(path_type=Path), help="File for rows and ratios as JSON.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
 def main(small: bool, pairs: str, sizes: str, rounds: int, file: Path | None) -> None:
     """Copy the same amount with the JVM's mirrors and with ours, in turns, and print the ratios."""
-    results: list[PairResult] = []
-    tasks = [Task(int(size), -1, COUNTS.get(int(size), 500_000) // (10 if small else 1)) for size in sizes.split(",")]
+    kernels.prepare()  # compiled once, not by a contestant
+    report = Report("mirror_modern", short=small, about={"kernels": kernels.name(), "acks": -1})
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, ExitStack() as stack:
         for arena in arenas(stack, Path(folder), pairs.split(",")):
-            turns = ((who, task) for task in tasks for _ in range(rounds) for who in arena.contestants)
-            results += told(arena.run(who, task) for who, task in turns)
-    output.write([result.row() for result in results], COLUMNS)
-    print()
-    found = list(ratios(results))
-    for each in found:
-        print(
-            "{pair}, {bytes} bytes, acks -1: {who} {wall:.1f} times {peer} per second, {cpu:.1f} per CPU second".format(
-                **each
-            )
-        )
-    if file is not None:
-        file.write_text(json.dumps({"rows": [result.row() for result in results], "ratios": found}, indent=1) + "\n")
-    leave(results)
+            for size in map(int, sizes.split(",")):
+                count = COUNTS.get(size, 600_000) // (10 if small else 1)
+                for who in turns(list(arena.contestants), rounds):
+                    report.add(arena.run(who, size, count))
+                compare(report, arena, size)
+    report.end(file)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ MOST = 2.0  # times the target: a longer bar is cut
 
 TITLES = {
     "mirror": "A mirror against the JVM's MirrorMaker 0.8.2.2",
+    "mirror_modern": "Into and between clusters of today",
     "latency": "Latency that a mirror adds, and its start",
     "scaling": "Many partitions",
     "longlink": "A long link",
@@ -35,6 +36,10 @@ TITLES = {
     "produce": "Producer",
     "spark": "Spark",
     "mirror07": "Out of 0.7",
+    "consume": "Consumer",
+    "decode07": "Sets of 0.7 in memory",
+    "verify": "verify",
+    "security": "TLS",
     "offsetmap": "Offset map",
     "httplisten": "Being watched",
 }

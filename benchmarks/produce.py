@@ -35,7 +35,7 @@ from itertools import repeat
 from pathlib import Path
 
 import click
-from common import PARTITIONS, VERSION, Peers, Report, Run, Task, last_line, seconds_between, turns
+from common import PARTITIONS, VERSION, Peers, Report, Run, last_line, seconds_between, turns
 
 from kafkawire import kernels
 from localkafka import tools
@@ -92,6 +92,18 @@ def send_ours(way: Way, broker: str, topic: str, size: int, count: int) -> float
 # ---- the run ----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """So many messages of so many bytes."""
+
+    size: int
+    count: int
+
+    @property
+    def work(self) -> str:
+        return f"{self.size} B"
+
+
 class Arena:
     """One cluster, the environment of the peers, and who cannot take part."""
 
@@ -119,7 +131,7 @@ class Arena:
         self.delete(topic)
         checked = arrived == task.count
         return Run(
-            work=work_of(task), who=who, messages=task.count, bytes=task.size,
+            work=task.work, who=who, messages=task.count, bytes=task.size,
             cpu_s=cpu_seconds, clock_s=seconds, checked=checked,
         )  # fmt: skip
 
@@ -157,10 +169,6 @@ def jvm_seconds(printed: str) -> float:
     return seconds_between(*fields[:2])
 
 
-def work_of(task: Task) -> str:
-    return f"{task.size} B"
-
-
 # what is compared, and the ratios that it should have at least: per CPU second, and by the clock
 WANTED = (("send", JVM, None, 1.0), ("send", "kafka-python", None, 5.0), ("send_many", "confluent-kafka", 1.2, 1.0))
 
@@ -174,7 +182,7 @@ WANTED = (("send", JVM, None, 1.0), ("send", "kafka-python", None, 5.0), ("send_
 def main(small: bool, sizes: str, rounds: int, who: str, file: Path | None) -> None:
     """Send the same messages with our producer and with others, in turns, and print the ratios."""
     report = Report("produce", short=small, about={"kernels": kernels.name(), "acks": 1, "partitions": PARTITIONS})
-    tasks = [Task(size, 1, COUNTS.get(size, 500_000) // (10 if small else 1)) for size in map(int, sizes.split(","))]
+    tasks = [Task(size, COUNTS.get(size, 500_000) // (10 if small else 1)) for size in map(int, sizes.split(","))]
     settings = {"log.segment.bytes": 1 << 30, "delete.topic.enable": True, "file.delete.delay.ms": 0}
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
@@ -187,7 +195,7 @@ def main(small: bool, sizes: str, rounds: int, who: str, file: Path | None) -> N
                 if found is not None:
                     report.add(found)
             for ours, other, per_cpu, clock in WANTED:
-                report.compare(work_of(task), ours, other, per_cpu=per_cpu, clock=clock)
+                report.compare(task.work, ours, other, per_cpu=per_cpu, clock=clock)
     report.absent |= arena.absent
     report.end(file)
 

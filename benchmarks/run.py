@@ -25,8 +25,8 @@ from common import Figure, table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-NAMES = ("mirror", "latency", "scaling", "longlink", "workers", "handlers", "produce", "spark")
-MORE = ("mirror07", "offsetmap", "httplisten")  # beside the targets; with --full
+NAMES = ("mirror", "mirror_modern", "latency", "scaling", "longlink", "workers", "handlers", "produce", "spark")
+MORE = ("mirror07", "consume", "decode07", "verify", "security", "offsetmap", "httplisten")  # with --full
 LIMIT_S = 3600
 
 

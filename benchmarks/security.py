@@ -1,17 +1,19 @@
 """CPU that TLS costs: the same bytes fetched from and produced to a real broker, plain and encrypted, in one run.
 
-    python -m benchmarks.security [--megabytes 200]
+    python benchmarks/security.py [--small] [--megabytes 200] [--rounds 2] [--json FILE]
 
-Prints MB a CPU second of this process for each; a broker of 3.9 in KRaft mode is started for it.
+MB a CPU second of this process for each; a broker of 3.9 in KRaft mode is started for it.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
 from pathlib import Path
+
+import click
+from common import Report, Run, turns
 
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.model import Broker, TopicPartition
@@ -28,54 +30,62 @@ VALUE_BYTES = 100_000
 FLAGS = ("-Xmx1g",)  # the whole JIT: without it the broker encrypts a few MB a second
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--megabytes", type=int, default=200)
-    megabytes = parser.parse_args().megabytes
+@click.command()
+@click.option("--small", is_flag=True, help="A tenth of the bytes, to try the benchmark itself.")
+@click.option("--megabytes", default=200, help="Of each run.")
+@click.option("--rounds", default=2, help="Runs of each, in turns; the median counts.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
+def main(small: bool, megabytes: int, rounds: int, file: Path | None) -> None:
+    """Send and fetch the same bytes with TLS and without, in turns, and print what TLS costs."""
+    report, count = Report("security", short=small), megabytes * 1_000_000 // VALUE_BYTES // (10 if small else 1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         listeners = SecureListeners(folder / "listeners", {"SSL": "SSL"})
         settings = {"num.partitions": "1", "log.segment.bytes": str(1 << 30)}
         with KraftBroker(folder / "broker", "3.9.1", settings=settings, secure=listeners, flags=FLAGS) as broker:
             ca = str(listeners.authority.certificate)
-            tls = {"security.protocol": "SSL", "ssl.ca.location": ca}
-            produced(broker.brokers, {}, 10)
-            for what, address, options in (("plain", broker.brokers, {}), ("TLS", listeners.address("SSL"), tls)) * 2:
-                print(f"produce {what}: {produced(address, options, megabytes):.0f} MB a CPU second", flush=True)
-            secured = Security(protocol="SSL", tls=Tls(ca=ca))
-            for what, address, security in (
-                ("plain", broker.brokers, OPEN),
-                ("TLS", listeners.address("SSL"), secured),
-            ) * 2:
-                print(f"fetch {what}: {fetched(address, security, megabytes):.0f} MB a CPU second", flush=True)
+            options = {"plain": {}, "TLS": {"security.protocol": "SSL", "ssl.ca.location": ca}}
+            security = {"plain": OPEN, "TLS": Security(protocol="SSL", tls=Tls(ca=ca))}
+            address = {"plain": broker.brokers, "TLS": listeners.address("SSL")}
+            produced(broker.brokers, {}, 100)
+            for who in turns(["plain", "TLS"], rounds):
+                used = produced(address[who], options[who], count)
+                report.add(Run("produce", who, count, VALUE_BYTES, cpu_s=used))
+            for who in turns(["plain", "TLS"], rounds):
+                read, used = fetched(address[who], security[who], count * VALUE_BYTES)
+                report.add(Run("fetch", who, read // VALUE_BYTES, VALUE_BYTES, cpu_s=used))
+    for work in ("produce", "fetch"):
+        report.compare(work, "TLS", "plain")
+    report.end(file)
 
 
-def produced(address: str, options: dict[str, str], megabytes: int) -> float:
+def produced(address: str, options: dict[str, str], count: int) -> float:
+    """CPU seconds of so many messages."""
     value = os.urandom(VALUE_BYTES)
-    count = megabytes * 1_000_000 // VALUE_BYTES
     with Producer({"metadata.broker.list": address, **options}) as producer:
         producer.send(TP.topic, b"first").result(30)
         began = time.process_time()
         for _ in range(count):
             producer.send(TP.topic, value)
         producer.flush(120)
-        return megabytes / (time.process_time() - began)
+        return time.process_time() - began
 
 
-def fetched(address: str, security: Security, megabytes: int) -> float:
+def fetched(address: str, security: Security, wanted: int) -> tuple[int, float]:
+    """Bytes that were read, at least those wanted, and the CPU seconds of it."""
     host, port = address.split(":")
     versions = ClusterVersions("2.8")
     links = Links("bench", security.connect(), 30_000)
     link, d = links.link(Broker(0, host, int(port)), "fetch"), versions.dialect
-    at, left = 0, megabytes * 1_000_000
+    at, read = 0, 0
     link.open()
     began = time.process_time()
-    while left > 0:
+    while read < wanted:
         (found,) = link.call(d.requests.fetch(d, 500, 1, [(TP, at, FETCH_BYTES)]))
-        left -= len(found.buffer)  # the beginning of the log again and again
+        read += len(found.buffer)  # the beginning of the log again and again
     used = time.process_time() - began
     links.close()
-    return megabytes / used
+    return read, used
 
 
 if __name__ == "__main__":

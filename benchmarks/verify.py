@@ -1,6 +1,6 @@
 """`mirrormaker verify` against the JVM's SimpleConsumerShell, which only reads: the same two logs, in one run.
 
-    python benchmarks/verify.py [--count 2000000] [--size 100] [--rounds 1]
+    python benchmarks/verify.py [--small] [--count 2000000] [--size 100] [--rounds 1] [--json FILE]
 
 One message of the target is missing, so verify reads everything twice and has to find it.  The JVM's tool reads each
 log once and formats nothing.  Printed for each: messages of both clusters per second and per CPU second of the whole
@@ -15,15 +15,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import yaml
 from arena import ground
-from common import VERSION, checked, leave, told
+from common import VERSION, Report, Run, turns
 
-from groundwork import output
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
@@ -32,7 +30,7 @@ from localkafka import tools
 from localkafka.cluster import Cluster
 from localkafka.mirror import COMMAND
 
-COLUMNS = ["bytes", "who", "messages", "seconds", "per second", "per CPU second", "MB", "checked"]
+JVM = "JVM SimpleConsumerShell"
 TOPIC = TopicPartition("verified", 0)
 GROUP = "verify-benchmark"
 LOT = 10_000
@@ -41,36 +39,6 @@ WAYS: Mapping[str, tuple[Sequence[str], Mapping[str, str]]] = {
     "verify, python": ((), {"KAFKAWIRE_KERNELS": "python"}),
     "verify --deep": (("--deep",), {}),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a contestant did."""
-
-    size: int
-    who: str
-    messages: int
-    seconds: float
-    cpu: float
-    megabytes: int
-    same: bool
-
-    @property
-    def checked(self) -> bool:
-        return self.same
-
-    def row(self) -> dict[str, object]:
-        values = (
-            self.size,
-            self.who,
-            self.messages,
-            round(self.seconds, 2),
-            round(self.messages / self.seconds),
-            round(self.messages / self.cpu),
-            self.megabytes,
-            checked(self.same),
-        )
-        return dict(zip(COLUMNS, values, strict=True))
 
 
 def fill(cluster: Cluster, count: int, size: int, without: int | None) -> None:
@@ -100,30 +68,38 @@ def timed(command: Sequence[str], env: Mapping[str, str]) -> tuple[str, float, f
         return out.read().decode(), seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024
 
 
-def ours(who: str, file: Path, count: int, size: int) -> Result:
+def run(who: str, count: int, size: int, cost: tuple[float, float, int], found: bool) -> Run:
+    seconds, cpu, megabytes = cost
+    return Run(f"{size} B", who, 2 * count - 1, size, cpu, seconds, found, {"MB of memory": megabytes})
+
+
+def ours(who: str, file: Path, count: int, size: int) -> Run:
     flags, env = WAYS[who]
-    printed, seconds, cpu, megabytes = timed([str(COMMAND), "verify", str(file), "-o", "json", *flags], env)
+    printed, *cost = timed([str(COMMAND), "verify", str(file), "-o", "json", *flags], env)
     found = [(each["first_offset"], each["messages"]) for each in json.loads(printed)["differences"]]
-    return Result(size, who, 2 * count - 1, seconds, cpu, megabytes, found == [(count // 3, 1)])
+    return run(who, count, size, (cost[0], cost[1], cost[2]), found == [(count // 3, 1)])
 
 
-def jvm(clusters: Sequence[Cluster], count: int, size: int) -> Result:
-    seconds = cpu = megabytes = 0.0
+def jvm(clusters: Sequence[Cluster], count: int, size: int) -> Run:
+    seconds, cpu, megabytes = 0.0, 0.0, 0
     for cluster in clusters:
         argv = f"--broker-list {cluster.brokers} --topic {TOPIC.topic} --partition 0 --offset -2 --fetchsize {4 << 20}"
         more = ["--no-wait-at-logend", "--formatter", "kafka.tools.NoOpMessageFormatter"]
         command = tools.java_command(VERSION, "kafka.tools.SimpleConsumerShell", [*argv.split(), *more])
         _, took, used, largest = timed(command, {})
         seconds, cpu, megabytes = seconds + took, cpu + used, max(megabytes, largest)
-    return Result(size, "JVM SimpleConsumerShell", 2 * count - 1, seconds, cpu, int(megabytes), True)
+    return run(JVM, count, size, (seconds, cpu, megabytes), True)
 
 
 @click.command()
+@click.option("--small", is_flag=True, help="A tenth of the messages, to try the benchmark itself.")
 @click.option("--count", default=2_000_000, help="Messages of each cluster.")
 @click.option("--size", default=100, help="Bytes of a value.")
-@click.option("--rounds", default=1, help="Runs of each, in turns.")
-def main(count: int, size: int, rounds: int) -> None:
+@click.option("--rounds", default=1, help="Runs of each, in turns; the median counts.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
+def main(small: bool, count: int, size: int, rounds: int, json_file: Path | None) -> None:
     """Compare two logs with verify, read them with the JVM's tool, and print the ratios."""
+    report, count = Report("verify", short=small), count // 10 if small else count
     with ground() as (folder, source, target):
         fill(source, count, size, None)
         fill(target, count, size, count // 3)
@@ -136,16 +112,11 @@ def main(count: int, size: int, rounds: int) -> None:
             "mirror": {"whitelist": TOPIC.topic},
         }
         file.write_text(yaml.safe_dump(settings))
-        results = told(
-            run
-            for _ in range(rounds)
-            for run in (*(ours(who, file, count, size) for who in WAYS), jvm((source, target), count, size))
-        )
-    output.write([result.row() for result in results], COLUMNS)
-    rates = {result.who: result.messages / result.seconds for result in results}
+        for who in turns([*WAYS, JVM], rounds):
+            report.add(jvm((source, target), count, size) if who == JVM else ours(who, file, count, size))
     for who in WAYS:
-        print(f"{who}: {rates[who] / rates['JVM SimpleConsumerShell']:.2f} times the JVM's reading")
-    leave(results)
+        report.compare(f"{size} B", who, JVM)
+    report.end(json_file)
 
 
 if __name__ == "__main__":
