@@ -85,7 +85,7 @@ class LoadConfig(SecurityOptions):
     retry_interval_ms: int = option("retry.backoff.ms", 1000, "wait before that", "ms", least=0)
     fetch_bytes: int = option(
         "fetch.message.max.bytes",
-        MIB,
+        4 * MIB,
         "most of one partition in a fetch; doubled for a message that does not fit",
         "bytes",
         old="fetch.size",

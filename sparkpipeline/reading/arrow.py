@@ -1,4 +1,4 @@
-"""Ranges as Arrow record batches of about a megabyte, with the columns of Spark's `kafka` format: what a task yields.
+"""Ranges as Arrow record batches of a few megabytes, with the columns of Spark's `kafka` format: what a task yields.
 
 No Python object a row: keys and values come out of kafkawire.columns, offsets and times are buffers already or made
 into one at once, what repeats is a view of a column made before.  While one set is decoded the broker already sends

@@ -13,7 +13,7 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 class ReadOptions:
     """columns: those wanted, in the order wanted; headers, rowNumber and valueCrc may be among them."""
 
-    fetch_bytes: int = 1 << 20  # of one partition in one fetch
+    fetch_bytes: int = 4 << 20  # of one partition in one fetch
     fetch_bytes_cap: int = 64 << 20  # how far a fetch grows for a message that does not fit
     max_wait_ms: int = 500  # how long a broker may wait for min_bytes
     min_bytes: int = 1
@@ -24,5 +24,5 @@ class ReadOptions:
     plan_time_ms: int | None = None
     include_headers: bool = False
     columns: tuple[str, ...] = COLUMNS
-    batch_bytes: int = 1 << 20  # of keys and values in a record batch, a single larger row apart
+    batch_bytes: int = 4 << 20  # of keys and values in a record batch, a single larger row apart
     batch_rows: int = 10000

@@ -54,7 +54,7 @@ WITHOUT_EFFECT = {
     "kafkaConsumer.pollTimeoutMs": "kafka.socket.timeout.ms bounds a fetch",
     "kafka.session.timeout.ms": "no group is joined",
     "kafka.heartbeat.interval.ms": "no group is joined",
-    "kafka.max.poll.records": "rows travel in batches of about 1 MB",
+    "kafka.max.poll.records": "rows travel in batches of at most 4 MB and 10,000 rows",
     "kafka.max.poll.interval.ms": "no group is joined",
     "kafka.fetch.max.bytes": "kafka.fetch.message.max.bytes bounds a partition's share of a fetch",
     "kafka.receive.buffer.bytes": "our links size their own buffers",
@@ -301,7 +301,7 @@ class SourceOptions(KafkaSecurityOptions):
     )
     fetch_bytes: int = option(
         "kafka.fetch.message.max.bytes",
-        1 << 20,
+        4 << 20,
         "most of one partition in a fetch; doubled for a message that does not fit, up to the next option",
         "bytes",
         old="kafka.max.partition.fetch.bytes",
