@@ -4,6 +4,7 @@
 
     kafka08      this source, with the compiled kernels, and again without (KAFKAWIRE_KERNELS=python)
     tuples       a Python data source that yields a tuple a message, over the same decoder
+    constant     record batches that are there already: what Spark itself takes of each, and so the bound of all of them
     mapInArrow   over confluent-kafka's consume(10000), assigned ranges, columns built from lists
 
 All in a Spark session of two cores (one for each form of the decoder), with checksums on and fetches of the same size,
@@ -52,6 +53,7 @@ WANTED: dict[tuple[str, str, str], dict[int, tuple[float | None, float | None]]]
     ("kafka08", "tuples", "noop"): {100: (4.0, 2.0), 1000: (3.0, None)},
     ("kafka08", "tuples", "parquet"): {100: (1.5, 1.2)},
     ("kafka08", PEER, "noop"): {100: (2.0, None)},
+    ("constant", "tuples", "noop"): {},
 }
 FLOOR = {"numba": 2_500_000, "python": 1_000_000}  # rows a second of 100 bytes to noop
 SAME = 1.3  # what a row in 1,000 partitions may cost of one in 4
@@ -174,7 +176,7 @@ def main(small: bool, rounds: int, without_many: bool, file: Path | None) -> Non
     ):
         peers = Peers(Path(folder) / "peers", NEEDS, (Path(pyarrow.__file__).parents[1], HERE.parents[1]))
         report.absent |= peers.absent
-        ways = ("kafka08", "tuples", *({PEER} - set(peers.absent)))
+        ways = ("kafka08", "tuples", "constant", *({PEER} - set(peers.absent)))
         for topic in (*compared, *counted):
             fill(cluster, topic)
         common = {"broker": cluster.brokers.split(",")[0], "folder": folder, "rounds": rounds}

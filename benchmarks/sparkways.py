@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import sys
 import threading
@@ -29,10 +30,11 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
 from sparkpipeline.reading.fetcher import read_many
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.options import COLUMNS, ReadOptions
 from sparkpipeline.session import spark_session
 from sparkpipeline.source.schema import schema_text
 
+CONSTANT_BYTES = 4 << 20  # of values in a record batch
 FETCH_BYTES = 4 << 20  # for all; a broker of 0.8.2 looks for the position of each fetch
 NO_TIME = datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
 CORES = 2
@@ -82,6 +84,41 @@ class TupleSource(DataSource):
         return TupleReader(dict(self.options))
 
 
+# ---- a source that does nothing: what Spark itself takes ------------------------------------------------------
+
+
+class ConstantReader(TupleReader):
+    """The same rows but for their values, out of record batches whose values were made before; no broker is asked."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        rng = partition.range  # type: ignore[attr-defined]
+        size = int(self.options["size"])
+        rows = min(10_000, CONSTANT_BYTES // size)
+        before = [
+            pa.nulls(rows, pa.binary()),
+            pa.array([random.randbytes(size) for _ in range(rows)], pa.binary()),
+            pa.repeat(pa.scalar(rng.topic), rows),
+            pa.repeat(pa.scalar(rng.partition, pa.int32()), rows),
+        ]
+        behind = [
+            pa.repeat(pa.scalar(NO_TIME, pa.timestamp("us", tz="UTC")), rows),
+            pa.repeat(pa.scalar(-1, pa.int32()), rows),
+        ]
+        for since in range(0, rng.until, rows):
+            offsets = pa.array(range(since, min(since + rows, rng.until)), pa.int64())
+            columns = [column[: len(offsets)] for column in (*before, offsets, *behind)]
+            yield pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
+
+
+class ConstantSource(TupleSource):
+    @classmethod
+    def name(cls) -> str:
+        return "constant"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return ConstantReader(dict(self.options))
+
+
 # ---- what people would write today -----------------------------------------------------------------------------
 
 
@@ -112,7 +149,7 @@ def confluent(broker: str, topic: str, until: int) -> Callable[[Iterator[pa.Reco
                             pa.repeat(pa.scalar(NO_TIME, pa.timestamp("us", tz="UTC")), rows),
                             pa.repeat(pa.scalar(-1, pa.int32()), rows),
                         ],
-                        names=["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"],
+                        names=list(COLUMNS),
                     )
                 consumer.close()
 
@@ -130,6 +167,7 @@ class Ways:
         self.spark = spark_session("bench", f"local[{CORES}]", quiet)
         self.spark.sparkContext.setLogLevel("ERROR")
         self.spark.dataSource.register(TupleSource)
+        self.spark.dataSource.register(ConstantSource)
         self._planned: dict[tuple[str, str], Any] = {}
         self._plans_before = task["plans before"]
 
@@ -148,8 +186,9 @@ class Ways:
             seed = self.spark.range(0, partitions, 1, partitions)
             return seed.mapInArrow(confluent(self.broker, name, count // partitions), schema_text())
         reader = self.spark.read.format(way)
-        if way == "tuples":
-            options = {"broker": self.broker, "topic": name, "partitions": partitions, "count": count}
+        if way in ("tuples", "constant"):
+            options = {"broker": self.broker, "topic": name, "partitions": partitions, "count": count,
+                       "size": topic["size"]}  # fmt: skip
             return reader.options(**options).load()
         options = {"kafka.bootstrap.servers": self.broker, "subscribe": name, "protocol": "0.8",
                    "kafka.fetch.message.max.bytes": FETCH_BYTES}  # fmt: skip
