@@ -34,12 +34,22 @@ if TYPE_CHECKING:
 
 FEW = 8  # entries: for less it is quicker to look at each
 _BLOCK = 64
+_GLANCE = 64  # entries that are compared before all of them are
 _BEHIND_ITSELF = 0x2144DF1C  # the CRC-32 of any bytes that are followed by their own, the lowest byte first
 _TO_BEGIN = 0x6DD90A9D  # what four bytes have to be, xor the CRC-32 of all before them, for theirs to be 0
 
 
 def alike(data: Bytes, at: int, step: int, count: int, places: Iterable[int]) -> int:
     """How many of `count` entries of `step` bytes have the bytes at these places that the first has."""
+    places = tuple(places)
+    if count > _GLANCE:  # where sizes change every few entries, all behind them would be compared again and again
+        few = _alike(data, at, step, _GLANCE, places)
+        if few < _GLANCE:
+            return few
+    return _alike(data, at, step, count, places)
+
+
+def _alike(data: Bytes, at: int, step: int, count: int, places: Iterable[int]) -> int:
     for place in places:
         first = bytes(data[at + place : at + place + 1])
         column = bytes(data[at + place : at + count * step : step])

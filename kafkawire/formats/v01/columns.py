@@ -22,12 +22,14 @@ from kafkawire.formats import layouts as common
 from kafkawire.formats.layouts import Indexing
 from kafkawire.formats.v01.read import Wrapper, opened, wrapper
 from kafkawire.formats.v01.scan import (
+    AGAIN,
     ENTRY_OVERHEAD,
     HEAD,
     LEAST,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     LOWEST,
+    MANY_ALIKE,
     Scan,
     hop_alike,
 )
@@ -128,16 +130,20 @@ def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
 def _hop(view: memoryview, magic: int) -> tuple[int, int, int]:
     """Where the complete entries of a view end, how many they are, the last one's offset."""
     quick = ready()
-    hop = hop_alike if quick is None else quick.hop
-    total, at, count, last = len(view), 0, 0, 0
+    hop, worth = (hop_alike, MANY_ALIKE) if quick is None else (quick.hop, 1)
+    total, at, count, last, again = len(view), 0, 0, 0, 0
     while at + LOG_OVERHEAD + LEAST[magic] <= total:
         offset, size, kind = HEAD.unpack_from(view, at)
         if at + LOG_OVERHEAD + size > total:
             break
-        at, entries, reached = hop(view, at, kind, LEAST[magic])
+        entries = 0
+        if at >= again:
+            at, entries, reached = hop(view, at, kind, LEAST[magic])
+            again = at + AGAIN if entries < worth else 0
+            if entries:
+                count, last = count + entries, reached
         if not entries:
-            at, entries, reached = at + LOG_OVERHEAD + size, 1, offset
-        count, last = count + entries, reached
+            at, count, last = at + LOG_OVERHEAD + size, count + 1, offset
     return at, count, last
 
 
@@ -304,14 +310,14 @@ def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
     loop, at = _LOOPS[segment.magic], segment.begin
     while at < segment.end:
         same = find(data, at, segment.end, segment.magic)
-        if same is not None and _add_alike(lists, data, same, segment, check):
+        if same is not None and same.count >= MANY_ALIKE and _add_alike(lists, data, same, segment, check):
             at = same.end
             continue
-        until = segment.end if same is None else same.end
-        stopped = loop(lists, data, replace(segment, begin=at, end=until), check)
-        if stopped >= 0:
-            return stopped
-        at = until
+        # Neighbours that differ: one after the other, for a while; and then they may be alike again.
+        until = at + AGAIN if same is None else max(same.end, at + AGAIN)
+        at, right = loop(lists, data, replace(segment, begin=at, end=min(until, segment.end)), check)
+        if not right:
+            return at
     return -1
 
 
@@ -352,8 +358,9 @@ def _all_alike(layout: Layout, data: bytes, check: bool) -> _Found | None:
     return _Found((found, key_at, sizes[0], value_at, sizes[1]), None)
 
 
-def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
-    """Add a segment of format v0, but for timestamps; where it is damaged, or -1."""
+def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> tuple[int, bool]:
+    """Add the entries that begin in a segment of format v0, but for timestamps: (where they end, True), or where one is
+    damaged."""
     unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
     offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
     values, value_sizes = lists.value_at.append, lists.value_size.append
@@ -365,25 +372,25 @@ def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
             at = after
             continue
         if check and crc32(data[at + _CRC_FROM : after]) != crc:
-            return at
+            return at, False
         value_at = at + 26
         if key_size != -1:
             value_at += key_size
             if key_size < 0 or value_at > after:
-                return at
+                return at, False
             (value_size,) = unpack_int32(data, value_at - 4)
         if value_at + value_size != after and (value_size != -1 or value_at != after):
-            return at
+            return at, False
         offsets(offset + shift)
         key_at(at + 22)
         key_sizes(key_size)
         values(value_at)
         value_sizes(value_size)
         at = after
-    return -1
+    return at, True
 
 
-def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> tuple[int, bool]:
     """The same for format v1, with them."""
     unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
     offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
@@ -398,15 +405,15 @@ def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
             at = after
             continue
         if check and crc32(data[at + _CRC_FROM : after]) != crc:
-            return at
+            return at, False
         value_at = at + 34
         if key_size != -1:
             value_at += key_size
             if key_size < 0 or value_at > after:
-                return at
+                return at, False
             (value_size,) = unpack_int32(data, value_at - 4)
         if value_at + value_size != after and (value_size != -1 or value_at != after):
-            return at
+            return at, False
         offsets(offset + shift)
         key_at(at + 30)
         key_sizes(key_size)
@@ -415,10 +422,10 @@ def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
         stamps(stamp if appended_ms is None else appended_ms)
         types((attributes & LOG_APPEND_TIME) >> 3 if appended_ms is None else 1)
         at = after
-    return -1
+    return at, True
 
 
-_Loop = Callable[[_Lists, bytes, Segment, bool], int]
+_Loop = Callable[[_Lists, bytes, Segment, bool], tuple[int, bool]]
 _LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
 
 

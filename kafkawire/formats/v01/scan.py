@@ -32,6 +32,7 @@ _WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it 
 _PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cache
 _SPARSE = 512  # bytes of an entry: from here on only the little that is looked at gets into the cache
 AGAIN = 8 * _WORTH  # bytes until the next try where neighbours were not alike
+MANY_ALIKE = 32  # neighbours that are alike: for fewer a look at each costs less than what finds them
 _SMALLEST = ENTRY_OVERHEAD[0]
 _LOW_BYTES = bytes(range(256)) * 272  # the two lowest bytes of 0, 1, 2 .. as columns: more than a piece holds entries
 _HIGH_BYTES = b"".join(bytes((n & 0xFF,)) * 256 for n in range(272))
@@ -56,7 +57,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
     twin = -1  # behind the entry that was repeated last; -1: none was
     damage = None
     quick = ready()
-    hop, again = (quick.hop if quick is not None else hop_alike), 0
+    hop, worth, again = (hop_alike, MANY_ALIKE, 0) if quick is None else (quick.hop, 1, 0)
     while at + _SMALLEST <= total:
         offset, size, kind = unpack(buffer, at)
         end = at + LOG_OVERHEAD + size
@@ -90,7 +91,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
             at, more, reached = hop(buffer, at, plain, least, None if start == LOWEST else last)
             if more:
                 entries, last = entries + more, reached
-            else:
+            if more < worth:
                 again = at + AGAIN
     else:
         damage = _short_tail(buffer, at)
@@ -106,12 +107,14 @@ def scan(buffer: Bytes, start: int) -> Scan:
 def hop_alike(buffer: Bytes, at: int, kind: int, least: int, last: int | None = None) -> tuple[int, int, int]:
     """Past entries of one kind that are all of one size; none of fewer than eight.  Else as Kernels.hop."""
     entries = reached = 0
+    most = 2 * MANY_ALIKE  # at first: a copy of all that follows would be wasted where sizes change soon
     while at + _SMALLEST <= len(buffer):
         _, size, first = HEAD.unpack_from(buffer, at)
         step = LOG_OVERHEAD + size
         if buffer[at + step + 8 : at + step + 12] != buffer[at + 8 : at + 12]:
             break  # the usual answer where sizes differ
-        piece, begin, room = buffer, at, min(_PIECE if step < _SPARSE else 4 * _PIECE, len(buffer) - at)
+        whole = _PIECE if step < _SPARSE else 4 * _PIECE
+        piece, begin, room = buffer, at, min(most * step, whole, len(buffer) - at) if step > 0 else 0
         if step < _SPARSE and isinstance(buffer, memoryview):
             # Picking from bytes is quicker than from a view by more than the copy costs.
             piece, begin = bytes(buffer[at : at + room]), 0
@@ -124,6 +127,9 @@ def hop_alike(buffer: Bytes, at: int, kind: int, least: int, last: int | None = 
         at, entries = at + count * step, entries + count
         reached = _START.unpack_from(buffer, at - step)[0]
         last = None if last is None else reached
+        if count < room // step:
+            break
+        most = _PIECE
     return at, entries, reached
 
 
