@@ -6,6 +6,7 @@
     ABSOLUTE_07       |Arrays.hashCode|, which fails for the smallest int32: that of 0.7
 
 index(rule, key, n)      index of the partition, of n, that a key belongs to; FAILS where the rule has none
+indexes(rule, keys, n)   the same of many keys of one size at once
 KeyIndexes(of_key, n)    indexes of many keys, by any function of a key: those of late are remembered
 
 The compiled form of index() for all rows of columns is Kernels.indexes (kafkawire.formats.keyloops).
@@ -13,14 +14,18 @@ The compiled form of index() for all rows of columns is Kernels.indexes (kafkawi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from groundwork.java import bytes_hash
+from kafkawire.columns import column
 
 MURMUR2, ABSOLUTE, MASKED, ABSOLUTE_07 = range(4)
 KEYLESS, FAILS = -1, -2  # in place of an index
 REMEMBERED = 1 << 15  # keys whose index is kept
 LARGEST = 128  # bytes of such a key
+MANY = 32  # keys: for fewer a call for each costs less
+_LANE = 8
+_SIGN_FLIPPED = bytes(byte ^ 0x80 for byte in range(256))
 _MASK = 0xFFFFFFFF
 _INT_MIN = -(1 << 31)
 _M = 0x5BD1E995
@@ -57,15 +62,47 @@ def index(rule: int, key: bytes, partitions: int) -> int:
     return absolute(code) % partitions
 
 
+def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> list[int] | None:
+    """index() of each key; None: keys have to be asked for one by one, since they are not all of one size from 1 to
+    LARGEST bytes, or the rule is MURMUR2, or one of them has the code at which ABSOLUTE_07 may fail.
+
+    Arrays.hashCode is a sum over the bytes of a key, each times a power of 31.  So the sum of all keys is one sum of
+    large integers: one for each place in a key, with 64 bits for each key, of which the lower 32 are its code.
+    """
+    size, count = len(keys[0]), len(keys)
+    data = b"".join(keys)
+    if rule == MURMUR2 or not 0 < size <= LARGEST or set(map(len, keys)) != {size}:
+        return None
+    data = data.translate(_SIGN_FLIPPED)  # signed bytes, 128 larger than they are
+    lanes = bytearray(_LANE * count)
+    total, factor, weights = 0, 1, 0
+    for place in reversed(range(size)):
+        lanes[_LANE - 1 :: _LANE] = data[place::size]
+        total += int.from_bytes(lanes, "big") * factor
+        weights += factor
+        factor = factor * 31 & _MASK
+    lanes[:] = ((factor - 128 * weights & _MASK).to_bytes(_LANE, "big")) * count
+    total += int.from_bytes(lanes, "big")
+    codes = column("4xI", total.to_bytes(_LANE * count, "big"))
+    if rule == MASKED:
+        return [(code & 0x7FFFFFFF) % partitions for code in codes]
+    if rule == ABSOLUTE_07 and -_INT_MIN in codes:
+        return None
+    return [(code if code <= 0x7FFFFFFF else -code & 0x7FFFFFFF) % partitions for code in codes]
+
+
 class KeyIndexes(dict[bytes | None, int]):
     """The index of each key's partition, KEYLESS for None.  of_key(key, partitions) is called for those that are not
     known, and what it raises comes out.  At most REMEMBERED keys of at most LARGEST bytes are kept.
+
+    rule: that of of_key(), by which many keys that are not known are hashed at once; None: it is another function.
     """
 
-    def __init__(self, of_key: Callable[[bytes, int], int], partitions: int) -> None:
+    def __init__(self, of_key: Callable[[bytes, int], int], partitions: int, rule: int | None = None) -> None:
         super().__init__()
         self._of_key = of_key
         self._partitions = partitions
+        self._rule = rule
 
     def __missing__(self, key: bytes | None) -> int:
         if key is None:
@@ -79,6 +116,29 @@ class KeyIndexes(dict[bytes | None, int]):
         self[key] = found
         return found
 
-    def add(self, keys: Iterable[bytes | None], found: list[int]) -> None:
+    def add(self, keys: Sequence[bytes | None], found: list[int]) -> None:
         """Append the index of each key to `found`; where of_key() raises, those before it are there."""
+        if self._rule is not None and len(keys) >= MANY:
+            known = list(map(self.get, keys))
+            missing = known.count(None)
+            if not missing:
+                found += known  # type: ignore[arg-type]  # as none is None
+                return
+            if missing >= MANY:
+                self._learn({key for key, index in zip(keys, known, strict=True) if index is None} - {None})
         found.extend(map(self.__getitem__, keys))
+
+    def _learn(self, keys: Iterable[bytes | None]) -> None:
+        """Hash keys that are not known, those of one size at once, as far as there is room for them."""
+        by_size: dict[int, list[bytes]] = {}
+        for key in keys:
+            if key is not None:
+                by_size.setdefault(len(key), []).append(key)
+        for alike in by_size.values():
+            if len(alike) < MANY or len(alike) > REMEMBERED:
+                continue
+            learned = indexes(self._rule, alike, self._partitions) if self._rule is not None else None
+            if learned is not None:
+                if len(self) + len(alike) > REMEMBERED:
+                    self.clear()
+                self.update(zip(alike, learned, strict=True))

@@ -145,7 +145,7 @@ class ChosenPartitioner:
             return None
         found = self.known.get(partitions)
         if found is None:
-            found = self.known[partitions] = KeyIndexes(self.index, partitions)
+            found = self.known[partitions] = KeyIndexes(self.index, partitions, rule_of(self.of_key))
         return found
 
 

@@ -96,7 +96,7 @@ class Plugins:
         if not is_pure(self._partition):
             return None
         if self._known is None or self._known[0] != partitions:
-            self._known = partitions, KeyIndexes(self._partition, partitions)
+            self._known = partitions, KeyIndexes(self._partition, partitions, rule_of(self._partition))
         found = []
         try:
             self._known[1].add(keys, found)

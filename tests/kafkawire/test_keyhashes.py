@@ -23,6 +23,7 @@ from kafkawire.keyhashes import (
     REMEMBERED,
     KeyIndexes,
     index,
+    indexes,
 )
 from producer.partitioners import (
     byte_array_partitioner,
@@ -134,6 +135,59 @@ def test_known_keys_are_asked_for_once_and_no_more_are_kept_than_said() -> None:
     for number in range(2 * REMEMBERED):
         known[b"%d" % number]
         assert len(known) <= REMEMBERED
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from([ABSOLUTE, MASKED, ABSOLUTE_07]),
+    st.integers(1, LARGEST).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1)),
+    st.integers(1, 40),
+)
+def test_many_keys_of_one_size_are_hashed_at_once_as_each_is(rule: int, keys: list[bytes], partitions: int) -> None:
+    assert indexes(rule, keys, partitions) == [index(rule, key, partitions) for key in keys]
+
+
+def test_keys_that_are_not_alike_are_hashed_one_by_one() -> None:
+    assert indexes(ABSOLUTE, [b"a", b"bb"], 3) is None
+    assert indexes(ABSOLUTE, [b""], 3) is None
+    assert indexes(ABSOLUTE, [b"x" * (LARGEST + 1)], 3) is None
+    assert indexes(MURMUR2, [b"a"], 3) is None
+    assert bytes_hash(SMALLEST) == -(1 << 31)
+    assert indexes(ABSOLUTE_07, [SMALLEST], 3) is None
+    for rule in (ABSOLUTE, MASKED):
+        assert indexes(rule, [SMALLEST], 3) == [index(rule, SMALLEST, 3)] == [0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([ABSOLUTE, MASKED, ABSOLUTE_07, MURMUR2]),
+    st.lists(st.lists(st.none() | st.integers(0, 3000).map(lambda n: b"k%d" % n), max_size=120), max_size=4),
+)
+def test_keys_of_several_sets_have_their_indexes_whether_known_or_not(
+    rule: int, sets: list[list[bytes | None]]
+) -> None:
+    known = KeyIndexes(lambda key, n: index(rule, key, n), 7, rule)
+    for keys in sets:
+        found: list[int] = []
+        known.add(keys, found)
+        assert found == [KEYLESS if key is None else index(rule, key, 7) for key in keys]
+
+
+def test_more_keys_than_are_remembered_are_hashed_all_the_same() -> None:
+    asked: list[bytes] = []
+
+    def of_key(key: bytes, partitions: int) -> int:
+        asked.append(key)
+        return index(ABSOLUTE, key, partitions)
+
+    known = KeyIndexes(of_key, 3, ABSOLUTE)
+    for begin in range(0, 3 * REMEMBERED, REMEMBERED // 2):
+        keys: list[bytes | None] = [b"%08d" % number for number in range(begin, begin + REMEMBERED // 2)]
+        found: list[int] = []
+        known.add(keys, found)
+        assert found[:50] == [index(ABSOLUTE, key, 3) for key in keys[:50] if key is not None]
+        assert len(known) <= REMEMBERED
+    assert not asked
 
 
 def test_where_one_fails_those_before_it_are_there() -> None:
