@@ -350,6 +350,29 @@ def test_slices_of_one_size_are_the_bytes_that_stand_there(size: int, compiled: 
             assert {type(value) for value in found.values()} == {bytes}
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("alike", [3, 10, 40, 100])
+def test_sets_whose_sizes_change_are_told_alike_whole_and_where_one_is_damaged(
+    magic: int, alike: int, compiled: Kernels
+) -> None:
+    """Longer than what is taken entry by entry before stretches of one size are looked for again."""
+    data, count = b"", 0
+    while len(data) < 3 * scanning.AGAIN:
+        size = 40 + count // alike % 2
+        data += entry(count, b"v" * size, b"k%d" % (count % 7), magic)
+        count += 1
+    for place in (None, len(data) // 2, len(data) - 1):
+        damaged = bytearray(data)
+        if place is not None:
+            damaged[place] ^= 0x10
+        for start in (LOWEST, count // 3):
+            with running(None, scanning):
+                whole = set_of(bytes(damaged), start)
+                found = by_columns(index_by(None, whole))
+            assert whole.runs == set_of(bytes(damaged), start).runs
+            assert found == by_columns(index_by(compiled, whole))
+
+
 def test_a_long_set_is_hopped_over_as_entry_by_entry(compiled: Kernels) -> None:
     long = encode([(n, b"k", b"v" * (n * 3 % 300), n) for n in range(100)])
     newer = encode([(n, b"k", b"v" * (n * 3 % 300), n) for n in range(100, 200)], 0, 1)
