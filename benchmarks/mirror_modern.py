@@ -1,6 +1,7 @@
 """The mirror daemon into and between clusters of today, against the JVM's own mirrors, in the same run.
 
     python benchmarks/mirror_modern.py [--small] [--pairs 0.8.2.2-3.9.1,..] [--sizes 100,1000] [--rounds 1] [--json F]
+                                      [--who "ours;MirrorMaker"]
 
     0.8.2.2 to 3.9.1   MirrorMaker of 0.8.2.2, the only one of the JVM's that can read there
     3.9.1 to 3.9.1     MirrorMaker of 3.9.1 (its consumer and producer), and MirrorMaker 2, which runs on Connect
@@ -275,8 +276,9 @@ def arenas(stack: ExitStack, folder: Path, chosen: Sequence[str]) -> Iterator[Ar
 @click.option("--pairs", default=f"{OLD}-{MODERN},{MODERN}-{MODERN},{OLD}-{NEWEST}", help="Source-target, by release.")
 @click.option("--sizes", default="100,1000", help="Bytes of a value.")
 @click.option("--rounds", default=1, help="How often each comparison is made, in turns.")
+@click.option("--who", default="", help="Who takes part, separated by semicolons; default: all.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="File for runs and figures as JSON.")
-def main(small: bool, pairs: str, sizes: str, rounds: int, file: Path | None) -> None:
+def main(small: bool, pairs: str, sizes: str, rounds: int, who: str, file: Path | None) -> None:
     """Copy the same amount with the JVM's mirrors and with ours, in turns, and print the ratios."""
     kernels.prepare()  # compiled once, not by a contestant
     report = Report("mirror_modern", short=small, about={"kernels": kernels.name(), "acks": -1})
@@ -284,8 +286,11 @@ def main(small: bool, pairs: str, sizes: str, rounds: int, file: Path | None) ->
         for arena in arenas(stack, Path(folder), pairs.split(",")):
             for size in map(int, sizes.split(",")):
                 count = COUNTS.get(size, 600_000) // (10 if small else 1)
-                for who in turns(list(arena.contestants), rounds):
-                    report.add(arena.run(who, size, count))
+                chosen = [name for name in arena.contestants if not who or name in who.split(";")]
+                if not chosen:
+                    raise click.UsageError(f"--who {who}: of {arena.name} known are {'; '.join(arena.contestants)}")
+                for name in turns(chosen, rounds):
+                    report.add(arena.run(name, size, count))
                 compare(report, arena, size)
     report.end(file)
 
