@@ -112,6 +112,7 @@ class Piece:
     added: float  # when the part was submitted
     split_from: Piece | None = None  # the part as submitted; None: this piece is the whole part
     last: bool = True  # of the pieces
+    size: int = field(init=False)  # bytes of its entries
     alone: bool = False  # a batch it was in was too large, or damaged
     tries: int = 0  # failed attempts, for any reason
     refusals: int = 0  # consecutive refusals that would most likely be repeated
@@ -124,6 +125,9 @@ class Piece:
     over: bool = False  # done() or failed() of its ticket was called
     dropped: bool = False  # not sent again; if its pieces in flight are stored, the ticket is called
 
+    def __post_init__(self) -> None:
+        self.size = len(self.part.entries)
+
     @property
     def whole(self) -> Piece:
         return self if self.split_from is None else self.split_from
@@ -132,10 +136,6 @@ class Piece:
     def gone(self) -> bool:
         whole = self.whole
         return whole.over or whole.dropped
-
-    @property
-    def size(self) -> int:
-        return len(self.part.entries)
 
     def cut(self, part: Part) -> Piece:
         """One of several pieces that replace this one."""
@@ -156,14 +156,12 @@ class Batch:
 
     tp: TopicPartition
     pieces: list[Piece]
+    size: int = field(init=False)  # bytes of entries
+    count: int = field(init=False)  # messages
 
-    @property
-    def size(self) -> int:
-        return sum(piece.size for piece in self.pieces)
-
-    @property
-    def count(self) -> int:
-        return sum(piece.part.count for piece in self.pieces)
+    def __post_init__(self) -> None:
+        self.size = sum([piece.size for piece in self.pieces])
+        self.count = sum([piece.part.count for piece in self.pieces])
 
     @property
     def tries(self) -> int:

@@ -287,8 +287,8 @@ class BrokerConnection:
                 self._s.outcomes.stored(batch, now())
                 continue
             answer = answers.get(batch.tp, UNANSWERED)
-            said = answer.sentence
             at = answer.base_offset
+            said = "" if answer.stored else answer.sentence
             refresh |= self._s.outcomes.answered(batch, answer.error, at, sent.link.broker, now(), said=said)
         if refresh:
             self._s.leaders.refresh()

@@ -97,11 +97,11 @@ class Outcomes:
 
         said: what the broker adds to an error in words.
         """
-        where = f"{batch.tp} on {broker}"
         verdict = judge(code, base_offset)
         if verdict is Verdict.STORED or (code == DUPLICATE and batch.sealed):
             self.stored(batch, now, base_offset)
             return False
+        where = f"{batch.tp} on {broker}"
         self.counters.errors[code] += 1
         reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where, said)
         if self._sequences is not None and self._forgotten(self._sequences, batch, code, reason, now):

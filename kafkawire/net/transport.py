@@ -53,9 +53,13 @@ class PlainTransport:
         views = [view for view in map(octets, buffers) if len(view)]
         at = 0
         while at < len(views):
-            taken = opened.sendmsg(views[at : at + VIEWS_PER_CALL])
+            given = views[at : at + VIEWS_PER_CALL]
+            taken = opened.sendmsg(given)
             if taken <= 0:
                 raise OSError("the socket takes no more bytes")
+            if taken == sum(map(len, given)):
+                at += len(given)
+                continue
             while at < len(views) and taken >= len(views[at]):
                 taken -= len(views[at])
                 at += 1

@@ -17,11 +17,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkawire.errors import LocalError, RemoteError, Truncated, error_info
 from kafkawire.model import RECORD_BATCH, TopicPartition
-from kafkawire.primitives import INT32, Writer, utf8
+from kafkawire.primitives import Writer, utf8
 from kafkawire.protocol import apis
 from kafkawire.protocol.apis import Api
 from kafkawire.protocol.bodies import MAX_REPLY_BYTES, Body, PlainBody, Steps, StreamedBody
@@ -42,6 +43,7 @@ _REQUEST = struct.Struct(">ihhih")
 _REPLY = struct.Struct(">ii")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_PRODUCE_PARTITION = struct.Struct(">ii")  # partition, bytes of the set
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
 WITHOUT_BATCHES = 2  # the newest version of Produce for formats v0 and v1
 _FETCH_HEAD = struct.Struct(">iii")  # replica, longest wait, least bytes
@@ -232,7 +234,7 @@ class Request:
     @property
     def size(self) -> int:
         """Bytes of the body."""
-        return sum(len(buffer) for buffer in self.buffers)
+        return sum(map(len, self.buffers))
 
     def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
         head = request_header(self.api.key, self.version, correlation_id, client_id, self.size)
@@ -300,6 +302,23 @@ def fetch_rows(d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]
     return encode_rows(d.speaks(apis.FETCH.key), wanted)
 
 
+@lru_cache(64)
+def _produce_head(version: int, acks: int, timeout_ms: int, transactional_id: str | None) -> bytes:
+    writer = Writer()
+    fields: dict[str, Any] = {"acks": acks, "timeout_ms": timeout_ms}
+    if version > WITHOUT_BATCHES:
+        fields["transactional_id"] = transactional_id
+    apis.PRODUCE_HEAD.write(writer, fields, version)
+    return writer.done()
+
+
+@lru_cache(1024)
+def _produce_topic(topic: str) -> bytes:
+    writer = Writer()
+    string.write(writer, topic, 0)
+    return writer.done()
+
+
 def produce(
     d: ApiVersions,
     acks: int,
@@ -323,23 +342,19 @@ def produce(
     topics: dict[str, list[tuple[int, Sequence[bytes | memoryview]]]] = {}
     for tp, pieces in sets.items():
         topics.setdefault(tp.topic, []).append((_number(tp), pieces))
-    head = Writer()
-    fields: dict[str, Any] = {"acks": acks, "timeout_ms": timeout_ms}
-    if version > WITHOUT_BATCHES:
-        fields["transactional_id"] = transactional_id
-    apis.PRODUCE_HEAD.write(head, fields, version)
-    head.integer(INT32, len(topics))
+    head = _produce_head(version, acks, timeout_ms, transactional_id) + _INT32.pack(len(topics))
     for topic, partitions in topics.items():
-        string.write(head, topic, 0)
-        head.integer(INT32, len(partitions))
+        head += _produce_topic(topic) + _INT32.pack(len(partitions))
         for partition, pieces in partitions:
-            head.integer(INT32, partition)
-            head.integer(INT32, sum(len(piece) for piece in pieces))  # of bytes, not a count of messages
-            buffers.append(head.done())
+            size = sum(map(len, pieces))  # of bytes, not a count of messages
+            try:
+                buffers.append(head + _PRODUCE_PARTITION.pack(partition, size))
+            except struct.error:
+                raise LocalError(f"partition {partition} of {topic}, or its {size} bytes, do not fit 32 bits") from None
             buffers.extend(pieces)
-            head = Writer()
-    if not topics:
-        buffers.append(head.done())
+            head = b""
+    if head:
+        buffers.append(head)
     return Request(apis.PRODUCE, version, buffers, expects_reply=acks != 0, finish=_produced)
 
 

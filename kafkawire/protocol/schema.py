@@ -190,6 +190,7 @@ class Struct:
         self._fields = {name: kind if isinstance(kind, Ranged) else Ranged(kind) for name, kind in fields.items()}
         self.fields = cache(self._select)
         self.least = cache(self._least)
+        self._front = cache(self._integers_in_front)
 
     def _select(self, version: int) -> list[tuple[str, Type]]:
         """(name, type) of the fields a version has, in wire order."""
@@ -198,8 +199,23 @@ class Struct:
     def _least(self, version: int) -> int:
         return sum(kind.least(version) for _, kind in self.fields(version))
 
+    def _integers_in_front(self, version: int) -> tuple[tuple[str, ...], struct.Struct, list[tuple[str, Type]]]:
+        """Names of the integers that a version begins with, their layout, and the fields behind them."""
+        fields = self.fields(version)
+        number = next((n for n, (_, kind) in enumerate(fields) if not isinstance(kind, Integer)), len(fields))
+        kinds = [kind.kind.format for _, kind in fields[:number] if isinstance(kind, Integer)]
+        layout = struct.Struct(">" + "".join(kind.lstrip(">") for kind in kinds))
+        return tuple(name for name, _ in fields[:number]), layout, fields[number:]
+
     def read(self, reader: Reader, version: int) -> dict[str, Any]:
-        return {name: kind.read(reader, version) for name, kind in self.fields(version)}
+        names, layout, behind = self._front(version)
+        if layout.size > reader.left:  # says which of them is cut
+            return {name: kind.read(reader, version) for name, kind in self.fields(version)}
+        found = dict(zip(names, layout.unpack_from(reader.data, reader.at), strict=True))
+        reader.at += layout.size
+        for name, kind in behind:
+            found[name] = kind.read(reader, version)
+        return found
 
     def write(self, writer: Writer, value: Mapping[str, Any], version: int) -> None:
         fields = self.fields(version)

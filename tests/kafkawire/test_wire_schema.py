@@ -72,6 +72,31 @@ def test_damaged_and_random_bodies_raise_our_errors_only(of: Api, version: int, 
                 pass  # whatever else comes out fails the test: LocalError too, as it is never our fault
 
 
+@given(st.lists(st.sampled_from([schema.int8, int16, int32, int64]), max_size=6), st.booleans(), st.data())
+def test_integers_in_front_read_at_once_are_those_read_one_by_one(
+    kinds: list[schema.Integer], more: bool, data: st.DataObject
+) -> None:
+    """Whole, and cut anywhere: then the error names the integer that is cut, and its place."""
+    fields: dict[str, Type] = {f"f{n}": kind for n, kind in enumerate(kinds)}
+    table = Struct(**fields, **({"name": string, "last": int16} if more else {}))
+    writer = Writer()
+    table.write(writer, data.draw(values(table, 0)), 0)
+    body = writer.done()
+    taken = body[: data.draw(st.integers(0, len(body)))]
+
+    def one_by_one(reader: Reader) -> dict[str, Any]:
+        return {name: kind.read(reader, 0) for name, kind in table.fields(0)}
+
+    def outcome(read: Any) -> object:
+        reader = Reader(taken, "a table")
+        try:
+            return read(reader), reader.at
+        except Truncated as cut:
+            return str(cut)
+
+    assert outcome(lambda reader: table.read(reader, 0)) == outcome(one_by_one)
+
+
 def test_a_count_is_held_against_the_bytes_left() -> None:
     rows = Array(Struct(a=int32, b=int64))
     with pytest.raises(Truncated, match="2147483647 elements cannot fit the 24 bytes left"):

@@ -13,6 +13,7 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkawire.castagnoli import crc32c
@@ -87,18 +88,21 @@ def batch_at(buffer: Bytes, begin: int) -> Batch | None:
     Raises CorruptMessage for a size no batch has, UnknownMagic for an entry of another format.  The checksum is not
     looked at.
     """
-    if len(buffer) - begin <= MAGIC_AT:
+    left = len(buffer) - begin
+    if left <= MAGIC_AT:
         return None
-    base, size, magic = _BEGINNING.unpack_from(buffer, begin)
+    if left < OVERHEAD:
+        base, size, magic = _BEGINNING.unpack_from(buffer, begin)
+        rest: Sequence[int] = ()
+    else:
+        base, size, epoch, magic, crc, *rest = HEAD.unpack_from(buffer, begin)
     if magic != 2:
         raise UnknownMagic(f"a record batch has format v2, this entry v{magic}", begin, base)
     if size < OVERHEAD - LOG_OVERHEAD:
         raise CorruptMessage(f"impossible size {size}, the smallest is {OVERHEAD - LOG_OVERHEAD}", begin, base)
-    end = begin + LOG_OVERHEAD + size
-    if end > len(buffer):
+    if LOG_OVERHEAD + size > left:
         return None
-    _, _, epoch, _, crc, *rest = HEAD.unpack_from(buffer, begin)
-    batch = Batch(begin, end, base, epoch, crc, *rest)
+    batch = Batch(begin, begin + LOG_OVERHEAD + size, base, epoch, crc, *rest)
     if batch.count < 0 or batch.last_offset_delta < 0:
         raise CorruptMessage(
             f"impossible head: {batch.count} records up to offset {batch.last_offset}", begin, batch.base_offset
