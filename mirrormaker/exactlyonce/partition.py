@@ -286,7 +286,7 @@ class PartitionTransactions:
             if steps.unwanted:
                 self._end_period("some of it may not be sent any more")
                 return
-            closing = closing or now() >= until or self._flushed or steps.full(self._how.max_bytes())
+            closing = closing or now() >= until or self._flushed or steps.enough(self._how.max_bytes())
             if closing and steps.stored:
                 self._commit(steps.end)
                 return
@@ -297,8 +297,13 @@ class PartitionTransactions:
     def _send(self, taken: list[Step]) -> None:
         for step in taken:
             self._transaction.need(step.targets)
-            for part, ticket in step.parts(self._wake.set):
+            for part, ticket in step.parts(self._step_stored, self._wake.set):
                 self.sender.submit(part, ticket)
+
+    def _step_stored(self) -> None:
+        """Wake the task once nothing of the open transaction is under way: what is stored before changes nothing."""
+        if self._steps.stored:
+            self._wake.set()
 
     def _commit(self, position: int) -> bool:
         """Commit what was sent, with the position behind it; whether that was done."""

@@ -49,9 +49,9 @@ class Step:
         """The partitions that it is sent to."""
         return {part.tp for part, _ in self.items}
 
-    def parts(self, wake: Callable[[], object]) -> list[tuple[Part, StepTicket]]:
-        """Its parts for one attempt.  wake(): called when the last of them is stored, or one of them failed."""
-        return [(part, StepTicket(self, ticket, self.attempt, wake)) for part, ticket in self.items]
+    def parts(self, stored: Callable[[], object], failed: Callable[[], object]) -> list[tuple[Part, StepTicket]]:
+        """Its parts for one attempt.  stored(): called when the last of them is; failed(): when one of them failed."""
+        return [(part, StepTicket(self, ticket, stored, failed)) for part, ticket in self.items]
 
     def placed(self, listener: OffsetListener, count: int, offset: int | None, exact: bool) -> None:
         """Part of it is stored there, which counts once the transaction is committed."""
@@ -86,13 +86,14 @@ class Step:
 class StepTicket:
     """Ticket of one part in one attempt (kafkawire.model.Ticket, producer.outcomes.OffsetListener)."""
 
-    __slots__ = ("_attempt", "_step", "_ticket", "_wake")
+    __slots__ = ("_attempt", "_failed", "_step", "_stored", "_ticket")
 
-    def __init__(self, step: Step, ticket: Ticket, attempt: int, wake: Callable[[], object]) -> None:
+    def __init__(self, step: Step, ticket: Ticket, stored: Callable[[], object], failed: Callable[[], object]) -> None:
         self._step = step
         self._ticket = ticket
-        self._attempt = attempt
-        self._wake = wake
+        self._attempt = step.attempt
+        self._stored = stored
+        self._failed = failed
 
     @property
     def _counts(self) -> bool:
@@ -113,12 +114,12 @@ class StepTicket:
         if self._counts:
             self._step.left -= 1
             if not self._step.left:
-                self._wake()
+                self._stored()
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
         if self._counts and self._step.failure is None:
             self._step.failure = Failure(self._ticket, reason, resume_at)
-            self._wake()
+            self._failed()
 
 
 class StepQueue:
@@ -147,10 +148,16 @@ class StepQueue:
         head = self.waiting[0]
         return head.alone or self.open[0].alone or self.size + head.size > max_bytes
 
+    def enough(self, max_bytes: int) -> bool:
+        """Whether the open transaction gains nothing by staying open: it is full; or it is half full, stored, and
+        nothing waits.  Then the source may give no more before the commit, which frees the bytes that it holds."""
+        return self.full(max_bytes) or (not self.waiting and 2 * self.size >= max_bytes and self.stored)
+
     @property
     def stored(self) -> bool:
         """Whether all of the open transaction is acknowledged."""
-        return not self._unstored()
+        self._pass_stored()
+        return self._first == len(self.open)
 
     @property
     def failed(self) -> Step | None:
@@ -169,9 +176,12 @@ class StepQueue:
 
     def _unstored(self) -> Sequence[Step]:
         """Open steps from the first on that is not stored."""
+        self._pass_stored()
+        return self.open[self._first :]
+
+    def _pass_stored(self) -> None:
         while self._first < len(self.open) and not self.open[self._first].left:
             self._first += 1
-        return self.open[self._first :]
 
     def committed(self) -> None:
         """The open transaction is committed."""

@@ -27,7 +27,7 @@ def step(resume_at: int, *tickets: Ticket, size: int = 10) -> Step:
 
 def sent(queue: StepQueue, max_bytes: int = 1000) -> list[StepTicket]:
     """The tickets of what goes into the transaction now."""
-    return [ticket for each in queue.take(max_bytes) for _, ticket in each.parts(lambda: None)]
+    return [ticket for each in queue.take(max_bytes) for _, ticket in each.parts(lambda: None, lambda: None)]
 
 
 def filled(*steps: Step) -> StepQueue:
@@ -54,6 +54,22 @@ def test_tickets_hear_of_it_when_the_transaction_is_committed():
     queue.committed()
     assert ticket.told == [("placed", 1, 7, True), ("done",)]
     assert not queue.open
+
+
+@pytest.mark.parametrize(("sizes", "waiting", "unstored", "enough"), [
+    ((50,), (), 0, True),  # half full and stored: the source may have no room for more
+    ((49,), (), 0, False),
+    ((50,), (), 1, False),
+    ((30, 30), (50,), 1, True),  # full
+    ((), (), 0, False),
+])  # fmt: skip
+def test_a_transaction_has_enough(sizes, waiting, unstored, enough):
+    queue = filled(*(step(10 * n, size=size) for n, size in enumerate((*sizes, *waiting), 1)))
+    tickets = sent(queue, 100)
+    assert len(tickets) == len(sizes)
+    for ticket in tickets[: len(sizes) - unstored]:
+        ticket.done()
+    assert queue.enough(100) is enough
 
 
 def test_an_aborted_transaction_goes_again_and_its_late_responses_count_for_nothing():
