@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 from common import PARTITIONS, VERSION, Run, tell
@@ -177,15 +178,17 @@ class Arena:
 
     # contestants ------------------------------------------------------------------------------------------------------
 
-    def ours(self, topic: str, work: Work, **mirror: object) -> Sequence[str]:
-        """The daemon of this project; mirror: options of its section."""
+    def ours(
+        self, topic: str, work: Work, towards: Mapping[str, object] = MappingProxyType({}), **mirror: object
+    ) -> Sequence[str]:
+        """The daemon of this project; towards: options of its target; mirror: options of its own section."""
         asked = {"compression.codec": work.asked} if work.asked else {}
         source = {
             "zookeeper.connect": self.source.zookeeper,
             "queued.max.bytes": AHEAD_BYTES,
             "fetch.growth.max.bytes": AHEAD_BYTES,
         }
-        return self.mirror(topic, source, {"request.required.acks": work.acks, **asked}, **mirror)
+        return self.mirror(topic, source, {"request.required.acks": work.acks, **asked, **towards}, **mirror)
 
     def mirror(
         self, topic: str, source: Mapping[str, object], target: Mapping[str, object], **mirror: object

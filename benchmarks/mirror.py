@@ -38,6 +38,7 @@ class Ours:
     """One form of the daemon, and what is wanted of it, as ratios to the JVM.
 
     factor  how many times the JVM's messages it copies
+    target  options of the target
     """
 
     who: str
@@ -45,6 +46,7 @@ class Ours:
     clock: float | None
     factor: float = 1
     mirror: Mapping[str, object] = field(default_factory=dict)
+    target: Mapping[str, object] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -60,12 +62,16 @@ class Comparison:
 def keyed(name: str, keys: int, pure: tuple[float, float]) -> Comparison:
     return Comparison(
         Work(name, 100, 1_200_000, keys=keys, partitions=3),
-        [Ours("ours", 10, 4, 2), Ours("ours, pure", *pure, 1, {}, PURE)],
+        [Ours("ours", 10, 4, 2), Ours("ours, pure", *pure, environment=PURE)],
     )
 
 
 COMPARISONS = (
-    Comparison(Work("plain, 100 B", 100, 1_500_000), [Ours("ours", 15, 6, 3)], bare=0.85),
+    Comparison(
+        Work("plain, 100 B", 100, 1_500_000),
+        [Ours("ours", 15, 6, 3), Ours("ours, 2 connections", 15, 6, 3, target={"num.producer.connections": 2})],
+        bare=0.85,
+    ),
     Comparison(Work("plain, 1 KB", 1000, 500_000), [Ours("ours", 9, 2, 2)], bare=0.85),
     Comparison(Work("snappy, 100 B", 100, 1_000_000, codec="snappy"), [Ours("ours", 40, 3, 3)]),
     Comparison(Work("gzip, 100 B", 100, 800_000, codec="gzip"), [Ours("ours", 40, 3, 3)]),
@@ -74,8 +80,8 @@ COMPARISONS = (
     Comparison(
         Work("handlers, 100 B", 100, 1_000_000),
         [
-            Ours("set handler", 5, 2, 1, {"message.set.handler": "lookers:by_set"}, LOADED),
-            Ours("message handler", 1.5, 1, 1, {"message.handler": "lookers:by_message"}, LOADED),
+            Ours("set handler", 5, 2, 1, {"message.set.handler": "lookers:by_set"}, environment=LOADED),
+            Ours("message handler", 1.5, 1, 1, {"message.handler": "lookers:by_message"}, environment=LOADED),
         ],
     ),
     Comparison(Work("plain to snappy, 100 B", 100, 1_000_000, asked="snappy"), [Ours("ours", 3, 2)]),
@@ -99,7 +105,7 @@ def compare(arena: Arena, report: Report, comparison: Comparison, factor: float,
         more = form.factor if form is not None else comparison.ours[0].factor if who in bare else 1
         command: Callable[[str, Work], Sequence[str]] = arena.jvm
         if form is not None:
-            command = partial(arena.ours, **form.mirror)  # type: ignore[arg-type]
+            command = partial(arena.ours, towards=form.target, **form.mirror)  # type: ignore[arg-type]
         elif who in bare:
             command = partial(bare_loop, arena)
         report.add(arena.run(base.times(more), who, command, form.environment if form is not None else None))

@@ -23,7 +23,7 @@ def dump(flows: Sequence[Flow], senders: Mapping[str, Sender]) -> Iterator[str]:
         requests = counted(sender.in_flight, "request")
         pending = f"{sender.bytes_pending:,} bytes not acknowledged, {sender.bytes_in_flight:,} of them in flight"
         yield f"target, for source {source}: {requests} in flight; {pending}"
-        brokers = ", ".join(f"{broker} {'connected' if up else 'away'}" for broker, up in sorted(sender.pool.items()))
+        brokers = ", ".join(f"{broker} {_open(count)}" for broker, count in sorted(sender.connections.items()))
         yield f"  brokers: {brokers or 'none was needed yet'}"
         if sender.outage:
             yield f"  {sender.outage}"
@@ -34,6 +34,10 @@ def _partition(row: PartitionStatus) -> str:
     end = f"end {_n(row.high_watermark)}, lag {_n(row.lag)}"
     parked = f"; {row.parked}" if row.parked is not None else ""
     return f"{row.tp} {row.state}: {places}, {end}, {row.buffered_bytes:,} bytes queued, read by {row.owner}{parked}"
+
+
+def _open(connections: int) -> str:
+    return "away" if not connections else "connected" if connections == 1 else f"connected {connections} times"
 
 
 def _n(number: int | None) -> str:

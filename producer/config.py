@@ -203,8 +203,13 @@ class ProducerConfig(SecurityOptions):
         "where brokers and request.required.acks (-1) allow it; true: only then anything is sent",
     )  # fmt: skip
     max_in_flight: int = option(
-        "max.in.flight", 5, "requests in flight to one broker, on different partitions", least=1
+        "max.in.flight", 5, "requests in flight on one connection, on different partitions", least=1
     )
+    connections: int = option(
+        "num.producer.connections", 1,
+        "connections to each broker, on different partitions (0.7: one); a broker handles one request of a connection "
+        "at a time", least=1,
+    )  # fmt: skip
     request_bytes: int = option("request.max.bytes", 16 << 20, "largest request: bytes of entries", "bytes", least=1024)
     reconnect_ms: int = option(
         "reconnect.backoff.ms", 1000, "backoff before connecting to a broker again", "ms", least=0

@@ -1,4 +1,7 @@
-"""Connection to one target broker: a greenlet that sends produce requests, and one that receives the responses.
+"""One connection to a target broker: a greenlet that sends produce requests, and one that receives the responses.
+
+A broker may have several (num.producer.connections), because 0.8 handles the requests of a connection one after the
+other: one connection keeps one of its cores busy.  Each partition is pinned to one of them (kafkawire.net.links.Pins).
 
 Several requests may be in flight, never two with the same partition.  A broker is far when no response came sooner than
 FAR_S: then requests are shared out, and sets of several codecs sent as one, as batches.py says.  When the connection
@@ -22,7 +25,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import LinkLost, LocalError, RemoteError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
-from kafkawire.net.links import Links
+from kafkawire.net.links import Links, Pins
 from kafkawire.net.session import Reply
 from kafkawire.protocol.request import Request
 from producer.barrier import BarrierLink
@@ -54,6 +57,7 @@ class Shared:
     outcomes: Outcomes
     leaders: Leaders
     links: Links
+    pins: Pins  # connections of partitions
     outages: Outages
     completed: Callable[[], object]
     sequences: Sequences | None = None  # of an idempotent producer
@@ -71,10 +75,11 @@ class InFlight:
 
 
 class BrokerConnection:
-    """Connection to one broker.  run_sending and run_receiving are its two greenlets; close() ends both."""
+    """One of the connections to a broker, `number` from 0 on.  run_sending and run_receiving are its two greenlets;
+    close() ends both."""
 
-    def __init__(self, broker_id: int, shared: Shared) -> None:
-        self.broker_id = broker_id
+    def __init__(self, broker_id: int, shared: Shared, number: int = 0) -> None:
+        self.broker_id, self.number = broker_id, number
         self.wake = Event()  # there may be something to send
         self._s = shared
         self._silent = not shared.dialect.answers_produce
@@ -82,7 +87,7 @@ class BrokerConnection:
         self._sent = Event()  # there may be a response to wait for
         self._round_trip_s: float | None = None  # the shortest
         self._opener = Opener(
-            shared.links,
+            shared.links.lane(number),
             shared.config,
             wrap=self._barrier_link if self._silent else None,
             refused=self._cannot_connect,
@@ -152,6 +157,8 @@ class BrokerConnection:
     def _mine(self, tp: TopicPartition) -> bool:
         partition = self._s.leaders.view.topics.get(tp.topic, {}).get(tp.partition)
         if partition is None or partition.leader != self.broker_id:
+            return False
+        if self._s.pins.lane(tp, self.broker_id) != self.number:
             return False
         sequences = self._s.sequences
         return sequences is None or sequences.ready(tp, self._s.batches.head(tp))
@@ -387,7 +394,7 @@ class BrokerConnection:
         return max(0.001, due - now())
 
     def __repr__(self) -> str:
-        return f"<BrokerConnection to broker {self.broker_id}, {self.in_flight} in flight>"
+        return f"<BrokerConnection {self.number} to broker {self.broker_id}, {self.in_flight} in flight>"
 
 
 PURPOSE = "produce"

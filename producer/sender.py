@@ -18,7 +18,7 @@ from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Part, Ticket, TopicPartition
 from kafkawire.net.link import Connect
-from kafkawire.net.links import Links
+from kafkawire.net.links import Links, Pins
 from producer.batches import Batches
 from producer.config import ProducerConfig
 from producer.connection import BrokerConnection, Shared
@@ -36,12 +36,13 @@ def ignore(level: int, sentence: str) -> None:
 
 
 class Sender:
-    """Sends parts through one connection per broker.
+    """Sends parts through num.producer.connections connections per broker; through one to 0.7, whose barriers confirm
+    what went over their own.
 
     metadata: a source of this sender alone.  by_name: read metadata by the names of the submitted topics (which may
     create them); else of all topics.  events: called with a level of `logging` and a sentence when a state changes;
     outages are warnings.  created: see Outcomes.  live: returns the ids of live brokers, when ZooKeeper is the source:
-    then each of these, and no other broker, has a connection.  reports: shared by several senders to one cluster, whose
+    then each of these, and no other broker, has connections.  reports: shared by several senders to one cluster, whose
     outages are then reported once.  versions: of the cluster, which its connections ask for; None: they are known.
     sequences: numbers that belong to a transaction, whose owner renews them; else the sender numbers its batches itself
     where the configuration and the brokers allow it (enable.idempotence).
@@ -113,12 +114,13 @@ class Sender:
             outcomes=outcomes,
             leaders=self.leaders,
             links=links,
+            pins=Pins(config.connections if dialect.answers_produce else 1),
             outages=outages,
             completed=self._completed,
             sequences=sequences,
             transactional_id=transactional_id,
         )
-        self._connections: dict[int, BrokerConnection] = {}
+        self._connections: dict[tuple[int, int], BrokerConnection] = {}  # by broker id and number
         self._live = live
         self.on_refresh: Callable[[], object] = lambda: None  # called after each refresh of metadata
         self._empty = Event()
@@ -172,7 +174,7 @@ class Sender:
             self.leaders.need(part.tp.topic)
             self.leaders.refresh()
         else:
-            self._connection(partition.leader).wake.set()
+            self._connection_of(part.tp, partition.leader).wake.set()
 
     def flush(self, timeout_s: float) -> bool:
         """Send without lingering, and wait until nothing is pending; False after timeout_s."""
@@ -238,8 +240,16 @@ class Sender:
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers with a connection, and whether it is connected."""
-        return {broker: connection.connected for broker, connection in self._connections.items()}
+        """Brokers with a connection, and whether one is connected."""
+        return {broker: open_links > 0 for broker, open_links in self.connections.items()}
+
+    @property
+    def connections(self) -> dict[int, int]:
+        """Number of open connections of each broker that has, or needs, one."""
+        counts: dict[int, int] = {}
+        for (broker, _), connection in self._connections.items():
+            counts[broker] = counts.get(broker, 0) + connection.connected
+        return counts
 
     @property
     def outage(self) -> str:
@@ -252,18 +262,22 @@ class Sender:
 
     def _connect_live(self, live: frozenset[int]) -> None:
         """Make a connection for each live broker; requests in flight to one that left are sent again elsewhere."""
-        for broker in [broker for broker in self._connections if broker not in live]:
-            self._connections.pop(broker).broker_left(f"broker {broker} has left the cluster")
+        for key in [key for key in self._connections if key[0] not in live]:
+            self._connections.pop(key).broker_left(f"broker {key[0]} has left the cluster")
         for broker in live:
             self._connection(broker).keep_open()
 
-    def _connection(self, broker_id: int) -> BrokerConnection:
-        connection = self._connections.get(broker_id)
+    def _connection(self, broker_id: int, number: int = 0) -> BrokerConnection:
+        connection = self._connections.get((broker_id, number))
         if connection is None:
-            connection = self._connections[broker_id] = BrokerConnection(broker_id, self._s)
-            self._tasks.spawn(f"sender-{broker_id}", connection.run_sending)
-            self._tasks.spawn(f"acks-{broker_id}", connection.run_receiving)
+            connection = self._connections[broker_id, number] = BrokerConnection(broker_id, self._s, number)
+            named = f"{broker_id}-{number}" if number else f"{broker_id}"
+            self._tasks.spawn(f"sender-{named}", connection.run_sending)
+            self._tasks.spawn(f"acks-{named}", connection.run_receiving)
         return connection
+
+    def _connection_of(self, tp: TopicPartition, leader: int) -> BrokerConnection:
+        return self._connection(leader, self._s.pins.lane(tp, leader))
 
     def _after_refresh(self, old: ClusterView) -> None:
         """Called after a refresh of metadata: send to new leaders, and fail parts that have waited too long."""
@@ -278,7 +292,7 @@ class Sender:
         for tp in list(self._batches.waiting()):
             leader = view.leader(tp)
             if leader is not None and self._is_live(leader.id):
-                self._connection(leader.id).wake.set()
+                self._connection_of(tp, leader.id).wake.set()
         waits = self._s.outcomes.expire(view, now(), self.leaders.failure is None)
         # A broker that has just started takes messages before its metadata names a leader.  Once those are answered
         # nothing would ask for the leader of what waits behind them.
@@ -291,8 +305,7 @@ class Sender:
     def _end_outages(self) -> None:
         """End the outages of brokers that nothing waits for any more, because others lead their partitions."""
         for broker_id in self._s.outages:
-            connection = self._connections.get(broker_id)
-            wanted = connection is not None and connection.wanted
+            wanted = any(each.wanted for each in self._connections.values() if each.broker_id == broker_id)
             if broker_id != CLUSTER and not wanted and broker_id not in self._leading():
                 self._s.outages.over(broker_id, "is waited for by nothing any more", now())
 

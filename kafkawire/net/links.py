@@ -2,6 +2,7 @@
 
 purpose     "fetch", "produce", "metadata", "offsets" …: any word; its requests share one connection
 lane        several connections to a broker for one purpose: each lane of a pool has its own
+pin         the lane that a partition uses as long as its broker leads it
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterable
 
-from kafkawire.model import Broker
+from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Connect, Link
 from kafkawire.protocol.buffers import Buffers
 
@@ -93,6 +94,41 @@ class Links:
 
     def __repr__(self) -> str:
         return f"<Links {list(self._links.values())}>"
+
+
+class Pins:
+    """Which of the connections to its broker a partition uses: always the same one as long as that broker leads it, so
+    that nothing of a partition overtakes anything.  The one with the fewest partitions is taken for a new one: a number
+    made from the partition's, as the JVM's AbstractFetcherManager.getFetcherId, gives every second connection nothing
+    where leaders stand in turns.
+
+    lanes: connections to a broker.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self._pins: dict[TopicPartition, tuple[int, int]] = {}  # broker id, lane
+        self._pinned: dict[int, list[int]] = {}  # partitions of each lane, by broker id
+
+    def lane(self, tp: TopicPartition, broker_id: int) -> int:
+        """The lane of a partition that this broker leads, from 0 on."""
+        if self.lanes == 1:
+            return 0
+        pin = self._pins.get(tp)
+        if pin is not None and pin[0] == broker_id:
+            return pin[1]
+        self.forget(tp)
+        counts = self._pinned.setdefault(broker_id, [0] * self.lanes)
+        lane = counts.index(min(counts))
+        counts[lane] += 1
+        self._pins[tp] = broker_id, lane
+        return lane
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition is not used any more."""
+        pin = self._pins.pop(tp, None)
+        if pin is not None:
+            self._pinned[pin[0]][pin[1]] -= 1
 
 
 class _Lane(Links):

@@ -12,6 +12,7 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import ANY, Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Link
+from kafkawire.net.links import Links, Pins
 from kafkawire.net.session import Reply
 from kafkawire.protocol.request import Request
 from producer.barrier import BarrierLink
@@ -153,7 +154,8 @@ def connection(confirm: bool) -> tuple[BrokerConnection, Outcomes]:
         batches=none,
         outcomes=cast(Any, outcomes),
         leaders=cast(Any, Leaders()),
-        links=none,
+        links=Links("test"),
+        pins=Pins(1),
         outages=Outages(lambda level, event: None),
         completed=lambda: None,
     )

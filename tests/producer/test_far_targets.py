@@ -133,7 +133,7 @@ def test_requests_in_flight_never_share_a_partition():
         cluster.script("produce", *[Wait(seconds=2 * FAR_S)] * 4)
         run.submit(*(part(b"%d" % n * 900, tp=TopicPartition("t", n % 4)) for n in range(8)))
         until(lambda: run.sender.in_flight)
-        link_of = run.sender._connections[1]
+        link_of = run.sender._connections[1, 0]
         flying = [batch.tp for sent in link_of._in_flight for batch in sent.batches]
         assert len(flying) == len(set(flying))
         assert run.sender.flush(WAIT_S)
@@ -147,10 +147,10 @@ def test_a_near_target_gets_each_codec_in_a_request_of_its_own(monkeypatch: pyte
     values = [[b"a", b"b"], [b"c"], [b"d"]]
     with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
         run.sent(part(b"0"))
-        assert not run.sender._connections[1]._far
+        assert not run.sender._connections[1, 0]._far
         run.sent(*(wrapped(each, T0, kind) for each, kind in zip(values, (0, 1, 0), strict=True)))
         assert len(cluster.seen("produce")) == 4
-        run.sender._connections[1]._round_trip_s = 60.0
+        run.sender._connections[1, 0]._round_trip_s = 60.0
         run.sent(*(wrapped(each, T0, kind) for each, kind in zip(values, (0, 1, 0), strict=True)))
         assert len(cluster.seen("produce")) == 5
         assert cluster.values("t", 0) == [b"0", *[value for each in values for value in each] * 2]

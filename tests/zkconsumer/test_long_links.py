@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from groundwork.tasks import now, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
-from kafkawire.net.links import Links
+from kafkawire.net.links import Links, Pins
 from kafkawire.net.session import Reply
 from kafkawire.protocol import apis
 from tests.kafkawire.recordbatches import batch, rows_of
 from tests.zkconsumer.test_fetcher_batches import Fetching, Log, Modern
 from tests.zkconsumer.test_leaders import ONE, Cursor, World, view
 from zkconsumer.fetching.fetcher import FAR_S, IN_FLIGHT
-from zkconsumer.fetching.fetchers import fetcher_number
 
 PARTITIONS = [TopicPartition("t", n) for n in range(4)]
 SETS, PER_SET = 12, 5
@@ -112,13 +113,36 @@ def test_a_link_that_breaks_with_two_in_flight_costs_no_message_and_no_budget(ru
     assert broker.most == IN_FLIGHT
 
 
-def test_a_partition_is_pinned_as_the_jvm_does():
-    # Utils.abs(31 * topic.hashCode + partition) % fetchers of 0.8.2; "orders".hashCode is -1008770331
-    expected = [abs(31 * -1008770331 + n) % 3 for n in range(5)]
-    assert [fetcher_number(TopicPartition("orders", n), 3) for n in range(5)] == expected
-    assert len(set(expected)) == 3
-    assert fetcher_number(TopicPartition("orders", BrokerPartition(7, 2)), 3) == expected[2]
-    assert {fetcher_number(TopicPartition("orders", n), 1) for n in range(5)} == {0}
+def test_a_partition_is_pinned_while_its_broker_leads_it_and_connections_have_equally_many():
+    pins = Pins(2)
+    even = [TopicPartition("orders", n) for n in range(0, 8, 2)]  # of a broker that leads every second one
+    lanes = [pins.lane(tp, 1) for tp in even]
+    assert sorted(lanes) == [0, 0, 1, 1]
+    seven = TopicPartition("orders", BrokerPartition(1, 0))
+    assert pins.lane(seven, 1) in (0, 1)
+    assert [pins.lane(tp, 1) for tp in even] == lanes
+    assert [pins.lane(tp, 2) for tp in even[:2]] == [0, 1]  # their leader moved
+    for tp, lane in zip(even, lanes, strict=True):
+        if lane == 0:
+            pins.forget(tp)
+    assert pins.lane(TopicPartition("new", 0), 1) == 0
+    assert {Pins(1).lane(tp, 1) for tp in even} == {0}
+
+
+@given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2), st.booleans()), max_size=60))
+def test_pins_against_a_slow_twin(lanes: int, steps: list[tuple[int, int, bool]]) -> None:
+    pins, held = Pins(lanes), dict[TopicPartition, tuple[int, int]]()
+    for partition, broker, forget in steps:
+        tp = TopicPartition("t", partition)
+        if forget:
+            pins.forget(tp)
+            held.pop(tp, None)
+            continue
+        if held.get(tp, (None, 0))[0] != broker:
+            held.pop(tp, None)
+            loads = [sum(pin == (broker, lane) for pin in held.values()) for lane in range(lanes)]
+            held[tp] = broker, loads.index(min(loads))
+        assert pins.lane(tp, broker) == held[tp][1]
 
 
 def test_each_fetcher_has_its_part_of_the_partitions_and_connections_of_its_own():

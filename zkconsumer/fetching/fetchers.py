@@ -1,7 +1,8 @@
 """Fetchers of a connector: one or some for each source broker, and the leader finder that assigns partitions to them.
 
 A broker's fetchers (num.consumer.fetchers) have connections of their own, so that one sends its bytes while the request
-of another travels.  A partition always belongs to the same one, as in the JVM's ConsumerFetcherManager.
+of another travels.  A partition belongs to the same one as long as the broker leads it (kafkawire.net.links.Pins, as
+of a producer's connections).
 
 A cursor belongs to one fetcher, or is unassigned: just owned, refused by its broker, its link lost, its broker at
 another address.  Leaders are looked up by leaders.py, which may report when brokers change: a broker
@@ -12,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from groundwork.java import string_hash
 from groundwork.tasks import Event, Task, TaskGroup, now
 from kafkawire.cluster.retry import Backoff
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
-from kafkawire.model import Broker, BrokerPartition, TopicPartition
-from kafkawire.net.links import Links
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links, Pins
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
@@ -31,12 +31,6 @@ MAX_BACKOFF_S = 1.0  # between retries for one partition, however long its leade
 LASTING_BACKOFF_S = 5.0  # where there is no such partition
 CALM_S = 10.0  # a partition that was fetched for that long starts with the shortest backoff again
 REPORT_EVERY_S = 30.0
-
-
-def fetcher_number(tp: TopicPartition, fetchers: int) -> int:
-    """Which of its broker's fetchers reads a partition (AbstractFetcherManager.getFetcherId of 0.8.2)."""
-    id = tp.partition.index if isinstance(tp.partition, BrokerPartition) else tp.partition
-    return abs(31 * string_hash(tp.topic) + id) % fetchers
 
 
 class _Unassigned:
@@ -72,7 +66,7 @@ class Fetchers:
         self._backoff_s = backoff_s
         self._make_fetcher = make_fetcher
         self._on_event = on_event
-        self._per_broker = per_broker
+        self._pins = Pins(per_broker)
         self._fetchers: dict[tuple[int, int], tuple[Fetcher, list[Task]]] = {}  # by broker id and number
         self._outages = Outages(on_event)
         self._unassigned: dict[TopicPartition, _Unassigned] = {}
@@ -97,6 +91,7 @@ class Fetchers:
         for tp in tps:
             self._unassigned.pop(tp, None)
             self._misses.pop(tp, None)
+            self._pins.forget(tp)
             self._outages.forget([tp], now())
             for fetcher, _ in self._fetchers.values():
                 fetcher.remove(tp)
@@ -222,7 +217,7 @@ class Fetchers:
             self.find_leaders([cursor], leader.why, leader.lasting)
             return
         del self._unassigned[cursor.tp]
-        self._fetcher(leader, fetcher_number(cursor.tp, self._per_broker)).add(cursor)
+        self._fetcher(leader, self._pins.lane(cursor.tp, leader.id)).add(cursor)
 
     def _fetcher(self, broker: Broker, number: int) -> Fetcher:
         key = broker.id, number

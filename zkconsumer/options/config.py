@@ -294,7 +294,7 @@ class ConsumerConfig(SecurityOptions):
     fetchers: int = option(
         "num.consumer.fetchers",
         1,
-        "fetch connections to each source broker; each partition always has the same one",
+        "fetch connections to each source broker; a partition is pinned to one while the broker leads it",
         least=1,
     )
     fetch_min_bytes: int = option(
