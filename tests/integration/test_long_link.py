@@ -48,13 +48,22 @@ def in_order_but_for_repeats(found: list[int], count: int, repeats: int) -> None
     assert back <= repeats
 
 
-def test_mixed_codecs_over_a_link_that_breaks(own_cluster: Callable[..., Cluster], unique: Unique) -> None:
+@pytest.mark.parametrize("connections", [1, 2])
+def test_mixed_codecs_over_a_link_that_breaks(
+    own_cluster: Callable[..., Cluster], unique: Unique, connections: int
+) -> None:
     cluster = own_cluster(version=VERSION, brokers=1, proxied=True)
     topic = unique.topic()
     cluster.create_topic(topic, partitions=PARTITIONS)
     proxy = cluster.node(0).proxy
     config = ProducerConfig(
-        brokers=(proxy.address,), retries=-1, linger_ms=0, reconnect_ms=50, batch_bytes=100_000, request_bytes=200_000
+        brokers=(proxy.address,),
+        retries=-1,
+        linger_ms=0,
+        reconnect_ms=50,
+        batch_bytes=100_000,
+        request_bytes=200_000,
+        connections=connections,
     )
     spoken, tasks = dialect(VERSION), TaskGroup()
     links = Links("test", connect, 10_000)
@@ -65,13 +74,14 @@ def test_mixed_codecs_over_a_link_that_breaks(own_cluster: Callable[..., Cluster
         proxy.link(20_000_000, round_trip_ms=80)
         for part, ticket in zip(parts_of(topic), tickets, strict=True):
             sender.submit(part, ticket)
-        done, ends = 0, now() + 60
+        done, most, ends = 0, 0, now() + 60
         while done < len(tickets):
             assert now() < ends, f"{done} of {len(tickets)} parts"
             sleep(0.02)
             done = sum(bool(ticket.told) for ticket in tickets)
             if sender.counters.unknown < LOSSES and done > len(tickets) * (sender.counters.unknown + 1) // 8:
-                assert sender.in_flight <= config.max_in_flight
+                assert sender.in_flight <= config.max_in_flight * connections
+                most = max(most, *sender.connections.values())
                 if sender.in_flight:
                     proxy.reset()
                     sleep(0.1)
@@ -83,6 +93,7 @@ def test_mixed_codecs_over_a_link_that_breaks(own_cluster: Callable[..., Cluster
         proxy.clear()
     assert {ticket.told[-1] for ticket in tickets} == {("done",)}
     assert counters.unknown >= LOSSES
+    assert most == connections
     assert counters.requests < PARTS  # one at least for each change of codec otherwise
     for rows in dump_topic(cluster, topic, range(PARTITIONS)).values():
         assert all(row.valid for row in rows)
