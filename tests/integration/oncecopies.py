@@ -53,6 +53,7 @@ class OnceMirror(MirrorProcess):
         *,
         name: str = "",
         mirror: Mapping[str, object] | None = None,
+        towards: Mapping[str, object] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(folder, name or group, env)
@@ -68,7 +69,7 @@ class OnceMirror(MirrorProcess):
                     "fetch.message.max.bytes": 65536,  # small, so that a kill comes in the middle of much
                 }
             ],
-            "target": {"metadata.broker.list": target.brokers},
+            "target": {"metadata.broker.list": target.brokers, **(towards or {})},
             "mirror": {
                 "whitelist": topic,
                 "delivery.guarantee": "exactly-once",

@@ -175,7 +175,8 @@ def test_a_broker_of_the_target_that_dies_costs_nothing(
     target = own_cluster(brokers=2, version="2.8.2", settings=internal)
     target.create_topic(topic, PARTITIONS, 2)
     load = load_of(source, topic, PARTITIONS, COUNT // 2)
-    with OnceMirror(tmp_path, source, target, unique.group(), topic) as mirror:
+    two = {"num.producer.connections": 2}
+    with OnceMirror(tmp_path, source, target, unique.group(), topic, towards=two) as mirror:
         with load.in_background({topic: MIXED}, PARTITIONS, COUNT // 2):
             mirror.wait_committed(COUNT // 8)
             dying = target.wait_leader(topic, 0)
