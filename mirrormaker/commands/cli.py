@@ -27,12 +27,13 @@ from groundwork.options import ERROR, WARN
 from groundwork.output import Failure
 from groundwork.plural import counted
 from mirrormaker import exits
-from mirrormaker.commands.control import PROFILE_MAX_S, parked, pause, profile, resume, set_log_level, throttle
+from mirrormaker.commands.control import parked, pause, profile, resume, set_log_level, throttle
 from mirrormaker.commands.flags import original_flags
 from mirrormaker.commands.status import status
 from mirrormaker.commands.topics import topics as topics_command
 from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, merging, workers_mean
+from mirrormaker.control.server import PROFILE_MAX_S
 from mirrormaker.options import MAX_WORKERS, MirrorOptions
 
 DISTRIBUTION = "kafka-legacy-mirror"

@@ -12,9 +12,9 @@ from groundwork.logs import LEVELS
 from groundwork.output import write
 from mirrormaker import exits
 from mirrormaker.commands.running import ask, say, socket_option, source_option, split_file, stream
+from mirrormaker.control.server import PROFILE_MAX_S, PROFILE_S
 
 PARKED = ("source", "topic", "partition", "at", "lag", "reason")
-PROFILE_MAX_S = 600
 SIZES = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
 keep_option = click.option("--keep", is_flag=True, help="Keep it over restarts, in the state folder of the mirror.")
@@ -187,7 +187,11 @@ def set_log_level(words: Sequence[str], *, socket_path: Path | None) -> int:
 @click.argument("words", nargs=-1, metavar="[FILE]")
 @socket_option
 @click.option(
-    "--seconds", type=click.FloatRange(1, PROFILE_MAX_S), default=30, show_default=True, help="Length of the profile."
+    "--seconds",
+    type=click.FloatRange(1, PROFILE_MAX_S),
+    default=PROFILE_S,
+    show_default=True,
+    help="Length of the profile.",
 )
 def profile(words: Sequence[str], *, socket_path: Path | None, seconds: float) -> int:
     """Watch a running mirror, print where its time went by stage, and name the bottleneck.

@@ -24,7 +24,7 @@ from mirrormaker.control.place import beside, make_folder
 log = logging.getLogger(__name__)
 
 MIN_EVERY_S, MAX_EVERY_S = 0.2, 20.0  # of a stream of status; the client waits for 30 s
-PROFILE_S, PROFILE_MAX_S = 30.0, 600.0  # by default, and at most
+PROFILE_S, PROFILE_MAX_S = 30, 600  # by default, and at most
 Arguments = Mapping[str, Any]
 Action = Callable[[Arguments], Iterator[Any]]  # its answers: values that JSON has.  Raises Refused
 
