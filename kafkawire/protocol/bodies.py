@@ -89,6 +89,7 @@ class StreamedBody:
         self._need = 0  # size of that piece
         self._place = memoryview(b"")  # what of the current buffer is still to be filled
         self._look: Look | None = None
+        self._kept = b""  # of what it looks at, and is not all there yet
         self._steps: Steps
 
     def start(self, steps: Steps) -> None:
@@ -97,13 +98,22 @@ class StreamedBody:
         self._go_on(None)
 
     def feed(self, data: memoryview) -> int:
+        if not self._kept:
+            return self._feed(data)
+        kept, self._kept = self._kept, b""
+        return self._feed(memoryview(kept + data)) - len(kept)
+
+    def _feed(self, data: memoryview) -> int:
         at, end = 0, len(data)
         while at < end and not self.complete:
             if self._look is not None:
-                look, self._look = self._look, None
-                taken = look(data[at : at + self.rest])
+                taken, unfinished = self._look(data[at : at + self.rest])
                 at += taken
                 self.rest -= taken
+                if unfinished and end - at < self.rest:  # it looks again once more of the frame is there
+                    self._kept = bytes(data[at:])
+                    return end
+                self._look = None
                 self._go_on(None)
             elif self._place:
                 taken = min(len(self._place), end - at)
@@ -155,5 +165,6 @@ class StreamedBody:
             self._place = want
 
 
-Look = Callable[[memoryview], int]  # how many of the bytes that are there it has read, from the start on
+# How many of the bytes that are there it has read, from the start on, and whether it looks again when more are there.
+Look = Callable[[memoryview], tuple[int, bool]]
 Steps = Generator[int | memoryview | Look, memoryview, None]

@@ -20,6 +20,7 @@ from kafkawire.primitives import utf8
 _COUNT = struct.Struct(">i")
 _NAME = struct.Struct(">h")
 PARTITION_BYTES = 4
+UNFINISHED = -1  # more has to arrive
 NO_EPOCH = NO_START = -1  # of a consumer: its leader's epoch is not checked, and it has no log
 
 
@@ -54,6 +55,17 @@ def encode_rows(version: int, wanted: Sequence[tuple[TopicPartition, int, int]])
             raise LocalError(f"topic name of {len(name)} bytes is longer than 32767")
         pieces += (_NAME.pack(len(name)), name, _COUNT.pack(count), _rows(version, count, flat))
     return FetchRows(version, len(topics), b"".join(pieces), total, len(wanted))
+
+
+def joined(rows: Collection[FetchRows]) -> FetchRows:
+    """Rows of different topics, at least one, as those of one request."""
+    return FetchRows(
+        next(iter(rows)).version,
+        sum(each.topics for each in rows),
+        b"".join(each.data for each in rows),
+        sum(each.total_bytes for each in rows),
+        sum(each.partitions for each in rows),
+    )
 
 
 def _rows(version: int, count: int, flat: list[int]) -> bytes:
@@ -109,17 +121,24 @@ class QuietRows:
         self._partitions.clear()
 
     def match(self, data: memoryview, at: int) -> int:
-        """Bytes of the topic at `at` that are as they were; 0: they are not, or are not all there yet."""
+        """Bytes of the topic at `at` that are as they were; 0: they are not; UNFINISHED: as far as they are there, they
+        are."""
         end = len(data)
-        if at + _NAME.size > end:
+        if not self._rows:
             return 0
+        if at + _NAME.size > end:
+            return UNFINISHED
         (length,) = _NAME.unpack_from(data, at)
         named = at + _NAME.size + length + _COUNT.size + PARTITION_BYTES
-        if length < 0 or named > end:
+        if length < 0:
             return 0
+        if named > end:
+            return UNFINISHED
         rows = self._rows.get(bytes(data[at:named]))
-        if rows is None or at + len(rows) > end or data[at : at + len(rows)].tobytes() != rows:
+        if rows is None or not rows.startswith(there := data[at : at + len(rows)].tobytes()):
             return 0
+        if len(there) < len(rows):
+            return UNFINISHED
         self.passed.add(str(data[at + _NAME.size : at + _NAME.size + length], "utf-8"))
         return len(rows)
 

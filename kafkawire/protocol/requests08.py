@@ -27,7 +27,7 @@ from kafkawire.protocol import apis
 from kafkawire.protocol.apis import Api
 from kafkawire.protocol.bodies import MAX_REPLY_BYTES, Body, PlainBody, Steps, StreamedBody
 from kafkawire.protocol.buffers import NONE_KEPT, Buffers
-from kafkawire.protocol.fetchrows import FetchRows, QuietRows, encode_rows
+from kafkawire.protocol.fetchrows import UNFINISHED, FetchRows, QuietRows, encode_rows
 from kafkawire.protocol.groupapis import OF_GROUP, OF_TRANSACTION
 from kafkawire.protocol.request import CONSUMER as CONSUMER
 from kafkawire.protocol.request import ApiVersions, FetchedPartition, Store
@@ -181,14 +181,15 @@ class FetchReplyParser(StreamedBody):
             if self._quiet is not None:
                 self._quiet.learn(topic, learned, numbers, not loud)
 
-    def _pass_over(self, data: memoryview) -> int:
-        """Pass over the topics that say what they said before; how many bytes these are."""
+    def _pass_over(self, data: memoryview) -> tuple[int, bool]:
+        """Pass over the topics that say what they said before; how many bytes these are, and whether more may follow
+        once more has arrived."""
         assert self._quiet is not None
-        at = 0
-        while self._left and (size := self._quiet.match(data, at)):
+        at = size = 0
+        while self._left and (size := self._quiet.match(data, at)) > 0:
             at += size
             self._left -= 1
-        return at
+        return at, self._left > 0 and size == UNFINISHED
 
     def _topic(self) -> Generator[int, memoryview, str]:
         (length,) = _INT16.unpack((yield _INT16.size))

@@ -13,7 +13,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.protocol import apis, requests07, requests08
-from kafkawire.protocol.fetchrows import QuietRows, encode_rows
+from kafkawire.protocol.fetchrows import QuietRows, encode_rows, joined
 from kafkawire.protocol.request import FetchedPartition
 
 D08 = dialect("0.8.2.2")
@@ -101,6 +101,15 @@ def test_rows_name_what_cannot_be_asked_for():
         requests07.fetch(dialect("0.7.2"), 0, 0, [], rows=[encode_rows(0, [])])
 
 
+@settings(max_examples=20)
+@given(st.integers(0, 11), WANTED)
+def test_rows_by_topic_are_joined_to_those_of_all(version: int, wanted):
+    asked = sorted((tp, at, size) for tp, (at, size) in wanted.items())
+    topics = sorted({tp.topic for tp, _, _ in asked})
+    parts = [encode_rows(version, [row for row in asked if row[0].topic == topic]) for topic in topics]
+    assert joined(parts) == encode_rows(version, asked)
+
+
 # ---- replies --------------------------------------------------------------------------------------------------------
 
 Logs = dict[str, dict[int, tuple[int, int, bytes]]]  # error, high watermark, set by partition
@@ -166,15 +175,16 @@ def test_what_is_passed_over_is_what_the_replies_before_said_without_messages(ve
         before |= {each.tp: each for each in everything}
 
 
-def test_a_reply_that_says_the_same_again_costs_no_row():
+@pytest.mark.parametrize("cut", [1, 100, 1 << 20])  # a broker sends the rows of a partition or two at a time
+def test_a_reply_that_says_the_same_again_costs_no_row(cut: int):
     logs: Logs = {f"topic{n}": dict.fromkeys(range(10), (0, 5, b"")) for n in range(200)}
     quiet = QuietRows()
-    assert len(parsed(0, reply(0, logs), quiet, 1 << 20)) == 2000
-    assert parsed(0, reply(0, logs), quiet, 1 << 20) == []
+    assert len(parsed(0, reply(0, logs), quiet, cut)) == 2000
+    assert parsed(0, reply(0, logs), quiet, cut) == []
     assert len(quiet.passed) == len(quiet) == 200
     logs["topic7"][3] = (0, 6, b"set")
-    found = parsed(0, reply(0, logs), quiet, 1 << 20)
+    found = parsed(0, reply(0, logs), quiet, cut)
     assert [each.tp.partition for each in found if len(each.buffer)] == [3]
     assert len(found) == 10  # of its topic alone
     quiet.clear()
-    assert len(parsed(0, reply(0, logs), quiet, 1 << 20)) == 2000
+    assert len(parsed(0, reply(0, logs), quiet, cut)) == 2000

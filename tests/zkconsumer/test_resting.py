@@ -86,6 +86,14 @@ def test_a_message_of_one_wakes_that_one_and_its_topic_is_looked_at(cluster, fet
     assert fetching.read(1) == [b"more"]
 
 
+def test_only_the_rows_of_topics_where_one_came_or_went_are_encoded_again(cluster, fetching, cursors, monkeypatch):
+    work, before = Work(monkeypatch), fetches(cluster)
+    cursors[42].pause()
+    cursors[77].pause()
+    fetching.until(lambda: fetches(cluster) >= before + 5)
+    assert work.encoded == 2 * (EACH - 1)
+
+
 def test_an_entry_larger_than_what_is_asked_of_one_that_rests_comes_through(cluster, fetching, cursors):
     large = b"x" * 7000
     cluster.append("t1", 1, entry(large))

@@ -4,7 +4,7 @@ Most of many partitions have nothing new most of the time.  A fetcher asks for t
 ones) by its fetch plan; the others rest.
 
     begins to rest   read to the end, everything done, nothing wrong with it, and no message for REST_AFTER_S
-    while it rests   its position is in rows that are encoded once for all of them; a response that says of them what
+    while it rests   its position is in rows that are encoded once, by topic; a response that says of them what
                      it said before is passed over as bytes; nothing visits its cursor, whose state cannot change
     stirs            whatever changes its cursor (a message, a pause, a seek, a revocation) makes it busy again
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kafkawire.model import TopicPartition
-from kafkawire.protocol.fetchrows import FetchRows
+from kafkawire.protocol.fetchrows import FetchRows, joined
 from zkconsumer.fetching.budget import StreamBudget
 from zkconsumer.fetching.cursor import Cursor
 
@@ -45,8 +45,9 @@ class Group:
         self._usual_bytes = usual_bytes
         self._room = min(budget.limit, budget.of_all) // SHARE
         self._stirred = stirred
-        self._rows: FetchRows | None = None
-        self._size = 0
+        self._by_topic: dict[str, dict[TopicPartition, Cursor]] = {}
+        self._rows: dict[str, FetchRows] = {}  # of topics where no partition came or went since
+        self._size = self._encoded_size = 0
         self.encoded = 0  # partitions so far, for tests
 
     def add(self, cursor: Cursor) -> bool:
@@ -54,15 +55,20 @@ class Group:
         if (len(self.cursors) + 1) * LEAST_BYTES > self._room:
             return False
         self.cursors[cursor.tp] = cursor
+        self._by_topic.setdefault(cursor.tp.topic, {})[cursor.tp] = cursor
+        self._rows.pop(cursor.tp.topic, None)
         cursor.rest = self
-        self._rows = None
         return True
 
     def leave(self, cursor: Cursor) -> None:
         """It changes (Cursor._stir)."""
         if self.cursors.get(cursor.tp) is cursor:
             del self.cursors[cursor.tp]
-            self._rows = None
+            of_topic = self._by_topic[cursor.tp.topic]
+            del of_topic[cursor.tp]
+            if not of_topic:
+                del self._by_topic[cursor.tp.topic]
+            self._rows.pop(cursor.tp.topic, None)
             cursor.end_rest(self.answered_at)
             self._stirred(cursor)
 
@@ -82,8 +88,9 @@ class Group:
 
     @property
     def size(self) -> int:
-        """Bytes asked of each."""
-        return max(LEAST_BYTES, min(self._usual_bytes, self._room // max(1, len(self.cursors))))
+        """Bytes asked of each: a power of two, so that rows stay as they are when a few come or go."""
+        even = min(self._usual_bytes, self._room // max(1, len(self.cursors)))
+        return max(LEAST_BYTES, 1 << (max(1, even).bit_length() - 1))
 
     @property
     def bytes(self) -> int:
@@ -96,11 +103,15 @@ class Group:
         return self.bytes <= free_bytes and self._budget.fits(self.bytes)
 
     def rows(self, encode: Encode) -> FetchRows:
-        """Them in a request, encoded again only where one came or went."""
-        if self._rows is None or self._rows.total_bytes != self.bytes:
-            self.encoded += len(self.cursors)
-            self._rows = encode([(tp, cursor.resting_at, self._size) for tp, cursor in self.cursors.items()])
-        return self._rows
+        """Them in a request, encoded again only of topics where one came or went."""
+        if self._encoded_size != self._size:
+            self._rows.clear()
+            self._encoded_size = self._size
+        for topic, cursors in self._by_topic.items():
+            if topic not in self._rows:
+                self.encoded += len(cursors)
+                self._rows[topic] = encode([(tp, cursor.resting_at, self._size) for tp, cursor in cursors.items()])
+        return joined(self._rows.values())
 
     def reserve(self) -> int:
         """What they may bring; release() takes that back."""
