@@ -111,10 +111,36 @@ def test_dropping_gives_every_byte_back_and_ends_sending_and_committing(taken):
         _, share = next(world.stream.sets())
         ticket = share.ticket(1)
     cursor.drop()
-    cursor.discard_fetched()
+    cursor.discard_fetched([cursor])
     assert (world.budget.used, world.part.used, cursor.committable()) == (0, 0, None)
     assert ticket is None or not ticket.may_send()
     assert world.offsets() == []
+
+
+def test_what_is_queued_of_many_is_discarded_in_one_pass_and_of_no_other():
+    world = World()
+    cursors = [world.cursor(tp=TopicPartition("orders", n)) for n in range(200)]
+    judged = 0
+    drop = world.channel.drop
+
+    def counted(predicate: Any) -> Any:
+        def judge(delivered: DeliveredSet) -> bool:
+            nonlocal judged
+            judged += 1
+            return bool(predicate(delivered))
+
+        return drop(judge)
+
+    world.channel.drop = counted  # type: ignore[method-assign]
+    for cursor in cursors:
+        cursor.enqueue(a_set(0, 2), 100)
+    leaving = cursors[:150]
+    for cursor in leaving:
+        cursor.close()
+    Cursor.discard_fetched(leaving)
+    assert judged == 200
+    assert world.budget.used == 50 * 100
+    assert world.offsets() == [0, 1] * 50
 
 
 def test_a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands():

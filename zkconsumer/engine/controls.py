@@ -184,7 +184,7 @@ class Controls:
         at = position if isinstance(position, int) else self._end_of(tp, position)
         cursor = self._owned(tp, "moved")  # its leader may have taken a while
         cursor.reset_to(at)
-        cursor.discard_fetched()
+        cursor.discard_fetched([cursor])
         if cursor.parked is not None:  # because it had no position
             self.unpark(tp)
         self._commits.commit_soon()  # where two stores are kept the larger would count after a crash

@@ -21,8 +21,7 @@ def drain(leaving: Iterable[Cursor], listener: ListenerCalls, seconds: float) ->
     cursors = list(leaving)
     if not cursors:
         return
-    for cursor in cursors:
-        cursor.discard_fetched()
+    Cursor.discard_fetched(cursors)
     listener.before_release(sorted(cursor.tp for cursor in cursors))
     while waiting := [cursor for cursor in cursors if not cursor.drained and not cursor.dropped]:
         if now() >= until:

@@ -127,11 +127,10 @@ class OwnedPartitions:
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
         """They are not ours any more."""
-        for tp in tps:
-            cursor = self.cursors.pop(tp, None)
-            if cursor is not None:
-                cursor.drop()
-                cursor.discard_fetched()
+        gone = [cursor for tp in tps if (cursor := self.cursors.pop(tp, None)) is not None]
+        for cursor in gone:
+            cursor.drop()
+        Cursor.discard_fetched(gone)
 
     def among(self, tps: Iterable[TopicPartition]) -> list[Cursor]:
         return [self.cursors[tp] for tp in tps if tp in self.cursors]
