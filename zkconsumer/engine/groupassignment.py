@@ -362,11 +362,11 @@ class GroupAssignment:
     def _audit(self) -> None:
         """Compare the member with ZooKeeper, every half minute and soon after a reconnect."""
         while True:
-            self.member.audit_due.wait(timeout=AUDIT_S)
+            asked = self.member.audit_due.wait(timeout=AUDIT_S)
             self.member.audit_due.clear()
             if self.may_commit():
                 try:
-                    self.member.audit()
+                    self.member.audit(every_node=asked)
                 except ConsumerError as e:
                     self._on_event(ConsumerEvent("session", f"audit put off: {e}"))
                     sleep(1.0)

@@ -24,6 +24,7 @@ from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
+AUDIT_NODES, AUDIT_SHARE = 100, 10  # a timed audit asks for so many owner nodes at least, and for that part of all
 CREATE_TRIES = 3  # for a node that is released just while its owner is read
 
 
@@ -46,6 +47,7 @@ class Claims:
         self._on_lost = on_lost
         self._on_free = on_free
         self._by_path: dict[str, TopicPartition] = {}  # of what is held
+        self._audited = 0  # of what is held, by the last timed audit
         self._lock = Lock()
         self._watch_own = self._own_touched
         self._watch_foreign = self._foreign_touched
@@ -157,8 +159,18 @@ class Claims:
         gone = self._verify_and_watch(asked, self._session.session_id)
         return {asked[path] for path in gone if asked[path] in self.held}
 
+    def some_in_turn(self) -> list[TopicPartition]:
+        """Those that a timed audit asks for: all where they are few, else another part each time.  Their watches say
+        when one is touched, and sweep() sees that one is gone."""
+        held = list(self.held)
+        count = max(AUDIT_NODES, -(-len(held) // AUDIT_SHARE))
+        begin = self._audited if self._audited < len(held) else 0
+        self._audited = begin + count
+        return held[begin : begin + count]
+
     def sweep(self) -> list[str]:
-        """Delete nodes of our session that we do not hold (left by an attempt or a lapsed lease); their paths."""
+        """Delete nodes of our session that we do not hold (left by an attempt or a lapsed lease); their paths.  What we
+        hold and is not there is reported as lost."""
         with self._lock:  # a claim under way has nodes that it does not hold yet
             return self._sweep()
 
@@ -167,7 +179,10 @@ class Claims:
         folder = self._znodes.owners(self._group, "-").rpartition("/")[0]
         topics = self._session.children(folder, session_id=session_id) or ()
         there = self._session.lists([self._znodes.owners(self._group, topic) for topic in topics], None, session_id)
-        paths = [f"{above}/{name}" for above, names in there.items() for name in names or ()]
+        paths = {f"{above}/{name}" for above, names in there.items() for name in names or ()}
+        for tp in [tp for path, tp in self._by_path.items() if path not in paths]:
+            log.warning("owner node %s is gone", self._path(tp))
+            self._on_lost(tp)
         found = self._session.stat((path for path in paths if path not in self._by_path), session_id=session_id)
         orphans = [p for p, node in found.items() if node and node.owner == session_id and p not in self._by_path]
         self._roll_back(set(orphans), session_id)

@@ -176,11 +176,12 @@ class Member:
 
     # upkeep -------------------------------------------------------------------------------------------------------
 
-    def audit(self) -> None:
-        """Compare ZooKeeper with our state; called by a timer, and after every reconnect."""
+    def audit(self, every_node: bool = True) -> None:
+        """Compare ZooKeeper with our state; after every reconnect, since watches were lost, with every owner node, on
+        the timer with a part of them in turn."""
         if not self._group.still_registered():
             self.changed(GroupChange.SESSION)
-        for tp in self._claims.lost():
+        for tp in self._claims.lost(None if every_node else self._claims.some_in_turn()):
             self.owner_lost(tp)
         if self._loop.state.phase in (Phase.SETTLED, Phase.WAITING):
             self._executor.sweep()
