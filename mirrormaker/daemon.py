@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from groundwork.plural import counted
 from groundwork.sampling import TimerTaken
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait_any
 from kafkawire.errors import LocalError
+from kafkawire.model import TopicPartition
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.control.live import ControlRefused, Elsewhere, LiveControl
@@ -44,6 +45,7 @@ from mirrormaker.statefolder import StateFolderUnwritable, folders, must_be_writ
 from mirrormaker.status import StatusLine, StatusReporter
 from mirrormaker.systemd import Systemd, Watchdog
 from mirrormaker.target import Target
+from zkconsumer.group.ownership import some_of
 
 log = logging.getLogger(__name__)
 
@@ -345,18 +347,15 @@ class Daemon:
             self._target.flush()  # no batch lingers any more
             for task in leaving:
                 task.join(0.05)
-        late = [flow.name for flow, task in zip(flows, leaving, strict=True) if not task.ended]
-        late += [flow.name for flow in flows if flow.source.left_uncommitted and flow.name not in late]
+        uncommitted = {flow.name: flow.source.left_uncommitted for flow in flows}
+        late = [f.name for f, task in zip(flows, leaving, strict=True) if not task.ended or uncommitted[f.name]]
         left = self._target.close_senders()
         if left:
             parts = counted(left, "part")
             text = "%s not acknowledged in time; sent again after the next start"
             log.warning(text, parts, extra={"event": "not-drained"})
         for name in late:
-            text = (
-                "source %s: not stopped and committed in time; what is not committed is sent again after the next start"
-            )
-            log.warning(text, name, extra={"event": "not-drained", "source": name})
+            log.warning("%s", _late(name, uncommitted[name]), extra={"event": "not-drained", "source": name})
         self.drained = not left and not late
         self._tasks.stop(1.0)
         self._target.close()
@@ -462,6 +461,16 @@ class Daemon:
     def _target_topic_is_gone(self, topic: str) -> bool:
         """One flow that sends there is enough to have it created again."""
         return any(flow.target_is_gone(topic) for flow in self._flows)
+
+
+def _late(source: str, uncommitted: Collection[TopicPartition]) -> str:
+    """What is said of a source that a stop left uncommitted."""
+    what = f"{some_of(uncommitted)}; it" if uncommitted else "some of what was in flight"
+    return (
+        f"source {source}: not stopped and committed within {DRAIN_S:.0f} s: {what} is sent again after the next start;"
+        " with a lower offset.commit.interval.ms a stop has less to commit, a lower queued.max.bytes leaves less in"
+        " flight, and --workers shares the partitions out"
+    )
 
 
 def _metrics() -> str:

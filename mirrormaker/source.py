@@ -122,9 +122,9 @@ class Source:
         return {name: value for name, value in found.items() if name in self._copied_settings}
 
     @property
-    def left_uncommitted(self) -> bool:
-        """Whether the shutdown could not commit something that the target has: it is sent again."""
-        return self._connector is not None and self._connector.left_uncommitted
+    def left_uncommitted(self) -> list[TopicPartition]:
+        """Where the shutdown could not commit what the target has, or has not yet: it is sent again."""
+        return self._connector.left_uncommitted if self._connector is not None else []
 
     def all_topics(self) -> list[str]:
         """Every topic of the source, mirrored or not.  Raises ConsumerError."""

@@ -395,9 +395,9 @@ class ConsumerConnector:
             self._engine.listener.raise_failure()
 
     @property
-    def left_uncommitted(self) -> bool:
-        """Whether shutdown() could not commit something that was done: the next owner is delivered it again."""
-        return self._engine is not None and self._engine.left_uncommitted
+    def left_uncommitted(self) -> list[TopicPartition]:
+        """Where shutdown() could not commit what was done, or has not yet: the next owner is delivered it again."""
+        return self._engine.left_uncommitted if self._engine is not None else []
 
     def _shut_down(self) -> None:
         with self._lock:

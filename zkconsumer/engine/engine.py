@@ -85,7 +85,7 @@ class Engine:
         self._on_death = on_death
         self._taking_part = False
         self._closing = False
-        self.left_uncommitted = False  # after shutdown(): something was done and could not be committed
+        self._left_uncommitted: list[TopicPartition] | None = None  # None before the end of shutdown()
         self._wake_posted = False
         self._tasks = TaskGroup(on_death=self._died)
         self.listener = ListenerCalls.for_hub(
@@ -228,11 +228,18 @@ class Engine:
             self.assignment.leave(LEAVE_S)
         for cursor in list(self._cursors.values()):
             cursor.drop()
-        self.left_uncommitted = any(cursor.left_uncommitted for cursor in owned)
+        self._left_uncommitted = [cursor.tp for cursor in owned if cursor.left_uncommitted]
         self.listener.close(NOTIFY_S)
         self._tasks.stop(timeout_s=0.5)
         self.assignment.close()
         self._links.end()
+
+    @property
+    def left_uncommitted(self) -> list[TopicPartition]:
+        """Where something was done and could not be committed by shutdown(), or is not committed yet."""
+        if self._left_uncommitted is not None:
+            return self._left_uncommitted
+        return [tp for tp, c in self._cursors.items() if (done := c.committable()) is not None and done != c.committed]
 
     def _died(self, name: str, error: BaseException) -> None:
         """A greenlet of the engine died: nothing continues half dead."""
@@ -343,7 +350,9 @@ class Engine:
         parked = ParkedReports(self._on_event)
         while True:
             sleep(CHECK_S)
-            moving = [c for c in self._cursors.values() if c.rest is None or c.tp in parked]
+            moving = [c for c in self._cursors.values() if c.rest is None]
+            resting = (self._cursors.get(tp) for tp in parked.known)
+            moving += [c for c in resting if c is not None and c.rest is not None]
             parked.update(moving)
             for cursor in moving:
                 reason = cursor.parked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -121,9 +121,10 @@ class ParkedReports:
         self._on_event = on_event
         self._reported: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and what was done then
 
-    def __contains__(self, tp: TopicPartition) -> bool:
-        """Whether it is known as parked, or as one that has not got past the place yet."""
-        return tp in self._reported
+    @property
+    def known(self) -> Collection[TopicPartition]:
+        """Those that are parked, or have not got past the place yet."""
+        return self._reported.keys()
 
     def update(self, cursors: Iterable[Parkable]) -> None:
         """Report what changed.  A cursor that is left out is not owned any more, and forgotten."""
