@@ -30,7 +30,7 @@ from mirrormaker.outputs import Outputs
 from mirrormaker.quarantine import Case, Quarantine
 from mirrormaker.routes import RouteRules, TopicRoute, as_configured
 from mirrormaker.selection import Selection, merged_sentence
-from mirrormaker.sethandler import SetHandler, outputs_of
+from mirrormaker.sethandler import SetHandler
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from mirrormaker.throttle import FlowThrottle
@@ -351,14 +351,17 @@ class Flow:
 
     def _placed(self, handler: SetHandler, topic: TopicRoute, source: TopicPartition, rows: Rows) -> Placed:
         """What message.set.handler wants sent for messages of a source partition."""
-        given = handler.handled(source, rows)
-        try:
-            outputs = outputs_of(given, rows)
-        except LocalError as failed:
-            where = f"{source} at {rows.offsets[0]} to {rows.offsets[-1]}: {self.handler_option}"
-            raise MessageHandlerFailed(f"{where} gave back headers that cannot be sent: {failed}") from failed
-        placed = self._sent_on(topic, source, outputs)
-        handler.count_dropped(source, rows, given)
+        handled = handler.handled(source, rows)
+        if handled.kept is not None and rows.stretches and not self._rules.encoders:
+            placed = Placed({}, rows.resume_at, topic.shares(source, rows.stretches, handled.kept))
+        else:
+            try:
+                outputs = handled.outputs(rows)
+            except LocalError as failed:
+                where = f"{source} at {rows.offsets[0]} to {rows.offsets[-1]}: {self.handler_option}"
+                raise MessageHandlerFailed(f"{where} gave back headers that cannot be sent: {failed}") from failed
+            placed = self._sent_on(topic, source, outputs)
+        handler.count_dropped(source, rows, handled)
         return placed
 
     def _sent_on(self, topic: TopicRoute, source: TopicPartition, outputs: Outputs) -> Placed:

@@ -19,10 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import not_
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from kafkawire.columns import Columns
+from kafkawire.columns import Part as Stretch
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
 from kafkawire.grouping import grouped, rows_by_group
@@ -52,6 +54,7 @@ from producer.conversion import (
     coded_sets,
     narrowed,
     pass_through,
+    to_one,
     transcode,
 )
 from producer.errors import PartitionerFailed
@@ -306,6 +309,8 @@ class TopicRoute:
         """Which target partition the messages of a source partition go to, as columns."""
         partitioner = self.partitioner
         targets = partitioner.targets
+        if partitioner.single:
+            return to_one(partitioner.of_source(source.partition), fit)
 
         def share(columns: Columns, end: int) -> Iterator[Share]:
             try:
@@ -318,6 +323,22 @@ class TopicRoute:
             return (Share(target, rows, size) for target, rows, size in shares if rows.since < rows.until)
 
         return share
+
+    def shares(self, source: TopicPartition, stretches: Sequence[Stretch], kept: Sequence[bool]) -> list[Share]:
+        """Messages that a handler kept as they were, for their target partitions.  stretches: all of its messages, each
+        from the first row of its columns on; kept: of each of them whether it is to be sent.
+
+        Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
+        """
+        share, shares, at = self._sharing(source, self._losses.fit(source)), list[Share](), 0
+        for columns, _, end in stretches:
+            wanted = kept[at : at + end]
+            at += end
+            if not all(wanted):
+                columns, _, end = grouped(columns, list(map(not_, wanted)), 2).stretch(0)
+            if end:
+                shares += share(columns, end)
+        return shares
 
     def _place(self, fetched: MessageSet) -> Place:
         """What messages become that no handler sees."""

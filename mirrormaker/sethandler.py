@@ -10,6 +10,9 @@
 It does what message.handler does, without an object for each message.  Messages of a set are neighbours of one source
 partition, in their order.  None alone is an error: a forgotten `return` would empty a topic.
 
+Rows that come back as they were are copied as they were fetched, with their checksums: a handler that only drops rows,
+or only looks at them, costs about half of one that changes a column.
+
 An error, and what a handler raises, parks the partition at the message that caused it: the handler is called again with
 each half of the set until a single message is left (of 0.7: those of one entry); what comes before it is sent.
 """
@@ -20,7 +23,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from groundwork.failures import kind_of
 from kafkawire.dialects import Dialect
@@ -109,6 +112,22 @@ TYPES: dict[str, tuple[type, ...]] = {
 SetHandlerFunction = Callable[[MessageColumns], object]
 
 
+class Handled(NamedTuple):
+    """What a handler gave back.
+
+    kept: of each message that it got whether it is among them; None: they are not simply some of those, unchanged.
+    """
+
+    columns: MessageColumns
+    kept: list[bool] | None
+
+    def outputs(self, rows: Rows) -> Outputs:
+        """What is to be sent for these messages.  LocalError for headers that are none."""
+        given = self.columns
+        columns = as_list(given.offsets), as_list(given.keys), as_list(given.values), as_list(given.timestamps_ms)
+        return Outputs(*columns, rows.resume_at, blocks_of(given, rows), given.topics, given.partitions)
+
+
 class SetHandler:
     """The message.set.handler of one flow.  name: as configured; source: the flow's, for the log; target: its dialect.
 
@@ -127,18 +146,25 @@ class SetHandler:
     def dropped(self) -> dict[str, int]:
         return self._drops.by_topic
 
-    def handled(self, source: TopicPartition, rows: Rows) -> MessageColumns:
+    def handled(self, source: TopicPartition, rows: Rows) -> Handled:
         """What the handler wants sent for messages of a source partition.
 
         Raises MessageHandlerFailed: of the first message that is wrong where that can be told, else of all of them.
         """
+        before = offsets, keys, values, stamps, headers = (
+            list(rows.offsets),
+            rows.keys,
+            rows.values,
+            _without(rows.timestamps_ms),
+            None if rows.headers is None else [unpacked(block) for block in rows.headers],
+        )
         columns = MessageColumns(
             *source,
-            as_list(rows.offsets),
-            keys=list(rows.keys),
-            values=list(rows.values),
-            timestamps_ms=_without(rows.timestamps_ms),
-            headers=None if rows.headers is None else [unpacked(block) for block in rows.headers],
+            offsets[:],
+            keys=keys[:],
+            values=values[:],
+            timestamps_ms=stamps[:],
+            headers=None if headers is None else headers[:],
         )
         try:
             given = self._handler(columns)
@@ -153,11 +179,19 @@ class SetHandler:
             given = MessageColumns(*source, [], keys=[], values=[], timestamps_ms=[])
         if not isinstance(given, MessageColumns):
             raise self._failed(source, rows, f"gave back a {type(given).__name__}, not {RETURNS}")
-        self._check(source, rows, given)
-        return given
+        self._check_lengths(source, rows, given)
+        kept = _kept(given, before) if self._target.has_keys else None
+        if kept is None:
+            self._check(source, rows, given)
+        return Handled(given, kept)
 
-    def count_dropped(self, source: TopicPartition, rows: Rows, given: MessageColumns) -> None:
+    def count_dropped(self, source: TopicPartition, rows: Rows, handled: Handled) -> None:
         """Count the messages that are not in what the handler gave back: once that is going to be sent."""
+        given, kept = handled
+        if kept is not None:
+            if not all(kept):
+                self._drops.add(source, rows.offsets[kept.index(False)], kept.count(False))
+            return
         if len(given) == len(rows.offsets) and as_list(given.offsets) == as_list(rows.offsets):
             return
         before, left = set(rows.offsets), set(given.offsets)
@@ -175,12 +209,15 @@ class SetHandler:
         """Log how many messages it dropped of each topic."""
         self._drops.log()
 
-    def _check(self, source: TopicPartition, rows: Rows, given: MessageColumns) -> None:
-        """That columns can be sent.  Raises MessageHandlerFailed."""
+    def _check_lengths(self, source: TopicPartition, rows: Rows, given: MessageColumns) -> None:
+        """That columns have a value for each row.  Raises MessageHandlerFailed."""
         lengths = {name: len(column) for name in COLUMNS if (column := getattr(given, name)) is not None}
         if len(set(lengths.values())) != 1:
             there = ", ".join(f"{count} {name}" for name, count in lengths.items())
             raise self._failed(source, rows, f"gave back columns of different lengths: {there}")
+
+    def _check(self, source: TopicPartition, rows: Rows, given: MessageColumns) -> None:
+        """That columns can be sent.  Raises MessageHandlerFailed."""
         offsets = as_list(given.offsets)
         if offsets != as_list(rows.offsets) and (offsets != sorted(offsets) or not set(offsets) <= set(rows.offsets)):
             raise self._failed(source, rows, "gave back offsets that do not ascend, or that it was not given")
@@ -215,6 +252,24 @@ def _without(timestamps_ms: list[int | None]) -> list[int | None]:
     return list(timestamps_ms)
 
 
+def _kept(given: MessageColumns, before: Sequence[list[Any] | None]) -> list[bool] | None:
+    """Of each row of columns as they were whether it is among those that were given back; None: these are others.
+
+    before: offsets, keys, values, timestamps and headers.  Items that are the same object are told at once.
+    """
+    offsets = before[0] or []
+    if given.topics is not None or given.partitions is not None or (given.headers is not None and before[4] is None):
+        return None
+    kept = [True] * len(offsets)
+    if len(given) < len(offsets):
+        left = set(given.offsets)
+        kept = [offset in left for offset in offsets]
+        before = [None if column is None else list(compress(column, kept)) for column in before]
+    after = given.offsets, given.keys, given.values, given.timestamps_ms, given.headers
+    same = (now is None or as_list(now) == then for now, then in zip(after, before, strict=True))
+    return kept if all(same) else None
+
+
 def blocks_of(given: MessageColumns, rows: Rows) -> list[bytes | None] | None:
     """The header blocks of what a handler gave back for these messages.  LocalError for what are no headers."""
     if given.headers is not None:
@@ -223,12 +278,6 @@ def blocks_of(given: MessageColumns, rows: Rows) -> list[bytes | None] | None:
         return None
     there = dict(zip(as_list(rows.offsets), rows.headers, strict=True))
     return [there[offset] for offset in given.offsets]
-
-
-def outputs_of(given: MessageColumns, rows: Rows) -> Outputs:
-    """What a handler gave back for these messages.  LocalError for headers that are none."""
-    columns = as_list(given.offsets), as_list(given.keys), as_list(given.values), as_list(given.timestamps_ms)
-    return Outputs(*columns, rows.resume_at, blocks_of(given, rows), given.topics, given.partitions)
 
 
 def as_list(column: Sequence[Any]) -> list[Any]:

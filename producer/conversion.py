@@ -21,7 +21,6 @@ Rules for bytes that are forwarded unchanged:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,8 +35,8 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
 from producer.errors import MessageRefused as MessageRefused
-from producer.reslice import Share, resliced, rows_before_damage
-from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES, STEP_BYTES, part_limit
+from producer.reslice import Share, Sharing, StretchBuilder, resliced, rows_before_damage
+from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES, StepBuilder
 from producer.steps import Step as Step
 
 _ENTRY_BYTES = 34  # at most, besides key, value and headers, in any format we write
@@ -230,45 +229,6 @@ def _known_codec(codec: int, dialect: Dialect) -> int:
 
 
 @dataclass(slots=True)
-class StepBuilder(ABC):
-    """Collects messages of one codec until they fill a step."""
-
-    dialect: Dialect
-    message_max_bytes: int
-    codec: int = 0
-    resume_at: int | None = None
-    reached: int | None = None  # resume_at of the step before, or the start of the set
-    size: int = 0  # bytes of their entries
-
-    @property
-    def limit(self) -> int:
-        return part_limit(self.dialect, self.codec, self.message_max_bytes)
-
-    @property
-    def full(self) -> bool:
-        return self.size >= min(self.limit, STEP_BYTES)
-
-    def build(self) -> Iterator[Step]:
-        """The collected messages as one step, if there are any; then starts over."""
-        if self.resume_at is None or self.resume_at == self.reached:
-            return
-        parts = tuple(self.parts())
-        self.size, self.reached = 0, self.resume_at
-        yield Step(self.resume_at, parts)
-
-    @abstractmethod
-    def parts(self) -> Iterator[Part]:
-        """The collected messages as parts; then starts over."""
-
-    def part(self, tp: TopicPartition, rows: Lists) -> Part:
-        """A part with rows that are numbered from 0."""
-        magic = self.dialect.magic
-        entries = self.dialect.messages.encode_lists(*rows, self.codec, magic)
-        # The entries have new numbers and not source offsets: after a split, their source offsets are not known.
-        return Part(tp, entries, magic, self.codec, len(rows.keys), resume_at=None)
-
-
-@dataclass(slots=True)
 class _Outputs(StepBuilder):
     """Outputs by target partition."""
 
@@ -298,8 +258,16 @@ class _Outputs(StepBuilder):
                 size += _size(outputs[end])
                 end += 1
             _, keys, values, stamps, headers = map(list, zip(*outputs[at:end], strict=True))
-            yield self.part(tp, Lists(keys, values, stamps, headers if any(headers) else None))
+            yield _part(self, tp, Lists(keys, values, stamps, headers if any(headers) else None))
             at = end
+
+
+def _part(builder: StepBuilder, tp: TopicPartition, rows: Lists) -> Part:
+    """A part with rows that are numbered from 0."""
+    dialect, codec = builder.dialect, builder.codec
+    entries = dialect.messages.encode_lists(*rows, codec, dialect.magic)
+    # The entries have new numbers and not source offsets: after a split, their source offsets are not known.
+    return Part(tp, entries, dialect.magic, codec, len(rows.keys), resume_at=None)
 
 
 def _size(output: Output) -> int:
@@ -311,6 +279,7 @@ class Rows(NamedTuple):
 
     headers: a block for each message that has headers (kafkawire.headers); None: no message has any.
     timestamp_types: as kafkawire.columns has them, of one piece; None: no message has any, or they are not known.
+    stretches: rows of fetched columns that they are, in order; (): not known any more.
     """
 
     offsets: Sequence[int]
@@ -320,6 +289,7 @@ class Rows(NamedTuple):
     resume_at: int
     headers: list[bytes | None] | None = None
     timestamp_types: list[int] | None = None
+    stretches: tuple[Stretch, ...] = ()
 
     def before(self, offset: int) -> Rows:
         """Those with a smaller offset, which is one of theirs."""
@@ -369,10 +339,14 @@ class Lists(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """What messages become, by target partition.  resume_at: of the source, once all of it is stored."""
+    """What messages become, by target partition.  resume_at: of the source, once all of it is stored.
+
+    shares: messages that go as they were fetched, by columns; in the order of the lists for one partition behind them.
+    """
 
     by_partition: Mapping[TopicPartition, Lists]
     resume_at: int
+    shares: Sequence[Share] = ()
 
 
 Place = Callable[[Rows], Iterable[Placed]]
@@ -401,12 +375,17 @@ def transcode(
     fit: what may be left out of messages for the target's format; None: the format has room for all of it.
     codec as by_columns() has it.  Raises CorruptMessage and FieldLost after everything before it was yielded.
     """
+    return resliced(coded_sets(fetched, dialect, codec), to_one(target, fit), dialect, message_max_bytes)
+
+
+def to_one(target: TopicPartition, fit: Fit | None) -> Sharing:
+    """All rows of columns for one target partition.  fit: as transcode() has it."""
 
     def share(columns: Columns, end: int) -> Sequence[Share]:
         size = len(columns.data)  # at least what they need
         return (Share(target, Stretch(columns if fit is None else fit.of_columns(columns, end), 0, end), size),)
 
-    return resliced(coded_sets(fetched, dialect, codec), share, dialect, message_max_bytes)
+    return share
 
 
 def by_columns(
@@ -472,7 +451,8 @@ def _joined(pieces: Sequence[Rows]) -> Rows:
     if len(pieces) == 1:
         return pieces[0]
     offsets: list[int] = []
-    found = Rows(offsets, [], [], [], pieces[-1].resume_at)
+    stretches = tuple(stretch for rows in pieces for stretch in rows.stretches)
+    found = Rows(offsets, [], [], [], pieces[-1].resume_at, stretches=stretches)
     for rows in pieces:
         offsets += rows.offsets
         found.keys.extend(rows.keys)
@@ -537,6 +517,7 @@ def rows_of(columns: Columns) -> Rows:
         columns.resume_at,
         None if headers is None else headers[:end],
         None if columns.timestamp_types is None else as_list(columns.timestamp_types[:end]),
+        (Stretch(columns, 0, end),),
     )
 
 
@@ -572,24 +553,32 @@ class _Collected:
 
 
 @dataclass(slots=True)
-class _Rows(StepBuilder):
-    """Rows by target partition."""
+class _Rows(StretchBuilder):
+    """Rows by target partition, in lists and as columns."""
 
     by_partition: dict[TopicPartition, _Collected] = field(default_factory=dict)
 
     def add(self, placed: Placed) -> None:
         overhead = ENTRY_OVERHEAD[self.dialect.magic]
         for tp, lists in placed.by_partition.items():
+            self.close(tp)
             found = self.by_partition.get(tp)
             if found is None:
                 found = self.by_partition[tp] = _Collected()
             self.size += found.add(lists, overhead)
-        self.resume_at = placed.resume_at
+        for share in placed.shares:
+            if share.target in self.by_partition:
+                self._close_lists(share.target)
+        self.add_shares(placed.shares, placed.resume_at)
 
     def parts(self) -> Iterator[Part]:
-        by_partition, self.by_partition = self.by_partition, {}
-        for tp, rows in by_partition.items():
-            yield from self._parts(tp, rows)
+        for tp in list(self.by_partition):
+            self._close_lists(tp)
+        return StretchBuilder.parts(self)
+
+    def _close_lists(self, tp: TopicPartition) -> None:
+        """Make parts of the lists for a partition."""
+        self.target(tp).parts += self._parts(tp, self.by_partition.pop(tp))
 
     def _parts(self, tp: TopicPartition, rows: _Collected) -> Iterator[Part]:
         ends, at, total = list(accumulate(rows.sizes)), 0, len(rows.sizes)
@@ -597,5 +586,5 @@ class _Rows(StepBuilder):
             before = ends[at - 1] if at else 0
             end = max(at + 1, bisect_left(ends, before + self.limit + 1, at))
             headers = None if rows.headers is None else rows.headers[at:end]
-            yield self.part(tp, Lists(rows.keys[at:end], rows.values[at:end], rows.stamps[at:end], headers))
+            yield _part(self, tp, Lists(rows.keys[at:end], rows.values[at:end], rows.stamps[at:end], headers))
             at = end

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from kafkawire.columns import Columns, as_list
@@ -22,7 +22,7 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.grouping import row_sizes
 from kafkawire.model import MessageSet, Part, TopicPartition
 from producer.errors import MessageRefused
-from producer.steps import STEP_BYTES, Step, part_limit
+from producer.steps import Step, StepBuilder
 
 
 class Share(NamedTuple):
@@ -44,23 +44,39 @@ def resliced(
     Messages that share an offset (those of a wrapper of 0.7) are in one step, or in none.
     Raises CorruptMessage, and MessageRefused that share() raises, after everything before it was yielded.
     """
-    made = _Made(share, dialect, message_max_bytes)
+    made = StretchBuilder(dialect, message_max_bytes)
     for alone, codec in groups:
         if codec != made.codec:
-            yield from made.step()
+            yield from made.build()
             made.codec = codec
         made.reached = alone.start if made.reached is None else made.reached
         for columns in alone.pieces():
             try:
-                made.add(columns)
+                _add(made, share, columns)
             except MessageRefused:
-                yield from made.step()
+                yield from made.build()
                 raise
             if made.full or columns.damage is not None:
-                yield from made.step()
+                yield from made.build()
             if columns.damage is not None:
                 raise columns.damage
-    yield from made.step()
+    yield from made.build()
+
+
+def _add(made: StretchBuilder, share: Sharing, columns: Columns) -> None:
+    """Add the rows of a piece; of an entry that is damaged inside none.
+
+    Raises MessageRefused for a row; those before it are added.
+    """
+    end = rows_before_damage(columns)
+    try:
+        made.add_shares(share(columns, end) if end else (), columns.resume_at)
+    except MessageRefused as refused:
+        if refused.offset is not None:
+            before = bisect_left(as_list(columns.offsets[:end]), refused.offset)
+            if before:
+                made.add_shares(share(columns, before), refused.offset)
+        raise
 
 
 @dataclass(slots=True)
@@ -73,49 +89,23 @@ class _Target:
 
 
 @dataclass(slots=True)
-class _Made:
-    """Rows of one codec that are to become parts."""
+class StretchBuilder(StepBuilder):
+    """Rows of columns that are to become parts."""
 
-    share: Sharing
-    dialect: Dialect
-    message_max_bytes: int
-    codec: int = 0
-    reached: int | None = None  # resume_at of the step before, or the start of the first set
-    resume_at: int | None = None
     targets: dict[TopicPartition, _Target] = field(default_factory=dict)
-    size: int = 0  # bytes of all that was added, as entries, at most
 
-    @property
-    def limit(self) -> int:
-        return part_limit(self.dialect, self.codec, self.message_max_bytes)
+    def target(self, tp: TopicPartition) -> _Target:
+        found = self.targets.get(tp)
+        if found is None:
+            found = self.targets[tp] = _Target()
+        return found
 
-    @property
-    def full(self) -> bool:
-        return self.size >= min(self.limit, STEP_BYTES)
-
-    def add(self, columns: Columns) -> None:
-        """Add the rows of a piece; of an entry that is damaged inside none.
-
-        Raises MessageRefused for a row; those before it are added.
-        """
-        end = rows_before_damage(columns)
-        try:
-            self._take(columns, end, columns.resume_at)
-        except MessageRefused as refused:
-            if refused.offset is not None:
-                before = bisect_left(as_list(columns.offsets[:end]), refused.offset)
-                if before:
-                    self._take(columns, before, refused.offset)
-            raise
-
-    def _take(self, columns: Columns, end: int, resume_at: int) -> None:
-        shares = self.share(columns, end) if end else ()
+    def add_shares(self, shares: Iterable[Share], resume_at: int) -> None:
+        """Add rows; resume_at: of the source, once all that was added is stored."""
         overhead, limit = ENTRY_OVERHEAD[self.dialect.magic], self.limit
         for tp, rows, nbytes in shares:
             nbytes += overhead * (rows.until - rows.since)
-            target = self.targets.get(tp)
-            if target is None:
-                target = self.targets[tp] = _Target()
+            target = self.target(tp)
             if target.size + nbytes <= limit:
                 target.open.append(rows)
                 target.size += nbytes
@@ -131,16 +121,17 @@ class _Made:
         while since < end:
             until = bisect_right(ends, ends[since] + limit - target.size) - 1
             if until <= since and target.open:
-                self._close(tp, target)
+                self.close(tp)
                 continue
             until = min(max(until, since + 1), end)  # a message that is larger by itself goes alone
             target.open.append(Stretch(columns, since, until))
             target.size += ends[until] - ends[since]
             since = until
 
-    def _close(self, tp: TopicPartition, target: _Target) -> None:
-        """Make a part of the rows that are taken."""
-        if not target.open:
+    def close(self, tp: TopicPartition) -> None:
+        """Make a part of the rows that are open for a partition, if there are any."""
+        target = self.targets.get(tp)
+        if target is None or not target.open:
             return
         magic = self.dialect.magic
         entries = self.dialect.messages.encode_columns(target.open, self.codec, magic)
@@ -149,15 +140,11 @@ class _Made:
         target.parts.append(Part(tp, entries, magic, self.codec, count, resume_at=None))
         target.open, target.size = [], 0
 
-    def step(self) -> Iterator[Step]:
-        """All that was added, as one step; then starts over."""
-        if self.resume_at is None or self.resume_at == self.reached:
-            return
-        for tp, target in self.targets.items():
-            self._close(tp, target)
-        parts = tuple(part for target in self.targets.values() for part in target.parts)
-        self.targets, self.size, self.reached = {}, 0, self.resume_at
-        yield Step(self.resume_at, parts)
+    def parts(self) -> Iterator[Part]:
+        for tp in self.targets:
+            self.close(tp)
+        targets, self.targets = self.targets, {}
+        return chain.from_iterable(target.parts for target in targets.values())
 
 
 def rows_before_damage(columns: Columns) -> int:

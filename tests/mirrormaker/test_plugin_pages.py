@@ -14,7 +14,7 @@ from mirrormaker.handler import handled
 from mirrormaker.options import TargetOptions
 from mirrormaker.plugins import encoders_of, partitioner_named
 from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute
-from mirrormaker.sethandler import MessageColumns, SetHandler, outputs_of
+from mirrormaker.sethandler import MessageColumns, SetHandler
 from producer.conversion import Lists, MessageHandlerFailed, Rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def test_handlers_of_sets(name: str, values: list[bytes], given: list[Row], drop
     columns = handler.handled(SOURCE, rows)
     handler.count_dropped(SOURCE, rows, columns)
     found: list[Row] = []
-    for topic, these, partitions in outputs_of(columns, rows).by_topic():
+    for topic, these, partitions in columns.outputs(rows).by_topic():
         chosen = partitions or [None] * len(these.offsets)
         found += zip([topic] * len(chosen), chosen, these.offsets, these.keys, these.values, strict=True)
     assert found == given

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groundwork.tasks import TaskGroup
 from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import BrokerPartition, MessageSet, TopicPartition
+from mirrormaker.flow import Flow
 from mirrormaker.handler import DROP
 from mirrormaker.routes import Route, RouteRules, SourceTopic, TopicRoute
-from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction, outputs_of
+from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction
 from producer.conversion import Lists, MessageHandlerFailed, Placed, Rows, Step, by_columns, narrowed
+from tests.mirrormaker import test_reslice as logs
 
 V07, V08, V010 = dialect("0.7"), dialect("0.8.2"), dialect("0.10.1")
 SOURCE = TopicPartition("orders", 3)
@@ -38,7 +42,7 @@ def given_back(function: SetHandlerFunction, of: Rows) -> tuple[list[Any], SetHa
     handler = handler_of(function)
     columns = handler.handled(SOURCE, of)
     found = []
-    for topic, these, partitions in outputs_of(columns, of).by_topic():
+    for topic, these, partitions in columns.outputs(of).by_topic():
         chosen = partitions or [None] * len(these.offsets)
         found += [
             (topic, partition, offset, key, value)
@@ -177,8 +181,9 @@ def handled_set(
     def place(of: Rows) -> Placed:
         given = handler.handled(message_set.tp, of)
         handler.count_dropped(message_set.tp, of, given)
-        lists = Lists(list(given.keys), list(given.values), list(given.timestamps_ms))
-        return Placed({TopicPartition("t", 0): lists} if len(given) else {}, of.resume_at)
+        columns = given.columns
+        lists = Lists(list(columns.keys), list(columns.values), list(columns.timestamps_ms))
+        return Placed({TopicPartition("t", 0): lists} if len(columns) else {}, of.resume_at)
 
     kept(by_columns(message_set, narrowed(place), target, LIMIT, least_bytes=8 << 20), steps)
     return handler
@@ -279,3 +284,109 @@ def test_a_partition_that_the_target_lacks_names_the_message() -> None:
         route.place(SOURCE, rows(b"a", b"b", b"c"), {}, [0, 1, 2])
     assert str(failed.value) == "orders/3 at 102: message.set.handler: topic orders has no partition 2; it has 0, 1"
     assert failed.value.offset == 102
+
+
+# ---- rows that come back as they were ---------------------------------------------------------------------------
+
+
+def by_flow(
+    message_set: MessageSet, function: SetHandlerFunction, to: Any, partitioning: str, steps: list[Step]
+) -> tuple[Flow, list[list[bool]], str | None]:
+    """Into steps what a flow makes of a set; with which rows it copied as they were, and how it failed."""
+    rules = RouteRules(
+        source=logs.V39, target=to, message_max_bytes=LIMIT, set_handler="a:b", partitioning=partitioning,  # type: ignore[arg-type]
+        drop=frozenset({"headers", "timestamps"}),
+    )  # fmt: skip
+    flow = Flow(
+        SimpleNamespace(name="dc1", in_target=False, deleted={}),  # type: ignore[arg-type]
+        SimpleNamespace(sender_of=lambda source: None),  # type: ignore[arg-type]
+        rules,
+        TaskGroup(),
+        handler=handler_of(function, to),
+    )
+    route = TopicRoute("t", SourceTopic(3, 1), range(3), rules)
+    copied: list[list[bool]] = []
+    shares = route.shares
+
+    def spied(source: TopicPartition, stretches: Any, those: list[bool]) -> Any:
+        copied.append(those)
+        return shares(source, stretches, those)
+
+    route.shares = spied  # type: ignore[method-assign]
+    failed: str | None = None
+    try:
+        for step in route.steps(message_set, True, place=flow._handling(route, message_set.tp)):
+            steps.append(step)
+    except MessageHandlerFailed as refused:
+        failed = str(refused)
+    return flow, copied, failed
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    logs.STRETCHES, st.sampled_from([V08, V010, logs.V39]), st.sampled_from(["key", "identity"]), st.integers(1, 5),
+    st.booleans(), st.none() | st.integers(0, 99),
+)  # fmt: skip
+def test_messages_that_come_back_as_they_were_arrive_as_those_that_are_written_again(
+    stretches: Any, to: Any, partitioning: str, dropped: int, compiled: bool, bad: int | None
+) -> None:
+    """The twin gives back the same rows with a column more, which has each of them written again."""
+    message_set = logs.fetched(logs.log(stretches, 0))
+
+    def wanted(messages: MessageColumns) -> MessageColumns:
+        if bad is not None and 100 + bad in messages.offsets:
+            raise KeyError("bad")
+        return messages.keep(offset % dropped or dropped == 1 for offset in messages.offsets)
+
+    def again(messages: MessageColumns) -> MessageColumns:
+        found = wanted(messages)
+        found.topics = [None] * len(found)
+        return found
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if not compiled:
+            logs.in_python(monkeypatch)
+        steps: list[Step] = []
+        slowly: list[Step] = []
+        flow, copied, failed = by_flow(message_set, wanted, to, partitioning, steps)
+        twin, nothing, failed_too = by_flow(message_set, again, to, partitioning, slowly)
+    assert logs.read(steps) == logs.read(slowly)
+    assert (failed, flow.left_out, flow.dropped_fields) == (failed_too, twin.left_out, twin.dropped_fields)
+    assert [step.resume_at for step in steps][-1:] == [step.resume_at for step in slowly][-1:]
+    assert nothing == []
+    assert copied or failed is not None
+
+
+def in_place(messages: MessageColumns) -> MessageColumns:
+    messages.values[1] = b"other"  # type: ignore[index]
+    return messages
+
+
+def shortened(messages: MessageColumns) -> MessageColumns:
+    messages.keep([True, False])
+    messages.keys = [b"new"]
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("function", "copied", "values"),
+    [
+        (lambda messages: messages, [[True, True]], [b"a", b"b"]),
+        (lambda messages: messages.keep([False, True]), [[False, True]], [b"b"]),
+        (lambda messages: DROP, [[False, False]], []),
+        (in_place, [], [b"a", b"other"]),
+        (shortened, [], [b"a"]),
+        (changed(timestamps_ms=[5, 5]), [], [b"a", b"b"]),
+        (changed(partitions=[2, None]), [], [b"a", b"b"]),
+        (changed(headers=[(), (("h", b"1"),)]), [], [b"a", b"b"]),
+    ],
+)
+def test_only_rows_of_which_nothing_was_changed_are_copied(
+    function: Any, copied: list[list[bool]], values: list[bytes]
+) -> None:
+    steps: list[Step] = []
+    messages = [(b"k", value, 7, None) for value in (b"a", b"b")]
+    found = by_flow(logs.fetched(logs.log([(2, 0, False, messages)], 0)), function, logs.V39, "identity", steps)
+    assert found[1:] == (copied, None)
+    assert [row[1] for rows in logs.read(steps).values() for row in rows] == values
+    assert steps[-1].resume_at == 102
