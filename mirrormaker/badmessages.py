@@ -88,7 +88,8 @@ class BadMessage:
 
     resume_at: where the source goes on behind it.  offsets: how many messages it may be; None: not known (0.7).
     index: which of the messages that share its offset (0.7).  entry: its bytes as they were fetched, or as many of them
-    as are known.  message: decoded, where it can be: (key, value, timestamp in ms).  nbytes: its size in the log.
+    as are known.  message: decoded, where it can be: (key, value, timestamp in ms, block of its headers).  nbytes: its
+    size in the log.
     """
 
     tp: TopicPartition
@@ -100,7 +101,7 @@ class BadMessage:
     nbytes: int
     offsets: int | None = 1
     index: int = 0
-    message: tuple[bytes | None, bytes | None, int | None] | None = None
+    message: tuple[bytes | None, bytes | None, int | None, bytes | None] | None = None
 
     @property
     def shares_offset(self) -> bool:

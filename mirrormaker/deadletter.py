@@ -22,7 +22,9 @@ what it is, and any program gets at the bytes: `head, data = record.split(b"\\n"
     key          base64 of the message's key; null: it has none, or it is not known; it is the record's key, too.  A key
                  of more than KEY_MAX bytes is left out ("key_size" is there then)
 
-The record's key is the message's, else SOURCE/TOPIC/PARTITION/OFFSET.
+The record's key is the message's, else SOURCE/TOPIC/PARTITION/OFFSET.  Its headers are the message's where the
+target's format has any (Kafka 0.11 and later) and they are not more than HEADERS_MAX bytes; else "headers_left_out" is
+there, with their size in bytes.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from typing import Any
 
 VERSION = 1
 KEY_MAX = 16384
+HEADERS_MAX = 16384
 HEAD_BYTES = 4096  # of the message, carried where it is too large
 REASON_MAX = 2000  # characters
 
@@ -49,7 +52,7 @@ class DeadLetter:
     """One message that could not be copied.  data: its value or entry (content); None: the value is null.
 
     offsets: how many messages it may be; None: not known.  size and crc32: of all of data, of which only the beginning
-    may be here (complete).
+    may be here (complete).  headers_left_out: bytes of the message's headers, where the record does not have them.
     """
 
     source: str
@@ -66,6 +69,7 @@ class DeadLetter:
     key: bytes | None
     timestamp_ms: int | None
     at_ms: int
+    headers_left_out: int = 0
 
     @property
     def complete(self) -> bool:
@@ -118,6 +122,8 @@ def _head(letter: DeadLetter, carried: int) -> bytes:
         found["key"] = base64.b64encode(letter.key).decode()
     elif letter.key is not None:
         found["key_size"] = len(letter.key)
+    if letter.headers_left_out:
+        found["headers_left_out"] = letter.headers_left_out
     if carried < letter.size:
         where = f"{letter.topic}/{letter.partition} at {letter.offset} of source {letter.source}"
         found["rest"] = f"all {letter.size} bytes: {where}, as long as its retention lasts"
@@ -148,6 +154,7 @@ def read(record: bytes) -> DeadLetter:
             key=None if head["key"] is None else base64.b64decode(head["key"], validate=True),
             timestamp_ms=head["timestamp_ms"],
             at_ms=head["at_ms"],
+            headers_left_out=head.get("headers_left_out", 0),
         )
     except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError, binascii.Error) as exc:
         raise NoDeadLetter(f"no dead letter: {type(exc).__name__}: {exc}") from exc

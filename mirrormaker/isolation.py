@@ -131,7 +131,7 @@ def bad_message(one: Isolated, kind: Kind, reason: Exception, dialect: Dialect) 
     if one.damage is None:
         try:
             found = next(iter(message_set.messages(check_crcs=False)), None)
-            message = None if found is None else (found.key, found.value, found.timestamp_ms)
+            message = None if found is None else (found.key, found.value, found.timestamp_ms, packed(found.headers))
         except RemoteError:
             pass  # its entry is all that there is
     counted = 1 if one.damage is None else one.resume_at - one.offset

@@ -26,6 +26,7 @@ from groundwork.plural import counted
 from groundwork.tasks import Event, TaskGroup, now, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
+from kafkawire.headers import packed
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
 from mirrormaker.badmessages import (
     ISOLATIONS,
@@ -43,7 +44,7 @@ from mirrormaker.badmessages import (
     of_source,
     suspected,
 )
-from mirrormaker.deadletter import DeadLetter, crc32, write
+from mirrormaker.deadletter import HEADERS_MAX, DeadLetter, crc32, write
 from mirrormaker.isolation import Isolated, bad_message, isolated
 from mirrormaker.partitioning import by_source
 from mirrormaker.routes import SourceTopic
@@ -179,9 +180,11 @@ class DeadLetters:
         self.partitions = list(self._target.topics.prepare(self.topic, SourceTopic(1, 0)))
 
     def output(self, bad: BadMessage, carry: bool = True) -> Output:
-        """The record of a message.  carry: with its bytes, as far as the target takes them."""
+        """The record of a message.  carry: with its bytes and headers, as far as the target takes them."""
         content, data = _data(bad)
-        key, stamp = (bad.message[0], bad.message[2]) if bad.message is not None else (None, None)
+        key, _, stamp, block = bad.message or (None, None, None, None)
+        size = len(block or b"")
+        headers = block if carry and self._target.dialect.record_batches and size <= HEADERS_MAX else None
         letter = DeadLetter(
             source=self._source,
             topic=bad.tp.topic,
@@ -197,11 +200,13 @@ class DeadLetters:
             key=key,
             timestamp_ms=stamp,
             at_ms=int(time.time() * 1000),
+            headers_left_out=size if headers is None else 0,
         )
         record_key = letter.record_key if self._target.dialect.has_keys else None
-        room = self._target.options.message_max_bytes - RECORD_OVERHEAD - len(record_key or b"") if carry else 0
+        room = self._target.options.message_max_bytes - RECORD_OVERHEAD - len(record_key or b"") - len(headers or b"")
         partition = by_source(bad.tp.partition, self.partitions)
-        return Output(TopicPartition(self.topic, partition), record_key, write(letter, room), letter.at_ms)
+        value = write(letter, room if carry else 0)
+        return Output(TopicPartition(self.topic, partition), record_key, value, letter.at_ms, headers)
 
     def send(self, bad: BadMessage, waits: Callable[[str], object]) -> None:
         """Store the dead letter of a message; returns once the target acknowledged it.  Raises DeadLetterFailed.
@@ -224,7 +229,7 @@ class DeadLetters:
         """Why a record cannot be stored; None: it is."""
         speaks: Dialect = self._target.dialect
         row = (0, output.key, output.value, output.timestamp_ms)
-        entries = speaks.messages.encode([row], codec=0, magic=speaks.magic)
+        entries = speaks.messages.encode([row], codec=0, magic=speaks.magic, headers=[output.headers])
         ticket = _LetterTicket()
         self._sender.submit(Part(output.tp, entries, speaks.magic, 0, 1), ticket)
         while not ticket.over.wait(LATE_S):
@@ -403,7 +408,7 @@ class Quarantine:
             reason=failed,
             entry=b"",
             nbytes=nbytes,
-            message=(given.key, given.value, given.timestamp_ms),
+            message=(given.key, given.value, given.timestamp_ms, packed(given.headers)),
         )
         self.left_out.add(bad, policy)
         return () if policy == "skip" or letters is None else (letters.output(bad),)

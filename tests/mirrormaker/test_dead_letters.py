@@ -23,6 +23,7 @@ LETTER = DeadLetter(
     [
         LETTER,
         replace(LETTER, data=None, size=0, crc32=0, key=None),
+        replace(LETTER, headers_left_out=12),
         replace(LETTER, data=b"", size=0, crc32=0, key=b""),
         replace(LETTER, content="entry", offsets=None, partition="0-1", timestamp_ms=5, key=None),
     ],

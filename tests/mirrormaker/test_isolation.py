@@ -135,7 +135,7 @@ def test_messages_of_an_0_7_wrapper_share_its_offset_and_are_told_apart_by_their
     assert [message.value for one in found for message in one.message_set.messages()] == [b"v0", b"v1", b"v2", b"v3"]
     assert all(one.message_set.resume_at > one.message_set.start for one in found)  # or a route would send nothing
     bad = bad_message(found[1], "oversize", ValueError(), OLD)
-    assert (bad.shares_offset, bad.offsets, bad.message) == (True, 1, (None, b"v1", None))
+    assert (bad.shares_offset, bad.offsets, bad.message) == (True, 1, (None, b"v1", None, None))
     assert bad.where == "t/0 at 1000 (message 1 of its wrapper)"
 
 

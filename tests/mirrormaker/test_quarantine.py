@@ -12,16 +12,19 @@ from groundwork.tasks import TaskGroup, sleep
 from kafkawire.compression import GZIP
 from kafkawire.dialects import dialect
 from kafkawire.errors import BrokerError, RemoteError
+from kafkawire.headers import packed
 from kafkawire.model import Broker, Message, MessageSet, Part, Ticket, TopicPartition
 from mirrormaker import quarantine as module
 from mirrormaker.badmessages import Policies
-from mirrormaker.deadletter import DeadLetter, read
+from mirrormaker.deadletter import HEADERS_MAX, DeadLetter, read
 from mirrormaker.flow import Flow
 from mirrormaker.handler import Handler, MessageHandler
+from mirrormaker.isolation import bad_message, isolated
 from mirrormaker.options import TargetOptions
 from mirrormaker.partitioning import NoSuchPartition
 from mirrormaker.quarantine import DeadLetters, Quarantine, ReleaseRefused
 from mirrormaker.routes import RouteRules, SourceTopic
+from producer.conversion import MessageHandlerFailed
 from producer.errors import TooLarge
 from zkconsumer.errors import OutOfRange
 from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress
@@ -390,3 +393,49 @@ def test_many_are_logged_a_few_times_and_counted(start: Start, caplog: pytest.Lo
     assert sum("skipped, 1 message: handler" in record.message for record in caplog.records) == module.LOGGED
     mirrored.quarantine.left_out.log_counted()
     assert "topic t: 45 messages more: handler skipped; 50 since the start" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("release", "headers", "carried", "left_out"),
+    [
+        ("2.8", [("h", b"1"), ("h", None)], True, 0),
+        ("2.8", None, False, 0),
+        ("2.8", [("h", b"x" * HEADERS_MAX)], False, HEADERS_MAX + 6),
+        ("0.10.1", [("h", b"1")], False, 5),
+    ],
+)
+def test_a_dead_letter_has_the_headers_of_its_message_where_the_target_has_any(
+    release: str, headers: Any, carried: bool, left_out: int
+) -> None:
+    """However the message came there: isolated out of a record batch, or as message.handler was given it."""
+    target = Target()
+    target.dialect = dialect(release)
+    parts: list[Part] = []
+
+    def store(part: Part, ticket: Ticket) -> None:
+        parts.append(part)
+        ticket.done()
+
+    target.submit = store  # type: ignore[method-assign]
+    letters = DeadLetters("dead", "dc1", target)  # type: ignore[arg-type]
+    letters.prepare()
+    block, of = packed(headers), dialect("2.8").messages
+    stored = memoryview(bytes(of.encode([(0, b"k", b"v", 5)], 0, 2, [block])))
+    message_set = of.message_set("t", 0, 0, stored, 9)[0]
+    (one,) = isolated(message_set, 0, 1, dialect("2.8"))
+    failed = MessageHandlerFailed("t/0 at 0: it raised")
+    letters.send(bad_message(one, "handler", failed, dialect("2.8")), lambda sentence: None)
+    (record,) = target.dialect.messages.message_set("dead", 0, 0, memoryview(bytes(parts[0].entries)), None)[
+        0
+    ].messages()
+    assert (record.headers or ()) == (tuple(headers) if carried else ())
+    letter = read(record.value or b"")
+    assert (letter.key, letter.data, letter.headers_left_out) == (b"k", b"v", left_out)
+
+    quarantine = Quarantine(
+        Partition("2.8"), TaskGroup(), policies=lambda topic: Policies(handler="dead-letter"), letters=letters,  # type: ignore[arg-type]
+    )  # fmt: skip
+    (message,) = message_set.messages()
+    (output,) = quarantine.handler_failed(message, failed)
+    assert output.headers == (block if carried else None)
+    assert read(output.value or b"").headers_left_out == left_out
