@@ -11,7 +11,7 @@ PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkp
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check matrix bench faults clean
+.PHONY: demo test check lint matrix bench faults clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,14 +21,17 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)     ## the main job on real clusters: mirror, kill -9, prove that nothing was lost (KEEP=1 leaves them up)
 	$(BIN)/python -m localkafka.demo $(if $(KEEP),--keep)
 
-check: $(STAMP)    ## format, lint, types, borders, and every test that needs no JVM
+lint: $(STAMP)
 	$(BIN)/ruff format --check $(PKGS) pyspark_kafka08.py tests benchmarks
 	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) -m "not real and not faults"
 
-test: check        ## check, then everything against real ZooKeeper, brokers and JVM clients
+check: lint        ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
+	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --few-examples -m "not real and not faults and not thorough"
+
+test: lint         ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
+	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) -m "not real and not faults"
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and not faults"
 
 matrix: $(STAMP)   ## mirrors between brokers of every release, 0.8 to 4.x, each killed at a third (an hour; JSON=FILE)

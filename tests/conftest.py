@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from groundwork.logs import LimitedHandler
@@ -38,8 +39,50 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+ROOT = Path(__file__).resolve().parent.parent
+# What tools and Python itself keep beside the code; .gitignore has them.
+KEPT = {"__pycache__", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
+FOUND = pytest.StashKey[set[str]]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="stories take over the trace that their events lead to now")
+    parser.addoption(
+        "--few-examples", action="store_true", help="hypothesis tries a fifth of its examples, 10 at least"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test on real clusters says so, or `make check` would start them; with --few-examples there are fewer."""
+    for item in items:
+        real = {"real", "faults"} & {mark.name for mark in item.iter_markers()}
+        if not real and "shared_clusters" in getattr(item, "fixturenames", ()):
+            raise pytest.UsageError(f"{item.nodeid} takes a real cluster: mark it `real`")
+    if config.getoption("--few-examples"):
+        tests = {getattr(item, "obj", None) for item in items}
+        for test in filter(hypothesis.is_hypothesis_test, tests):
+            whole = test._hypothesis_internal_use_settings  # type: ignore[union-attr]
+            few = min(whole.max_examples, max(10, whole.max_examples // 5))
+            test._hypothesis_internal_use_settings = hypothesis.settings(whole, max_examples=few)  # type: ignore[union-attr]
+
+
+def entries_of_root() -> set[str]:
+    return {entry.name for entry in os.scandir(ROOT)} - KEPT
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[FOUND] = entries_of_root()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run that leaves something in the checkout fails; the first process of the run looks, after all others."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    left = sorted(entries_of_root() - session.config.stash[FOUND])
+    if left:
+        print(f"\nERROR: tests left in {ROOT}: {', '.join(left)}")
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 def missing_parts() -> list[str]:

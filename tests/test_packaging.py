@@ -74,6 +74,7 @@ def test_the_simple_consumer_by_its_short_name_loads_no_greenlets(tmp_path: Path
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
+@pytest.mark.thorough
 def test_short_imports_have_types(tmp_path: Path):
     program = tmp_path / "program.py"
     program.write_text(

@@ -53,6 +53,7 @@ EXIT = """
 """
 
 
+@pytest.mark.thorough
 def test_twenty_exits_with_a_live_hub_crash_never() -> None:
     ends = [run(EXIT) for _ in range(20)]
     assert {(end.returncode, end.stderr) for end in ends} == {(0, "")}

@@ -189,6 +189,7 @@ def test_a_node_that_the_controller_deletes_meanwhile_is_written_again(zk) -> No
     assert json.loads(zk.get("/config/topics/again")[0])["config"] == {"retention.ms": "1"}
 
 
+@pytest.mark.real
 def test_many_topics_are_written_side_by_side_as_each_would_be_alone(zk):
     assert create(zk, "there", {0: [1]})
     zk.create("/config/topics/left-over", b"old")

@@ -468,6 +468,7 @@ def test_an_unknown_choice_is_refused_with_those_there_are() -> None:
     assert "KAFKAWIRE_KERNELS=cython: known are auto, python, numba" in shown(KAFKAWIRE_KERNELS="cython").stderr
 
 
+@pytest.mark.thorough
 def test_what_was_compiled_is_kept_in_the_folder_named_and_found_again(
     kept: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
@@ -482,6 +483,7 @@ def test_what_was_compiled_is_kept_in_the_folder_named_and_found_again(
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")} == written
 
 
+@pytest.mark.thorough
 def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(
     kept: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

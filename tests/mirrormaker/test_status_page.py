@@ -130,6 +130,7 @@ def test_filter_sort_and_keys(browser: Browser, serve: Serve) -> None:
     assert browser.messages == []
 
 
+@pytest.mark.thorough
 def test_a_mirror_that_stops_answering_and_comes_back(browser: Browser, serve: Serve) -> None:
     url, process = serve(8)
     browser.open(url, width=1600)

@@ -129,6 +129,7 @@ def large(kind: str) -> str:
     return write_offsets(OffsetsFile("json", rows), kind)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["json", "describe"])
 def test_a_hundred_thousand_rows_take_about_a_second_of_work(kind: str):
     text = large(kind)

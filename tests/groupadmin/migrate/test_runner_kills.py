@@ -63,6 +63,7 @@ def test_killed_at_random_points_it_ends_like_a_run_that_nobody_disturbed(calm, 
     assert left(world, path) == expected
 
 
+@pytest.mark.thorough
 def test_killed_at_every_other_point_no_position_is_written_twice_but_those_kept_fresh(calm, tmp_path: Path):
     expected, moments = calm
     for die_at in range(1, moments + 1, 2):
