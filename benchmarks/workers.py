@@ -4,9 +4,9 @@
 
 Works: pass-through, which brokers limit, and a message handler that takes about 20 us of CPU a message (it hashes each
 value over and over, as dear as parsing a document of 1 KB), which the mirror's own CPU limits: of it two workers are to
-copy 1.7 times as much as one process.  The mirror starts with its topic paused, so that its start and its rebalances are not measured; from `resume`
-on the clock runs until the target has every message.  CPU seconds are of all its processes, those of the brokers are
-told beside them.
+copy 1.7 times as much as one process.  The mirror starts with its topic paused, so that its start and its rebalances
+are not measured; from `resume` on the clock runs until the target has every message.  CPU seconds are of all its
+processes, those of the brokers are told beside them.
 
 Workers gain what there are cores for: beside the ratio stands what these cores allow, which is the cores divided by the
 CPU seconds that mirror and brokers together take for a second of copying with one worker.
@@ -30,10 +30,8 @@ from mirrormaker.control.client import Connection
 
 TARGET = 1.7
 WORKS = {"pass-through": {}, "message handler of 20 us": {"message.handler": "benchworkers:hashed"}}
-TIMES = {
-    "pass-through": 15,
-    "message handler of 20 us": 1,
-}  # as many messages: the start of fetching is not to be measured
+# as many messages of each: the start of fetching is not to be measured
+TIMES = {"pass-through": 15, "message handler of 20 us": 1}
 HANDLER = """\
 from hashlib import sha256
 
