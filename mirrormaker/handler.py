@@ -174,6 +174,22 @@ class Drops:
             )  # fmt: skip
 
 
+class Raised:
+    """What a user's code raised since the start: the traceback of each kind of exception is logged once."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._kinds: set[Hashable] = set()
+
+    def log(self, failed: MessageHandlerFailed, topic: str) -> None:
+        """Log what was raised, if anything was: the __cause__ of a failure."""
+        cause = failed.__cause__
+        if cause is not None and kind_of(cause) not in self._kinds:
+            self._kinds.add(kind_of(cause))
+            extra = {"event": "handler-failed", "source": self._source, "topic": topic}
+            log.error("source %s: %s", self._source, failed, exc_info=cause, extra=extra)
+
+
 _MessageRow = tuple[int, bytes | None, bytes | None, int | None, int | None, bytes | None, int]
 
 
@@ -248,9 +264,8 @@ class MessageHandler:
         self._drops = Drops("message.handler", name, source)
         self._handler = handler
         self._name = name
-        self._source = source
         self._target = target
-        self._raised: set[Hashable] = set()  # kinds of exceptions whose traceback is in the log
+        self._raised = Raised(source)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -327,7 +342,7 @@ class MessageHandler:
                     for sent in found:
                         made.add(offset, sent, topic)
             except MessageHandlerFailed as failed:
-                self._log_raised(failed, topic)
+                self._raised.log(failed, topic)
                 again = Message(topic, partition, offset, key, value, stamp, kind, headers, behind)  # it may be changed
                 try:
                     made.letters += ((offset, letter) for letter in instead(again, failed))
@@ -358,14 +373,6 @@ class MessageHandler:
 
     def _where(self, source: TopicPartition, offset: int) -> str:
         return f"{source} at {offset}: message.handler {self._name}"
-
-    def _log_raised(self, failed: MessageHandlerFailed, topic: str) -> None:
-        """Log the traceback of what a handler raised, the first time."""
-        cause = failed.__cause__
-        if cause is not None and kind_of(cause) not in self._raised:
-            self._raised.add(kind_of(cause))
-            extra = {"event": "handler-failed", "source": self._source, "topic": topic}
-            log.error("source %s: %s", self._source, failed, exc_info=cause, extra=extra)
 
     def log_dropped(self) -> None:
         """Log how many messages it dropped of each topic."""

@@ -19,21 +19,17 @@ each half of the set until a single message is left (of 0.7: those of one entry)
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
-from groundwork.failures import kind_of
 from kafkawire.dialects import Dialect
 from kafkawire.headers import Headers, packed, unpacked
 from kafkawire.model import PartitionId, TopicPartition
-from mirrormaker.handler import DROP, Drops
+from mirrormaker.handler import DROP, Drops, Raised
 from mirrormaker.outputs import Outputs
 from producer.conversion import MessageHandlerFailed, Rows
-
-log = logging.getLogger(__name__)
 
 OPTION = "message.set.handler"
 RETURNS = "the columns it was given, other MessageColumns, or DROP"
@@ -137,10 +133,9 @@ class SetHandler:
     def __init__(self, handler: SetHandlerFunction, name: str, source: str, target: Dialect) -> None:
         self._handler = handler
         self._name = name
-        self._source = source
         self._target = target
         self._drops = Drops(OPTION, name, source)
-        self._raised: set[Hashable] = set()  # kinds of exceptions whose traceback is in the log
+        self._raised = Raised(source)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -170,10 +165,8 @@ class SetHandler:
             given = self._handler(columns)
         except Exception as exc:  # a user's code may raise anything
             failed = self._failed(source, rows, f"raised {type(exc).__name__}: {exc}")
-            if kind_of(exc) not in self._raised:
-                self._raised.add(kind_of(exc))
-                extra = {"event": "handler-failed", "source": self._source, "topic": source.topic}
-                log.error("source %s: %s", self._source, failed, exc_info=exc, extra=extra)
+            failed.__cause__ = exc
+            self._raised.log(failed, source.topic)
             raise failed from exc
         if given is DROP:
             given = MessageColumns(*source, [], keys=[], values=[], timestamps_ms=[])
