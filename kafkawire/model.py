@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 RECORD_BATCH = 2  # the message format (magic) whose entries are batches
 ANY = -1  # as an index of 0.7: any partition of the broker
 
+PIECE_BYTES = 256 << 10  # of a set, looked at at once: it stays in the processor's cache
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class BrokerPartition:
@@ -189,7 +191,7 @@ class SetReader:
 
     messages: Callable[[MessageSet, bool], Iterator[Message]]
     index: Callable[[MessageSet, bool], Columns]
-    pieces: Callable[[MessageSet, bool], Iterator[Columns]]
+    pieces: Callable[[MessageSet, bool, int], Iterator[Columns]]
     cut: Callable[[memoryview, Run, int], Iterator[Run]]
     before: Callable[[memoryview, Run, int], Run | None]
     stamped: Callable[[memoryview, Run], bool]
@@ -238,9 +240,10 @@ class MessageSet:
         """The same messages as columns of positions, all at once.  Raises nothing: damage is in the columns."""
         return self.reader.index(self, check_crcs)
 
-    def pieces(self, check_crcs: bool = True) -> Iterator[Columns]:
-        """The same a piece at a time: at least one, some perhaps empty; the last ends at resume_at, or in damage."""
-        return self.reader.pieces(self, check_crcs)
+    def pieces(self, check_crcs: bool = True, most_bytes: int = PIECE_BYTES) -> Iterator[Columns]:
+        """The same in pieces of about most_bytes: at least one, some perhaps empty; the last ends at resume_at, or in
+        damage."""
+        return self.reader.pieces(self, check_crcs, most_bytes)
 
     def cut(self, run: Run, limit: int) -> Iterator[Run]:
         """One of its runs as runs of at most limit bytes; an entry that is larger by itself goes alone."""

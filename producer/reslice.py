@@ -50,7 +50,8 @@ def resliced(
             yield from made.build()
             made.codec = codec
         made.reached = alone.start if made.reached is None else made.reached
-        for columns in alone.pieces():
+        # Large ones: what a piece costs by itself is more than what a smaller one's place in the cache saves.
+        for columns in alone.pieces(most_bytes=STEP_BYTES):
             try:
                 _add(made, share, columns)
             except MessageRefused:

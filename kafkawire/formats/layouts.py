@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.kernels import compiled
-from kafkawire.model import MessageSet, PartitionId
+from kafkawire.model import PIECE_BYTES, MessageSet, PartitionId
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 OPEN_LIMIT = 128 << 20  # bytes one top-level wrapper may open to, those nested in it included
 MAX_DEPTH = 4  # wrappers in wrappers: 0.7 and 0.9 store what a producer nested, and nobody nests on purpose
-PIECE_BYTES = 256 << 10  # looked at at once: it stays in the processor's cache
 _WHOLE = 1 << 62  # as a piece's size
 
 SegmentT = TypeVar("SegmentT")

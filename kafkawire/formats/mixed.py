@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from kafkawire.columns import Column, Columns, as_list
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage, UnknownMagic
-from kafkawire.formats.layouts import PIECE_BYTES
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v01 import scan as entries
 from kafkawire.formats.v01.messages import ENTRY_OVERHEAD as ENTRY_OVERHEAD
@@ -28,7 +27,18 @@ from kafkawire.formats.v2 import columns as batches
 from kafkawire.formats.v2 import scan as batchscan
 from kafkawire.formats.v2 import write
 from kafkawire.formats.v2.layout import MAGIC_AT
-from kafkawire.model import RECORD_BATCH, Entry, Message, MessageSet, Part, PartitionId, Run, Scan, SetReader
+from kafkawire.model import (
+    PIECE_BYTES,
+    RECORD_BATCH,
+    Entry,
+    Message,
+    MessageSet,
+    Part,
+    PartitionId,
+    Run,
+    Scan,
+    SetReader,
+)
 from kafkawire.primitives import Bytes, Encoded
 
 if TYPE_CHECKING:
@@ -159,9 +169,9 @@ def messages(message_set: MessageSet, check_crcs: bool = True) -> Iterator[Messa
     return chain.from_iterable(part.messages(check_crcs) for part in _stretches(message_set))
 
 
-def pieces(message_set: MessageSet, check_crcs: bool = True) -> Iterator[Columns]:
+def pieces(message_set: MessageSet, check_crcs: bool = True, most_bytes: int = PIECE_BYTES) -> Iterator[Columns]:
     """The columns of a set in pieces; at least one, and some may be empty."""
-    return _pieces(message_set, [part.pieces(check_crcs) for part in _stretches(message_set)])
+    return _pieces(message_set, [part.pieces(check_crcs, most_bytes) for part in _stretches(message_set)])
 
 
 def pieces_by(

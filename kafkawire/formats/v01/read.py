@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 from kafkawire import compression
 from kafkawire.errors import CorruptMessage, RemoteError, UnknownMagic
-from kafkawire.formats.layouts import MAX_DEPTH, OPEN_LIMIT, PIECE_BYTES, Walk
+from kafkawire.formats.layouts import MAX_DEPTH, OPEN_LIMIT, Walk
 from kafkawire.formats.v01.scan import AGAIN, CODEC, ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD, LOWEST, Scan, scan
 from kafkawire.formats.v01.uniform import are_right, find, rows
-from kafkawire.model import Message, MessageSet, Run, made
+from kafkawire.model import PIECE_BYTES, Message, MessageSet, Run, made
 from kafkawire.primitives import Bytes
 
 _WRAPPER_V0 = struct.Struct(">qiIBBii")

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from kafkawire import compression
 from kafkawire.compression import GZIP, SNAPPY
 from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.formats.layouts import MAX_DEPTH, OPEN_LIMIT, PIECE_BYTES, Walk
+from kafkawire.formats.layouts import MAX_DEPTH, OPEN_LIMIT, Walk
 from kafkawire.formats.v07.layout import CODEC, ENTRY_OVERHEAD, HEADS, LENGTH, LOG_OVERHEAD, MAGIC_1
 from kafkawire.formats.v07.scan import AGAIN, scan
 from kafkawire.formats.v07.uniform import are_right, find, values
-from kafkawire.model import Message, MessageSet, Run, Scan, made
+from kafkawire.model import PIECE_BYTES, Message, MessageSet, Run, Scan, made
 from kafkawire.primitives import Bytes
 
 _HEAD = struct.Struct(">4xBBI")

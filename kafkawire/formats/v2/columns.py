@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats import layouts as common
-from kafkawire.formats.layouts import OPEN_LIMIT, PIECE_BYTES, Indexing
+from kafkawire.formats.layouts import OPEN_LIMIT, Indexing
 from kafkawire.formats.v2.layout import OVERHEAD, Batch, batch_at
 from kafkawire.formats.v2.read import check_crc, opened
 from kafkawire.formats.v2.scan import before, cut, stamped
 from kafkawire.headers import unpacked
 from kafkawire.kernels import ready
-from kafkawire.model import Message, MessageSet, Run, SetReader, made
+from kafkawire.model import PIECE_BYTES, Message, MessageSet, Run, SetReader, made
 from kafkawire.primitives import Bytes
 from kafkawire.varints import varint
 
