@@ -91,24 +91,24 @@ def test_a_stop_under_load_sends_nothing_twice_and_a_kill_loses_nothing(
     sites: tuple[Cluster, Cluster], unique: Unique, tmp_path: Path
 ) -> None:
     topic, (source, target) = unique.topic(), sites
-    source.create_topic(topic, PARTITIONS)
+    source.create_topic(topic, PARTITIONS, timeout_s=90)
     here, there = Site(source, topic), Site(target, topic)
     here.produce(0)
     patient = {"offset.commit.interval.ms": 600_000}  # what is committed, the stop commits
     with Mirror(tmp_path, source, target, unique.group(), topic, patient) as mirror:
-        wait_until(lambda: there.total() > 0, 40, lambda: f"the first messages; {mirror.said()}")
+        wait_until(lambda: there.total() > 0, 90, lambda: f"the first messages; {mirror.said()}")
         code, took_s = mirror.stop()
         assert (code, took_s < 10) == (0, True), mirror.said()
         mirror.start()
         here.produce(EACH)
         everything = {p: list(range(2 * EACH)) for p in range(PARTITIONS)}
-        wait_until(lambda: there.total() >= 2 * EACH * PARTITIONS, 40, lambda: f"all of them; {mirror.said()}")
+        wait_until(lambda: there.total() >= 2 * EACH * PARTITIONS, 90, lambda: f"all of them; {mirror.said()}")
         assert mirror.stop()[0] == 0, mirror.said()
         assert there.numbers() == everything  # in order, each once
         mirror.start()
         here.produce(2 * EACH)
         had = there.total()
-        wait_until(lambda: there.total() > had, 40, lambda: f"some of the third part; {mirror.said()}")
+        wait_until(lambda: there.total() > had, 60, lambda: f"some of the third part; {mirror.said()}")
         mirror.kill()
         mirror.start()
         everything = {p: set(range(3 * EACH)) for p in range(PARTITIONS)}
