@@ -22,7 +22,7 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.grouping import row_sizes
 from kafkawire.model import MessageSet, Part, TopicPartition
 from producer.errors import MessageRefused
-from producer.steps import Step, StepBuilder
+from producer.steps import STEP_BYTES, Step, StepBuilder
 
 
 class Share(NamedTuple):
