@@ -11,7 +11,7 @@ PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkp
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint matrix bench faults clean
+.PHONY: demo test check lint matrix bench faults fuzz clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,9 @@ matrix: $(STAMP)   ## mirrors between brokers of every release, 0.8 to 4.x, each
 
 faults: $(STAMP)   ## the longer fault scenarios
 	$(BIN)/python -m pytest -q -m faults -o faulthandler_timeout=0
+
+fuzz: $(STAMP)     ## decoders, readers of files and nodes, servers with mutated bytes (MINUTES=10 in all, or INPUTS=1000000 each)
+	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),10)) $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP)    ## ratios against the JVM and other clients in one run, a summary, docs/performance.md (FULL=1: an hour)
 	$(BIN)/python benchmarks/run.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))

@@ -20,6 +20,7 @@ import dataclasses
 import difflib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
 from groundwork.optionvalues import (
@@ -170,7 +171,17 @@ def given(instance: Options) -> frozenset[str]:
 
 def specs(cls: type[Options]) -> dict[str, Option]:
     """The options of a class by field name, in the order of the reference page."""
-    fields = (f for f in dataclasses.fields(cls) if "option" in f.metadata)  # type: ignore[arg-type]
+    return dict(_specs(cast(Any, cls)))
+
+
+@cache
+def _hints(cls: type[Any]) -> Mapping[str, Any]:
+    return typing.get_type_hints(cast(Any, cls))
+
+
+@cache
+def _specs(cls: type[Any]) -> Mapping[str, Option]:
+    fields = (f for f in dataclasses.fields(cls) if "option" in f.metadata)
     found = {f.name: f.metadata["option"].under(cls.PREFIX) for f in fields}
     place = {spec.key: n for n, spec in enumerate(found.values())}
 
@@ -200,7 +211,7 @@ class _Reading:
         by_field = specs(cls)
         ignored = self._unknown(cls, by_field.values(), values, where)
         values = {key: value for key, value in values.items() if key not in ignored}
-        hints = typing.get_type_hints(cls)
+        hints = _hints(cast(Any, cls))
         found: dict[str, Any] = {}
         for name, spec in by_field.items():
             if valid := self._one(cls, spec, hints[name], values=values, where=where):
@@ -328,7 +339,7 @@ def reference(cls: type[Options], heading: str = "###", older: str | None = "0.7
 
     older: heading of the column with the older names; None leaves the column out.
     """
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cast(Any, cls))
     names = ["option", *([older] if older is not None else []), "default", "unit", "meaning"]
     lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
     sections: list[str] = []

@@ -25,6 +25,8 @@ def yaml_values(text: str) -> object:
         found = sorted(_twice(root), key=lambda double: double[2])
         twice = [f"line {second}: '{key}' is given twice, first in line {first}" for key, first, second in found]
         values: object = loader.construct_document(root)
+    except RecursionError as exc:
+        raise YamlRefused(["not YAML that can be read: it is nested too deeply"]) from exc
     except (yaml.YAMLError, ValueError) as exc:  # ValueError: an invalid date
         raise YamlRefused([f"not YAML: {' '.join(str(exc).split())}"]) from exc
     if twice:

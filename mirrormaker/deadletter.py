@@ -36,6 +36,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.jsontext import json_value
+
 VERSION = 1
 KEY_MAX = 16384
 HEADERS_MAX = 16384
@@ -134,7 +136,7 @@ def read(record: bytes) -> DeadLetter:
     """The dead letter in a record's value.  Raises NoDeadLetter."""
     line, found, data = record.partition(b"\n")
     try:
-        head = json.loads(line)
+        head = json_value(line)
         if not found or not isinstance(head, dict) or head["dead_letter"] != VERSION:
             raise NoDeadLetter(f"no dead letter of version {VERSION}: {line[:100]!r}")
         if head["carried"] != len(data):

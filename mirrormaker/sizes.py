@@ -7,12 +7,12 @@ outside of them knows: such a topic is not compared.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
+from groundwork.jsontext import json_value
 from kafkawire.dialects import ENTRY_OVERHEAD
 from mirrormaker.options import SourceOptions, TargetOptions
 
@@ -26,7 +26,7 @@ def topic_limits(zk: Any, topics: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for topic, answer in asked.items():
         try:
-            limit = json.loads(answer.get()[0])["config"].get(LIMIT)
+            limit = json_value(answer.get()[0])["config"].get(LIMIT)
         except (NoNodeError, ValueError, TypeError, KeyError, AttributeError):
             continue  # none, or not as brokers write it
         if str(limit).isdigit():

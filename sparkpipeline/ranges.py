@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
+from groundwork.jsontext import json_value
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, partition_named
 from sparkpipeline.errors import OptionRefused
 
@@ -70,7 +71,7 @@ def unit_of(partition: PartitionId) -> str:
 def parse_ranges(text: str) -> list[OffsetRange]:
     """The ranges of such a list.  Raises OptionRefused, naming the entry."""
     try:
-        rows = json.loads(text)
+        rows = json_value(text)
     except ValueError as exc:
         raise OptionRefused(f"is no JSON: {exc}", option="offsetRanges") from None
     if not isinstance(rows, list):

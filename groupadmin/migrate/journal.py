@@ -30,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from groundwork.jsontext import json_value
 from groupadmin.migrate.rules.groupplan import Direction
 from groupadmin.migrate.rules.states import MigrationRefused, StepName, step_from
 from kafkawire.dialects import Store as StoreName
@@ -173,7 +174,7 @@ def read_line(line: str, number: int) -> tuple[int, Event]:
 
 def _object(line: str, number: int) -> dict[str, Any]:
     try:
-        said = json.loads(line)
+        said = json_value(line)
     except ValueError as why:
         raise JournalDamaged(f"line {number} of the journal is no JSON ({why})") from None
     if not isinstance(said, dict):

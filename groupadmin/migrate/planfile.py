@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from groundwork.jsontext import json_value
 from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, PlanRow, Policies, make_plan, rehashed
 from groupadmin.snapshot.model import Foreign, KafkaRow, ZkRow
 from kafkawire.model import TopicPartition
@@ -100,7 +101,7 @@ def _said(there: Committed) -> int | dict[str, str] | None:
 def read_plan(text: str) -> Plan:
     """The plan in a text.  Raises PlanUnclear."""
     try:
-        said = json.loads(text)
+        said = json_value(text)
     except ValueError as why:
         raise PlanUnclear(f"the plan is no JSON ({why})") from None
     if not isinstance(said, dict) or said.get("format") != FORMAT:

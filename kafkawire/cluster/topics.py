@@ -17,6 +17,7 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
+from groundwork.jsontext import json_value
 from kafkawire.errors import LocalError
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")  # kafka.common.Topic of 0.8.2.2
@@ -119,7 +120,7 @@ def grow(zk: Any, topic: str, partitions: int, brokers: Sequence[int]) -> tuple[
             data, stat = zk.get(path)
         except NoNodeError:
             raise LocalError(f"topic {topic} does not exist") from None
-        document = json.loads(data)
+        document = json_value(data)
         there = {int(number): replicas for number, replicas in document["partitions"].items()}
         if len(there) >= partitions:
             return len(there), len(there)
@@ -139,7 +140,7 @@ def _check_unmoved(zk: Any, topic: str) -> None:
     if zk.exists(f"/admin/delete_topics/{topic}") is not None:
         raise LocalError(f"topic {topic} is being deleted")
     try:
-        moved = json.loads(zk.get("/admin/reassign_partitions")[0])["partitions"]
+        moved = json_value(zk.get("/admin/reassign_partitions")[0])["partitions"]
     except NoNodeError:
         return
     if any(one["topic"] == topic for one in moved):

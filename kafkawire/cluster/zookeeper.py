@@ -16,7 +16,6 @@ that a thousand partitions cost five round trips.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from weakref import WeakKeyDictionary
 
 from kazoo.exceptions import NoNodeError
 
+from groundwork.jsontext import json_value
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import NoListener, OtherGeneration, RemoteError
@@ -192,7 +192,7 @@ def read_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, d
     found = {}
     for path, data in _read(zk, paths).items():
         try:
-            settings = json.loads(data)["config"]
+            settings = json_value(data)["config"]
             found[paths[path]] = {str(name): str(value) for name, value in settings.items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             continue

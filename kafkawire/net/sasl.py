@@ -10,12 +10,12 @@ No socket and no clock.  Raises Unexpected for an answer that is none, or that s
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
-import json
 import secrets
 from collections.abc import Callable, Generator, Mapping
+
+from groundwork.jsontext import json_value
 
 Conversation = Generator[bytes, bytes, None]
 
@@ -80,7 +80,7 @@ def oauthbearer(token: str, extensions: Mapping[str, str]) -> Conversation:
 
 def _refusal(answer: bytes) -> str:
     try:
-        found = json.loads(answer)
+        found = json_value(answer)
         return ", ".join(f"{name} {found[name]}" for name in sorted(found)) or "without a reason"
     except (ValueError, TypeError):
         return answer[:200].decode("utf-8", "replace")
@@ -98,7 +98,7 @@ def _fields(message: bytes) -> dict[str, str]:
 def _salt(said: Mapping[str, str]) -> bytes:
     try:
         return base64.b64decode(said["s"], validate=True)
-    except (KeyError, binascii.Error):
+    except (KeyError, ValueError):
         raise Unexpected("answered the login without a salt") from None
 
 

@@ -5,10 +5,10 @@ What makes no sense is a NodeError.  Data is taken as text or as the bytes that 
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, TypeGuard
 
+from groundwork.jsontext import json_value
 from kafkawire.errors import NodeError
 
 _COUNTED = re.compile(r"[^\s:{]+:[^\s:]+:[0-9]+\s*")
@@ -23,8 +23,8 @@ def document(text: str | bytes, where: str) -> Any:
         raise NodeError(f"{where}: its node is empty")
     mended = _BACKSLASH.sub(lambda m: m[0] if len(m[0]) > 1 else "\\\\", found)
     try:
-        return json.loads(mended, strict=False)
-    except (ValueError, RecursionError):
+        return json_value(mended, strict=False)
+    except ValueError:
         raise NodeError(f"{where}: {found[:60]!r} is not JSON") from None
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from groundwork.jsontext import json_value
 from groundwork.lineserver import PathTooLong, check_path
 
 ANSWER_S = 60.0  # a release may take half of it
@@ -67,7 +68,10 @@ class Connection:
 
 
 def _answer(line: bytes) -> Any:
-    found = json.loads(line)
+    """What the mirror answered.  Raises Refused; ValueError for what no mirror answers."""
+    found = json_value(line)
+    if not isinstance(found, dict) or not found.keys() & {"answer", "error"}:
+        raise ValueError("it is no answer of a mirror")
     if "error" in found:
         raise Refused(str(found["error"]))
     return found["answer"]

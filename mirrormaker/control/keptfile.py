@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from groundwork.jsontext import json_value
 from mirrormaker.limits import Pause, Throttle
 
 NAME = "limits.json"
@@ -43,7 +44,7 @@ class KeptFile:
         except OSError as reason:
             raise KeptFileUnreadable(f"{self.path} cannot be read: {reason.strerror}") from reason
         try:
-            return self._parsed(json.loads(text))
+            return self._parsed(json_value(text))
         except (ValueError, TypeError, KeyError, AttributeError) as reason:
             raise KeptFileWrong(
                 f"{self.path}, which holds the kept pauses and throttles, is damaged ({reason!r}): mend it, or move it "

@@ -13,10 +13,12 @@ import json
 import logging
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from groundwork.jsontext import json_value
 from groundwork.lineserver import InUse, LineServer
 from groundwork.tasks import TaskGroup
 from mirrormaker.control.place import beside, make_folder
@@ -38,7 +40,8 @@ def number(arguments: Arguments, name: str, *, least: float, most: float = math.
     value = arguments.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not real or not least <= value <= min(most, sys.float_info.max):  # JSON has 1e999, and numbers without end
         bound = f"at least {least:g}" + (f" and at most {most:g}" if most < math.inf else "")
         raise Refused(f"{name} is {value!r}: a number of {bound} is wanted")
     return float(value)
@@ -80,8 +83,8 @@ class ControlServer:
 def _request(line: bytes) -> tuple[str, Mapping[str, Any]]:
     """The command and its arguments.  Raises Refused."""
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as reason:
+        found = json_value(line)
+    except ValueError as reason:
         raise Refused(f"a request is one line of JSON: {reason}") from reason
     if not isinstance(found, dict) or not isinstance(found.get("arguments", {}), dict):
         raise Refused('a request is an object: {"command": "status", "arguments": {}}')

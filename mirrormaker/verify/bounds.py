@@ -13,13 +13,13 @@ end was taken, and nothing at the target comes from behind `later`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
+from groundwork.jsontext import json_value
 from groundwork.tasks import now, sleep
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.zookeeper import read_partitions
@@ -95,7 +95,7 @@ def compacted_topics(zk: Any, topics: Collection[str]) -> frozenset[str]:
 
 def _compacted(answer: Any) -> bool:
     try:
-        settings = json.loads(answer.get()[0])
+        settings = json_value(answer.get()[0])
         return "compact" in str(settings["config"].get("cleanup.policy", ""))
     except (NoNodeError, ValueError, KeyError, AttributeError, TypeError):
         return False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from groundwork.jsontext import json_value
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
 from sparkpipeline.audit.matching import SOURCE, TARGET
@@ -49,7 +49,7 @@ def parse_limit(text: str | None, option: str) -> Limit:
     if time_ms is not None:
         return Limit(time_ms=time_ms)
     try:
-        found = json.loads(text)
+        found = json_value(text)
         offsets = {
             TopicPartition(topic, int(partition)): offset
             for topic, partitions in found.items()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
 from sparkpipeline.ledger.model import utc
@@ -239,7 +240,7 @@ def _shown(value: Any) -> str:
 
 def _document(text: str, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(text)
+        row = json_value(text)
     except ValueError as exc:
         raise LedgerDamaged(f"is no JSON: {exc}", file=where) from None
     if not isinstance(row, dict) or row.get("format") != FORMAT:

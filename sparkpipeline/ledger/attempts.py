@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from groundwork.jsontext import json_value
 from sparkpipeline.errors import Missing
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.model import utc
@@ -185,7 +186,7 @@ def _text(row: dict[str, Any]) -> bytes:
 def _row(data: bytes) -> dict[str, Any]:
     """A claim or seal; empty for what is not one: it decides nothing then."""
     try:
-        row = json.loads(data)
+        row = json_value(data)
     except ValueError:
         return {}
     return row if isinstance(row, dict) else {}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from groundwork.jsontext import json_value
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
 from sparkpipeline.paths import DATA, generation
 
@@ -221,7 +222,7 @@ def _text(row: dict[str, Any]) -> str:
 
 def _row(text: str, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(text)
+        row = json_value(text)
     except ValueError as exc:
         raise LedgerDamaged(f"is no JSON ({exc}): torn, or not written by a ledger", file=where) from None
     if not isinstance(row, dict) or row.get("format") != FORMAT:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from groundwork.jsontext import json_value
 from kafkawire.model import BrokerPartition, PartitionId, TopicPartition, partition_named
 from sparkpipeline.errors import OptionRefused
 
@@ -129,7 +130,7 @@ def rank(partition: PartitionId) -> tuple[int, int]:
 
 def _topics(text: str, option: str, example: str) -> dict[str, object]:
     try:
-        found = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, option))
+        found = json_value(text, object_pairs_hook=lambda pairs: _once(pairs, option))
     except ValueError:
         raise _unlike(option, example, text) from None
     if not isinstance(found, dict) or not all(found):

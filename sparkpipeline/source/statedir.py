@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
@@ -56,7 +57,7 @@ def _text(subscription: str, start: str, offsets: Mapping[TopicPartition, int]) 
 
 def _read(path: str, data: bytes, subscription: str) -> dict[TopicPartition, int]:
     try:
-        said = json.loads(data)
+        said = json_value(data)
         if said["version"] != VERSION:
             raise ValueError(f"version {said['version']!r}")
         offsets = parse_offsets(json.dumps(said["offsets"]), "stateDir")

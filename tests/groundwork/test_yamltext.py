@@ -34,3 +34,8 @@ def test_what_is_no_yaml_is_one_sentence(text):
 def test_mappings_nested_deeply_need_no_deep_stack():
     with pytest.raises(YamlRefused, match="line 1: 'z' is given twice"):
         yaml_values("{a: " * 100 + "{z: 1, z: 2}" + "}" * 100)
+
+
+def test_values_nested_too_deeply_are_refused_in_a_sentence() -> None:
+    with pytest.raises(YamlRefused, match="nested too deeply"):
+        yaml_values("a: " + "[" * 5000)

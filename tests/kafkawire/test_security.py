@@ -532,3 +532,10 @@ def test_without_tls_and_login_nothing_changes() -> None:
 
     connect: Callable[..., Any] = OPEN.connect(base)
     assert connect is base
+
+
+def test_a_salt_of_other_characters_is_refused_and_no_error_of_ours() -> None:
+    conversation = scram("SCRAM-SHA-256", "ann", "secret", nonce=lambda: "ours")
+    next(conversation)
+    with pytest.raises(Unexpected, match="without a salt"):
+        conversation.send("r=ours+theirs,s=ü,i=4096".encode())

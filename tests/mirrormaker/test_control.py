@@ -21,7 +21,7 @@ from kafkawire.model import TopicPartition
 from mirrormaker.commands.cli import cli, outcome
 from mirrormaker.commands.status import shown
 from mirrormaker.control.actions import RunningMirror, actions_of
-from mirrormaker.control.client import Connection, NoMirror, Refused, connect
+from mirrormaker.control.client import Connection, NoMirror, Refused, _answer, connect
 from mirrormaker.control.keptfile import KeptFile
 from mirrormaker.control.limiter import Limiter
 from mirrormaker.control.place import NoFolder, beside, candidates, make_folder, own_place
@@ -395,3 +395,15 @@ def test_a_kept_file_that_is_no_good_ends_the_start_before_anything_is_connected
     assert f"{kept}" in done.stderr
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [10**400, float("inf")])
+def test_a_rate_without_end_is_refused_and_no_error_of_ours(mirror: Mirror, number: float) -> None:
+    with pytest.raises(Refused, match="a number of at least 1000 is wanted"):
+        mirror.ask("throttle", what="orders", bytes_per_s=number)
+
+
+@pytest.mark.parametrize("line", [b"5", b"{}", b"[]", b"[" * 5000])
+def test_what_no_mirror_answers_is_a_value_error(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        _answer(line)

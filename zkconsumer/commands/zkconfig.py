@@ -42,7 +42,7 @@ def read_values(file: Path, option: str = "--zk-config") -> tuple[dict[str, obje
     except yaml.YAMLError as e:  # its text may quote the line, and the line a password
         at = getattr(e, "problem_mark", None)
         raise click.UsageError(f"{option} {file}: not YAML{f' in line {at.line + 1}' if at else ''}") from None
-    except ValueError:
+    except (ValueError, RecursionError):  # nested too deeply
         kind = "a .properties file" if jvm else "YAML in UTF-8"
         raise click.UsageError(f"{option} {file}: not {kind}") from None
     if values is None:

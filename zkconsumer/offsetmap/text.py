@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from groundwork.jsontext import json_value
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record
@@ -44,7 +45,7 @@ def header_line(header: Header) -> str:
 
 def read_header(line: str) -> Header:
     """Raises ValueError."""
-    match json.loads(line):
+    match json_value(line):
         case ["map", 1, str(source), str(group)]:
             return Header(source, group)
         case ["map", version, *_]:
@@ -66,7 +67,7 @@ def line_of(record: Record) -> str:
 def read_line(line: str) -> Record:
     """The record in a line.  Raises ValueError."""
     try:
-        match json.loads(line):
+        match json_value(line):
             case ["begin", str(topic), partition, int(position), str(route), int(at_ms)] if route in ROUTES:
                 return Begun(_partition(topic, partition), position, at_ms, ROUTES[route])
             case ["begin", str(topic), part, int(position), str(route), int(at_ms), int(czxid)] if route in ROUTES:

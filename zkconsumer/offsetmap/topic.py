@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from groundwork.jsontext import json_value
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST, ask_offsets
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError
@@ -38,7 +39,7 @@ class Slots:
 
     def seen(self, key: bytes) -> None:
         """Take note of a message of the topic, in order: the next record goes behind its slot."""
-        parts = json.loads(key)
+        parts = json_value(key)
         if parts[0] in ("begin", "at"):
             self._used[tuple(parts[:-1])] = parts[-1] + 1
 

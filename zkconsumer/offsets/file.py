@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
 from zkconsumer.offsets.store import NONE, Committed, Unknown
@@ -102,7 +103,7 @@ class FileOffsets:
 
     def _understood(self, group: str, text: bytes) -> dict[str, Any]:
         try:
-            document = json.loads(text)
+            document = json_value(text)
         except ValueError as why:
             raise _Unreadable(f"offsets file {self.path} is no JSON ({why}); correct or delete it") from None
         if not isinstance(document, dict) or document.get("version") != VERSION:

@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 
+from groundwork.jsontext import json_value
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.errors import ConsumerError
 
@@ -77,11 +78,11 @@ def marker_text(marker: Marker) -> str:
 def read_marker(group: str, data: str | bytes) -> Marker:
     """The marker in the text of a node.  Raises MarkerUnclear."""
     try:
-        said = json.loads(data)
+        said = json_value(data)
         if said["version"] != VERSION:
             raise ValueError(f"version {said['version']!r}")
         return Marker(str(said["plan"]), Phase(said["phase"]), int(said["at_ms"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as why:
+    except (ValueError, KeyError, TypeError) as why:
         raise MarkerUnclear(
             f"{marker_path(group)} holds {data!r}, which is no migration's ({type(why).__name__}: {why}); "
             "see what wrote it before this group is moved"

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from groundwork.jsontext import json_value
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.store import Committed, Unknown
@@ -141,8 +142,8 @@ def mode_text(member: MemberMode) -> str:
 def read_mode(text: str | bytes, where: str = "mode node") -> MemberMode:
     """The mode in the text of a mode node.  Unknown fields are ignored.  Raises ModeUnreadable."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as why:
+        document = json_value(text)
+    except ValueError as why:
         raise ModeUnreadable(f"{where}: no JSON ({why})") from None
     if not isinstance(document, dict):
         raise ModeUnreadable(f"{where}: an object is expected, {text!r} is there")
