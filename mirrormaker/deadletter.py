@@ -30,7 +30,6 @@ there, with their size in bytes.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import zlib
 from dataclasses import dataclass
@@ -158,5 +157,5 @@ def read(record: bytes) -> DeadLetter:
             at_ms=head["at_ms"],
             headers_left_out=head.get("headers_left_out", 0),
         )
-    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError, binascii.Error) as exc:
+    except (KeyError, TypeError, ValueError) as exc:
         raise NoDeadLetter(f"no dead letter: {type(exc).__name__}: {exc}") from exc

@@ -63,7 +63,9 @@ def test_a_large_key_is_left_out_and_the_record_has_another() -> None:
     assert LETTER.record_key == b"\x00k"
 
 
-@pytest.mark.parametrize("record", [b"", b"x", b"{}\n", b"[1]\nx", b'{"dead_letter": 2}\n', b"\xff\n"])
+@pytest.mark.parametrize(
+    "record", [b"", b"x", b"{}\n", b"[" * 5000 + b"\n", b"[1]\nx", b'{"dead_letter": 2}\n', b"\xff\n"]
+)
 def test_other_records_are_no_dead_letters(record: bytes) -> None:
     with pytest.raises(NoDeadLetter):
         read(record)
