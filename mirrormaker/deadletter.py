@@ -157,5 +157,7 @@ def read(record: bytes) -> DeadLetter:
             at_ms=head["at_ms"],
             headers_left_out=head.get("headers_left_out", 0),
         )
+    except NoDeadLetter:
+        raise
     except (KeyError, TypeError, ValueError) as exc:
         raise NoDeadLetter(f"no dead letter: {type(exc).__name__}: {exc}") from exc
