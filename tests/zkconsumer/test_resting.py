@@ -32,11 +32,13 @@ def fetching(cluster: FakeCluster) -> Iterator[Fetching]:
 
 
 @pytest.fixture
-def cursors(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> list[Cursor]:
-    """All at rest."""
+def cursors(cluster: FakeCluster, fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> list[Cursor]:
+    """All at rest, and asked for once as they stand."""
     monkeypatch.setattr("zkconsumer.fetching.resting.REST_AFTER_S", 0.05)
     cursors = [fetching.add(tp, 0) for tp in ALL]
     fetching.until(lambda: all(cursor.rest is not None for cursor in cursors), 20)
+    before = fetches(cluster)
+    fetching.until(lambda: fetches(cluster) >= before + 2)  # the second one began after all were at rest
     return cursors
 
 
