@@ -14,10 +14,11 @@ The compiled form of index() for all rows of columns is Kernels.indexes (kafkawi
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 
 from groundwork.java import bytes_hash
-from kafkawire.columns import column
 
 MURMUR2, ABSOLUTE, MASKED, ABSOLUTE_07 = range(4)
 KEYLESS, FAILS = -1, -2  # in place of an index
@@ -83,7 +84,10 @@ def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> list[int] | No
         factor = factor * 31 & _MASK
     lanes[:] = ((factor - 128 * weights & _MASK).to_bytes(_LANE, "big")) * count
     total += int.from_bytes(lanes, "big")
-    codes = column("4xI", total.to_bytes(_LANE * count, "big"))
+    halves = array("I", total.to_bytes(_LANE * count, "big"))
+    if sys.byteorder == "little":
+        halves.byteswap()
+    codes = halves[1::2]
     if rule == MASKED:
         return [(code & 0x7FFFFFFF) % partitions for code in codes]
     if rule == ABSOLUTE_07 and -_INT_MIN in codes:
