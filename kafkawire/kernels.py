@@ -6,8 +6,9 @@ holds no GIL.
     KAFKAWIRE_KERNELS   auto (default): compiled where numba is installed | python | numba: an error where it is not
     KAFKAWIRE_CACHE     folder for what was compiled; default NUMBA_CACHE_DIR, else kafkawire in the user's cache folder
 
-Compiling takes a second or a few, once a machine.  auto does it in a thread of its own at the first index(), and the
-pure form runs until it is done: no ZooKeeper session waits for a compiler.  prepare() waits; so does the interpreter's
+Compiling takes a second or a few, once a machine; loading half a second and 100 MB, once a process.  auto does it in a
+thread of its own once sets of WORTH_BYTES were looked at message by message, and the pure form runs until it is done:
+no ZooKeeper session waits for a compiler, and what copies bytes, or reads a few messages, never loads one.  prepare() waits; so does the interpreter's
 exit, but not leave().
 """
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHOICES = ("auto", "python", "numba")
+WORTH_BYTES = 32 << 20  # of sets: of small messages they take the pure form some tenths of a second
 
 
 def name() -> str:
@@ -39,12 +41,13 @@ def name() -> str:
     return f"numba {version('numba')}" if _CHOICE.wanted() and _CHOICE.failed is None else "python"
 
 
-def compiled() -> Kernels | None:
+def compiled(nbytes: int = WORTH_BYTES) -> Kernels | None:
     """The compiled form, or None where the pure one is to run, for now or for good.
 
+    nbytes: of the set that is going to be looked at; the default loads at once.
     LocalError when KAFKAWIRE_KERNELS is none of its values, or asks for numba and there is none that works.
     """
-    return _CHOICE.kernels if _CHOICE.settled else _CHOICE.choose()
+    return _CHOICE.kernels if _CHOICE.settled else _CHOICE.choose(nbytes)
 
 
 def ready() -> Kernels | None:
@@ -84,6 +87,7 @@ class _Choice:
         self.failed: str | None = None  # why the compiled form does not work here
         self._lock = threading.Lock()
         self._loader: threading.Thread | None = None
+        self._seen_bytes = 0
 
     def wanted(self) -> bool:
         """Whether the compiled form is to run."""
@@ -97,9 +101,14 @@ class _Choice:
             )
         return there
 
-    def choose(self) -> Kernels | None:
+    def choose(self, nbytes: int = WORTH_BYTES) -> Kernels | None:
         insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
         with self._lock:
+            if not self._seen_bytes:
+                self.wanted()  # LocalError for a value that is none
+            self._seen_bytes += nbytes
+            if self._seen_bytes < WORTH_BYTES and not insists:
+                return None
             if self._loader is None and not self.settled:
                 if not self.wanted():
                     self.settled = True

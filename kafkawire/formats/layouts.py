@@ -75,7 +75,7 @@ class Indexing(Generic[LayoutT]):
 
     def index(self, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
         """The columns of a set.  Raises nothing for what the bytes hold: damage stands beside what comes before it."""
-        return self.index_by(compiled(), message_set, check_crcs, limit)
+        return self.index_by(compiled(len(message_set.buffer)), message_set, check_crcs, limit)
 
     def index_by(
         self, kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
@@ -95,7 +95,7 @@ class Indexing(Generic[LayoutT]):
 
         The resume_at of the last one is the set's, unless it has damage.
         """
-        yield from self.pieces_by(compiled(), message_set, check_crcs, most_bytes, limit)
+        yield from self.pieces_by(compiled(len(message_set.buffer)), message_set, check_crcs, most_bytes, limit)
 
     def pieces_by(
         self,

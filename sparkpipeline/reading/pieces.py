@@ -2,14 +2,12 @@
 
 A set is cut at its range's end: its messages may begin before the range and go on behind it.
 
-Spark's workers serve one task after the other.  To load the compiled form of the decoder (kafkawire.kernels) costs each
-of them about 0.6 s and 100 MB, to read 32 MB of small messages without it 0.1 s.  From then on it is loaded in a
-thread, and the pure form runs until it is there; a task waits for it only where KAFKAWIRE_KERNELS=numba says so.
+Spark's workers serve one task after the other: one that has read enough loads the compiled form (kafkawire.kernels), and
+a task waits for it only where KAFKAWIRE_KERNELS=numba says so.
 """
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +20,6 @@ from kafkawire.model import MessageSet
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
-
-LOAD_AFTER_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,24 +184,8 @@ def grouped(pieces: Iterator[Piece], most_bytes: int, most_rows: int) -> Iterato
 # ---- the decoder -----------------------------------------------------------------------------------------------------
 
 
-class _Process:
-    """What this worker has read so far."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def decoded(self, spoken: Dialect, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
-        self.bytes += len(message_set.buffer)
-        wanted = self.bytes > LOAD_AFTER_BYTES or os.environ.get("KAFKAWIRE_KERNELS") == "numba"
-        form = kernels.compiled() if wanted else kernels.ready()
-        return spoken.messages.pieces_by(form, message_set, check_crcs, most_bytes)
-
-
-_PROCESS = _Process()
-
-
 def decoded(spoken: Dialect, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
     """As MessageSet.pieces, of about most_bytes; spoken: to the brokers that it is of.
 
     Raises LibraryMissing, and LocalError for KAFKAWIRE_KERNELS."""
-    return _PROCESS.decoded(spoken, message_set, check_crcs, most_bytes)
+    return spoken.messages.pieces_by(kernels.compiled(len(message_set.buffer)), message_set, check_crcs, most_bytes)

@@ -22,7 +22,6 @@ from kafkawire.formats.v01 import messages as m
 from kafkawire.formats.v01.columns import index_by
 from kafkawire.kernels import _CHOICE, cache_folder
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading import pieces as reading_pieces
 from sparkpipeline.reading.arrow import TYPES, record_batch, schema
 from sparkpipeline.reading.options import COLUMNS, ReadOptions
 from sparkpipeline.reading.pieces import Piece
@@ -160,25 +159,6 @@ def test_pieces_end_before_an_offset_and_fit_the_bounds_they_are_cut_to(compiled
         assert [(piece.since, piece.until) for piece in cut] == [(0, 2), (2, 3), (3, 6), (6, 7)]
         assert [piece.first_row for piece in cut] == [100, 102, 103, 106]
         assert all(piece.bytes <= 100 or len(piece) == 1 for piece in cut)
-
-
-def test_the_compiled_form_is_loaded_once_enough_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(reading_pieces, "_PROCESS", reading_pieces._Process())
-    monkeypatch.setattr(reading_pieces.kernels, "compiled", lambda: asked.append("compiled"))
-    monkeypatch.setattr(reading_pieces.kernels, "ready", lambda: asked.append("ready"))
-    monkeypatch.setattr(reading_pieces, "LOAD_AFTER_BYTES", 100)
-    monkeypatch.delenv("KAFKAWIRE_KERNELS", raising=False)
-    whole = m.message_set("t", 0, 0, memoryview(m.encode([(0, None, b"x" * 14, None)])), -1)[0]
-    for _ in range(3):
-        assert [found.values() for found in reading_pieces.decoded(OLD, whole, True, 1 << 20)] == [[b"x" * 14]]
-    asked = [name for n, name in enumerate(asked) if name == "compiled" or n == 0]
-    assert asked == ["ready", "compiled"], "forty bytes a set, and after a hundred it is loaded"
-    monkeypatch.setattr(reading_pieces, "_PROCESS", reading_pieces._Process())
-    monkeypatch.setenv("KAFKAWIRE_KERNELS", "numba")
-    del asked[:]
-    list(reading_pieces.decoded(OLD, whole, True, 1 << 20))
-    assert "compiled" in asked
 
 
 @pytest.mark.parametrize(
