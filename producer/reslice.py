@@ -20,6 +20,7 @@ from kafkawire.columns import Columns, as_list
 from kafkawire.columns import Part as Stretch
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.grouping import row_sizes
+from kafkawire.kernels import compiled
 from kafkawire.model import MessageSet, Part, TopicPartition
 from producer.errors import MessageRefused
 from producer.steps import STEP_BYTES, Step, StepBuilder
@@ -44,20 +45,22 @@ def resliced(
     Messages that share an offset (those of a wrapper of 0.7) are in one step, or in none.
     Raises CorruptMessage, and MessageRefused that share() raises, after everything before it was yielded.
     """
+    compiled()  # what looks at messages goes on doing so: loaded from the first set on
     made = StretchBuilder(dialect, message_max_bytes)
     for alone, codec in groups:
         if codec != made.codec:
             yield from made.build()
             made.codec = codec
         made.reached = alone.start if made.reached is None else made.reached
-        # Large ones: what a piece costs by itself is more than what a smaller one's place in the cache saves.
+        # Large ones: what a piece costs by itself is more than what a smaller one's place in the cache saves.  One
+        # is about a step.
         for columns in alone.pieces(most_bytes=STEP_BYTES):
             try:
                 _add(made, share, columns)
             except MessageRefused:
                 yield from made.build()
                 raise
-            if made.full or columns.damage is not None:
+            if made.full or made.size > STEP_BYTES // 2 or columns.damage is not None:
                 yield from made.build()
             if columns.damage is not None:
                 raise columns.damage

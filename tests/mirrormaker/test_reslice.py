@@ -299,7 +299,7 @@ def test_steps_of_large_sets_end_where_they_are_full(form: str) -> None:
     well_formed(steps, message_set)
     assert len(steps) > 2
     for step in steps[:-1]:
-        assert STEP_BYTES <= sum(len(part.entries) for part in step.parts) < 2 * STEP_BYTES
+        assert STEP_BYTES // 2 < sum(len(part.entries) for part in step.parts) <= STEP_BYTES
     assert read(steps) == slow(message_set, byte_array_partitioner, 3, V082)
     assert all(len(part.entries) <= PART_MAX_BYTES for step in steps for part in step.parts)
 
