@@ -191,7 +191,7 @@ def stacks() -> Iterator[str]:
     for ident, frame in sys._current_frames().items():
         yield from _stack(f"thread {names.get(ident, ident)}", frame)
     for each in gc.get_objects():
-        # By its type: asked for its class, a weak proxy of what is gone raises.  With a frame: it runs, and is not ours.
+        # By its type: asked for its class, a weak proxy of what is gone raises. One with a frame is not the caller.
         if issubclass(type(each), greenlet) and each.gr_frame is not None:
             yield from _stack(f"greenlet {getattr(each, 'name', '') or type(each).__name__}", each.gr_frame)
 

@@ -8,8 +8,8 @@ holds no GIL.
 
 Compiling takes a second or a few, once a machine; loading half a second and 100 MB, once a process.  auto does it in a
 thread of its own once sets of WORTH_BYTES were looked at message by message, and the pure form runs until it is done:
-no ZooKeeper session waits for a compiler, and what copies bytes, or reads a few messages, never loads one.  prepare() waits; so does the interpreter's
-exit, but not leave().
+no ZooKeeper session waits for a compiler, and what copies bytes, or reads a few messages, never loads one.  prepare()
+waits; so does the interpreter's exit, but not leave().
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A set is cut at its range's end: its messages may begin before the range and go on behind it.
 
-Spark's workers serve one task after the other: one that has read enough loads the compiled form (kafkawire.kernels), and
-a task waits for it only where KAFKAWIRE_KERNELS=numba says so.
+Spark's workers serve one task after the other: one that has read enough loads the compiled form (kafkawire.kernels).
+A task waits for it only where KAFKAWIRE_KERNELS=numba says so.
 """
 
 from __future__ import annotations
