@@ -33,7 +33,6 @@ from kafkawire.columns import Part as Stretch
 from kafkawire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
-from kafkawire.kernels import compiled
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
 from producer.errors import MessageRefused as MessageRefused
 from producer.reslice import Share, Sharing, StretchBuilder, resliced, rows_before_damage
@@ -406,7 +405,6 @@ def by_columns(
     Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
     Raises CorruptMessage, and what place() raises, only after everything before it was yielded.
     """
-    compiled()  # what looks at messages goes on doing so: loaded from the first set on
     builder = _Rows(dialect, message_max_bytes, reached=fetched.start)
     for rows, wanted, damage in _pieces(fetched, dialect, codec, least_bytes):
         if wanted != builder.codec:

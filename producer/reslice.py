@@ -20,7 +20,6 @@ from kafkawire.columns import Columns, as_list
 from kafkawire.columns import Part as Stretch
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.grouping import row_sizes
-from kafkawire.kernels import compiled
 from kafkawire.model import MessageSet, Part, TopicPartition
 from producer.errors import MessageRefused
 from producer.steps import STEP_BYTES, Step, StepBuilder
@@ -45,7 +44,6 @@ def resliced(
     Messages that share an offset (those of a wrapper of 0.7) are in one step, or in none.
     Raises CorruptMessage, and MessageRefused that share() raises, after everything before it was yielded.
     """
-    compiled()  # what looks at messages goes on doing so: loaded from the first set on
     made = StretchBuilder(dialect, message_max_bytes)
     for alone, codec in groups:
         if codec != made.codec:
