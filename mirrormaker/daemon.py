@@ -465,11 +465,11 @@ class Daemon:
 
 def _late(source: str, uncommitted: Collection[TopicPartition]) -> str:
     """What is said of a source that a stop left uncommitted."""
-    what = f"{some_of(uncommitted)}; it" if uncommitted else "some of what was in flight"
+    what = f"what was copied last of {some_of(uncommitted)}" if uncommitted else "what was in flight"
     return (
-        f"source {source}: not stopped and committed within {DRAIN_S:.0f} s: {what} is sent again after the next start;"
-        " with a lower offset.commit.interval.ms a stop has less to commit, a lower queued.max.bytes leaves less in"
-        " flight, and --workers shares the partitions out"
+        f"source {source}: not stopped and committed within {DRAIN_S:.0f} s; a lower offset.commit.interval.ms leaves a"
+        " stop less to commit, a lower queued.max.bytes less in flight, --workers fewer partitions to each process; "
+        f"sent again after the next start: {what}"
     )
 
 

@@ -283,6 +283,8 @@ def test_a_stop_while_the_zookeeper_of_one_source_hangs_commits_what_the_other_h
         mirror.proxy.blackhole()
         code, seconds = mirror.stop()
         assert code == 75, mirror.said()
+        assert "source far: not stopped and committed within " in mirror.said()
+        assert "sent again after the next start: what was copied last of " in mirror.said()
         assert seconds < 13  # 10 s are what is promised; the rest is this machine's
     assert mirror.committed("near") == mirror.ends("near")
     assert mirror.copied("near") == Copied(1_000, 0, 0, 0)
