@@ -32,7 +32,8 @@ def release_of(version: str) -> str:
 
 
 class Writer:
-    """Writes to all partitions of a topic, on and on, by the Java producer of a release: values are PARTITION-N."""
+    """Writes to all partitions of a topic, on and on, by the Java producer of a release, each message once whichever
+    broker dies: values are PARTITION-N."""
 
     def __init__(self, version: str, brokers: str, topic: str, partitions: int, folder: Path) -> None:
         self.sent = [0] * partitions
@@ -43,7 +44,7 @@ class Writer:
         self._child = Child("the writer", argv, self._log, stdin=pipe, stdout=pipe)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._tell("open w batch.size=100000")
+        self._tell("open w batch.size=100000 acks=all enable.idempotence=true")  # neither was the default before 3.0
         self._thread.start()
 
     def _tell(self, line: str) -> None:

@@ -64,7 +64,11 @@ class Mirror(MirrorProcess):
         return sum(log_end_offsets(self.target, [topic]).values())
 
     def wait_arrived(self, topic: str, count: int, timeout_s: float = 40) -> None:
-        wait_until(lambda: self.arrived(topic) >= count, timeout_s, lambda: f"{count} of {topic}; log\n{self.said()}")
+        wait_until(
+            lambda: self.arrived(topic) >= count,
+            timeout_s,
+            lambda: f"{count} of {topic}; its log ends\n{self.said_last()}",
+        )
 
     def committed(self, topics: list[str]) -> Positions:
         """What the group has committed in ZooKeeper; a partition without a position is left out."""
@@ -81,7 +85,7 @@ class Mirror(MirrorProcess):
         wait_until(
             lambda: self.committed(topics) == ends,
             timeout_s,
-            lambda: f"all to be committed: {self.committed(topics)} of {ends}; log\n{self.said()}",
+            lambda: f"all to be committed: {self.committed(topics)} of {ends}; its log ends\n{self.said_last()}",
         )
 
 

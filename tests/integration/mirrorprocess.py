@@ -70,14 +70,16 @@ class MirrorProcess:
     def said(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
+    def said_last(self) -> str:
+        """The end of its log, for an error message: a report of a test run shows no more of it."""
+        return self.said()[-6000:]
+
     def wait_said(self, sentence: str, timeout_s: float = 30) -> None:
-        wait_until(
-            lambda: sentence in self.said(), timeout_s, lambda: f"the log to say {sentence!r}; it says\n{self.said()}"
-        )
+        self.wait_for(lambda: sentence in self.said(), f"the log to say {sentence!r}", timeout_s)
 
     def wait_for(self, check: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
         """Until check is true; what: the end of the sentence when it does not become so, with what the mirror says."""
-        wait_until(check, timeout_s, lambda: f"{what}; log\n{self.said()}", every_s=0.02)
+        wait_until(check, timeout_s, lambda: f"{what}; its log ends\n{self.said_last()}", every_s=0.02)
 
     def __enter__(self) -> Self:
         return self.start()

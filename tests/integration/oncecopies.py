@@ -104,7 +104,7 @@ class OnceMirror(MirrorProcess):
         wait_until(
             lambda: self.positions() == ends,
             timeout_s,
-            lambda: f"all to be committed: {self.positions()} of {ends}; log\n{self.said()[-8000:]}",
+            lambda: f"all to be committed: {self.positions()} of {ends}; its log ends\n{self.said_last()}",
         )
 
 

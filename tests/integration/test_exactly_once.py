@@ -59,13 +59,14 @@ def once(count: int) -> Copies:
 def killed_under_load(
     source: ClusterClient, target: Modern, folder: Path, unique: Unique, kills: int, count: int = COUNT
 ) -> Copies:
-    """Half is there, half comes while the mirror is killed again and again, each time once it has made progress."""
-    topic = unique.topic()
-    load = load_of(source, topic, PARTITIONS, count // 2)
+    """Half is there, half comes in shares while the mirror is killed, each time once it has committed some of what it
+    had not copied: the share that is being written sees to it that there is something."""
+    topic, share = unique.topic(), count // 2 // kills
+    load = load_of(source, topic, PARTITIONS, count - share * kills)
     with OnceMirror(folder, source, target, unique.group(), topic) as mirror:
-        with load.in_background({topic: MIXED}, PARTITIONS, count - count // 2):
-            for kill in range(kills):
-                mirror.wait_committed(mirror.committed() + 1 + count // (2 * kills) * (kill % 2))
+        for kill in range(kills):
+            with load.in_background({topic: MIXED}, PARTITIONS, share):
+                mirror.wait_committed(mirror.committed() + (share if kill % 2 else 1))
                 mirror.kill()
                 before = len(mirror.said())
                 mirror.start()
