@@ -5,8 +5,9 @@
         run = arena.run(Work("plain, 100 B", 100, 2_000_000), "ours", arena.ours)
 
 A run fills a fresh topic at the source, starts the contestant, and looks at the target until all is there.  What is
-measured is the steady state: from the moment on when a tenth of the messages has arrived (the JIT and the kernels are
-compiled) to the last one; seconds and the processor time of the contestant's whole process, for the messages between.
+measured is the steady state: from the moment on when three tenths of the messages have arrived (the JIT has compiled,
+and a thread of ours has loaded the kernels, which takes 0.8 s) to the last one; seconds and the processor time of the
+contestant's whole process, for the messages between.
 What was fetched ahead of that moment would be left out: ours may fetch no more than 16 MB ahead (queued.max.bytes), as
 the JVM does by its own defaults.
 Then both topics are compared: the number of messages, and the sum of their CRCs straight from the segment files.
@@ -24,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import yaml
-from common import PARTITIONS, VERSION, Run, tell
+from common import BROKERS, PARTITIONS, VERSION, Run, tell
 
 from kafkawire import compression
 from kafkawire.cluster.listoffsets import LATEST, ask_offsets
@@ -41,7 +42,7 @@ from localkafka.mirror import COMMAND
 ENTRY = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 CODEC = 0x07  # of the attributes
 SET = 200  # messages of a compressed set, as the JVM's producer makes them
-STEADY = 0.1  # share of the messages before the measuring begins
+STEADY = 0.3  # share of the messages before the measuring begins
 EVERY_S = 0.02
 WAIT_S = 300
 DISTINCT = -1
@@ -97,10 +98,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """At a time so much was there, for so much processor time."""
+    """At a time so much was there, for so much processor time of the contestant, and of the brokers."""
 
     at: float
     cpu_s: float
+    brokers_s: float
     messages: int
 
 
@@ -109,8 +111,11 @@ def cpu_now(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def steady(child: Child, topic: str, count: int, messages: Callable[[], int]) -> tuple[Moment, Moment]:
-    """The first moment and the last of a contestant's steady state.  messages: how many there are at the target.
+def steady(
+    child: Child, topic: str, count: int, messages: Callable[[], int], brokers_s: Callable[[], float]
+) -> tuple[Moment, Moment]:
+    """The first moment and the last of a contestant's steady state.  messages: how many there are at the target;
+    brokers_s: processor time of the brokers so far.
 
     Raises SystemExit when the contestant ends before, or does not come to count in WAIT_S.
     """
@@ -118,7 +123,7 @@ def steady(child: Child, topic: str, count: int, messages: Callable[[], int]) ->
     while True:
         there = messages()
         if there >= STEADY * count:
-            moment = Moment(time.monotonic(), cpu_now(child.pid), there)
+            moment = Moment(time.monotonic(), cpu_now(child.pid), brokers_s(), there)
             first = first or moment
             if there >= count:
                 return first, moment
@@ -166,15 +171,20 @@ class Arena:
             cpu_s=last.cpu_s - first.cpu_s,
             clock_s=last.at - first.at,
             checked=same(self.source, self.target, topic, work.partitions),
+            also={BROKERS: last.brokers_s - first.brokers_s},
         )
 
     def measured(self, topic: str, count: int, child: Child) -> tuple[Moment, Moment]:
         """The steady state: its first moment and its last."""
         progress = Progress(self.target, topic)
         try:
-            return steady(child, topic, count, progress.messages)
+            return steady(child, topic, count, progress.messages, self.brokers_s)
         finally:
             progress.close()
+
+    def brokers_s(self) -> float:
+        """Processor time of all brokers so far."""
+        return sum(cpu_now(node.pid) for cluster in (self.source, self.target) for node in cluster.nodes)
 
     # contestants ------------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 PER_CPU, CLOCK = "messages per CPU second", "messages per second"
+BROKERS = "brokers' CPU seconds"  # of a Run.also: those of both clusters, for these messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,14 @@ class Report:
         values = [run.also.get(name) if name in run.also else getattr(run, name, None) for run in runs]
         known = [value for value in values if value is not None]
         return median(known) if known else None
+
+    def allowed(self, work: str, who: str) -> float | None:
+        """How many times as fast, by the clock, a contestant could be at most on these cores: if they had worked all
+        the time for what it and the brokers took.  None: that was not measured."""
+        clock_s, cpu_s, brokers_s = (self.median(work, who, name) for name in ("clock_s", "cpu_s", BROKERS))
+        if clock_s is None or cpu_s is None or brokers_s is None:
+            return None
+        return (os.cpu_count() or 1) * clock_s / (cpu_s + brokers_s)
 
     def figure(
         self,

@@ -27,8 +27,8 @@ from pathlib import Path
 
 import click
 import yaml
-from arena import AHEAD_BYTES, steady
-from common import CLOCK, PARTITIONS, PER_CPU, Report, Run, confluent_consumer, turns
+from arena import AHEAD_BYTES, cpu_now, steady
+from common import BROKERS, CLOCK, PARTITIONS, PER_CPU, Report, Run, confluent_consumer, turns
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -89,7 +89,7 @@ class Arena:
         child = Child(who, self.contestants[who](topic), self.folder / f"{topic}.log", env=environment)
         try:
             with watch(self.target.brokers, topic) as messages:
-                first, last = steady(child, topic, count, messages)
+                first, last = steady(child, topic, count, messages, self.brokers_s)
         finally:
             child.stop(timeout_s=20)
         same = sums(self.source.brokers, topic, old=self.source.version == OLD) == sums(self.target.brokers, topic)
@@ -101,7 +101,13 @@ class Arena:
             cpu_s=last.cpu_s - first.cpu_s,
             clock_s=last.at - first.at,
             checked=same,
+            also={BROKERS: last.brokers_s - first.brokers_s},
         )
+
+    def brokers_s(self) -> float:
+        """Processor time of both clusters' brokers so far."""
+        target = [self.target] if isinstance(self.target, KraftBroker) else self.target.nodes
+        return sum(cpu_now(server.pid) for server in (*self.source.nodes, *target))
 
     def ours(self, topic: str, once: bool = False) -> Sequence[str]:
         """The daemon, with nothing said of releases: the brokers are asked."""

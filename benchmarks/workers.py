@@ -22,7 +22,7 @@ from pathlib import Path
 
 import click
 from arena import Arena, Progress, Work, cpu_now, fill, ground, same
-from common import CLOCK, PARTITIONS, PER_CPU, Report, Run, turns
+from common import BROKERS, CLOCK, PARTITIONS, PER_CPU, Report, Run, turns
 
 from localkafka.child import Child
 from localkafka.waiting import wait_until
@@ -69,11 +69,11 @@ class WorkersArena(Arena):
         child = Child("the mirror", argv, log, env={"PYTHONPATH": str(self.folder)})
         try:
             wait_until(lambda: "mirroring" in log.read_text(), 120, lambda: f"it to be ready; {child.log_end()}")
-            cpu, brokers, began = self.cpu(child), self.brokers(), time.monotonic()
+            cpu, brokers, began = self.cpu(child), self.brokers_s(), time.monotonic()
             next(Connection(control).answers("resume", {"what": topic}))
             wait_until(lambda: progress.messages() >= work.count, 300, lambda: f"all; {child.log_end()}", every_s=0.02)
             clock_s = time.monotonic() - began
-            cpu_s, brokers_s = self.cpu(child) - cpu, self.brokers() - brokers
+            cpu_s, brokers_s = self.cpu(child) - cpu, self.brokers_s() - brokers
         finally:
             progress.close()
             child.stop(timeout_s=30)
@@ -85,7 +85,7 @@ class WorkersArena(Arena):
             cpu_s=cpu_s,
             clock_s=clock_s,
             checked=same(self.source, self.target, topic),
-            also={"µs of CPU a message": 1e6 * cpu_s / work.count, "brokers' CPU seconds": brokers_s},
+            also={"µs of CPU a message": 1e6 * cpu_s / work.count, BROKERS: brokers_s},
         )
 
     def cpu(self, child: Child) -> float:
@@ -93,18 +93,9 @@ class WorkersArena(Arena):
         children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
         return sum(map(cpu_now, [child.pid, *map(int, children)]))
 
-    def brokers(self) -> float:
-        return sum(cpu_now(cluster.node(0).pid) for cluster in (self.source, self.target))
-
 
 def who(count: int) -> str:
     return "1 process" if count == 1 else f"{count} workers"
-
-
-def allowed(report: Report, work: str, workers: int) -> float:
-    """The largest ratio by the clock that this machine's cores allow: as measured with one process."""
-    cpu_s = (report.median(work, who(1), "cpu_s") or 0) + (report.median(work, who(1), "brokers' CPU seconds") or 0)
-    return min(float(workers), (os.cpu_count() or 1) * (report.median(work, who(1), "clock_s") or 0) / cpu_s)
 
 
 @click.command()
@@ -130,7 +121,7 @@ def main(*, small: bool, json_file: Path | None, count: int, size: int, workers:
             name: (report.median(work, who(workers), name) or 0) / (report.median(work, who(1), name) or 1)
             for name in ("per_s", "per_cpu_s")
         }
-        limit = allowed(report, work, workers)
+        limit = min(float(workers), report.allowed(work, who(1)) or 1)
         of_mirror = "message.handler" in WORKS[kind]  # what is limited by the mirror alone
         target_ratio = TARGET * workers / 2 if of_mirror else None
         report.figure(work, CLOCK, ratios["per_s"], target=target_ratio, who=who(workers), peer=who(1))
