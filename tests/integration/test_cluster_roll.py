@@ -116,10 +116,10 @@ def rolled(mirror: Mirror, load: Load, topic: str, stop: Callable[[], object], s
     before = mirror.said().count(outage)
     stop()
     load.produce(topic, 3, 1500, KEYED)
-    mirror.wait_for(lambda: mirror.said().count(outage) > before, "the outage")
+    mirror.wait_for(lambda: mirror.said().count(outage) > before, "the outage", 90)
     start()
     load.produce(topic, 3, 500, KEYED)
-    mirror.wait_all_committed([topic], 90)
+    mirror.wait_all_committed([topic], 150)
 
 
 def lost(load: Load, brokers: str, topic: str) -> tuple[int, int]:
@@ -173,7 +173,7 @@ def test_a_target_that_is_rolled_up_and_down_under_a_mirror_loses_nothing(
 
     def start(version: str) -> None:
         node.release = releases.release(version)
-        node.restart()
+        node.restart(timeout_s=150)
 
     with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
         mirror.wait_all_committed([topic])
