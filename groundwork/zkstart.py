@@ -1,10 +1,33 @@
-"""Start of a kazoo client that reports too few file descriptors as such, and survives them."""
+"""Start of a kazoo client that survives what would end kazoo's connection for good.
+
+too few file descriptors    reported as such
+what cannot be understood   a response of another size, number or kind than any, an error that kazoo does not know,
+                            credentials that are refused: kazoo ends the loop of its connection, the client is
+                            closed for ever, and nobody is told.  Here the connection is lost: one sentence, and
+                            another one RETRY_S later
+too large                   a response of more than MAX_RESPONSE_BYTES, for which kazoo would make room
+"""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+from kazoo.protocol.connection import STOP_CONNECTING
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import ForceRetryError
+
 from groundwork.openfiles import TooManyOpenFiles, none_left, too_many
+
+log = logging.getLogger(__name__)
+
+MAX_RESPONSE_BYTES = 64 << 20  # ZooKeeper's own limit for a node is 1 MiB; lists of children are larger
+RETRY_S = 1.0
+STEPS = 10  # a stop is seen so often meanwhile
+
+
+class ResponseUnreadable(Exception):
+    """No ZooKeeper sends a response of this size."""
 
 
 def started(client: Any, timeout_s: float) -> bool:
@@ -13,6 +36,7 @@ def started(client: Any, timeout_s: float) -> bool:
     Raises TooManyOpenFiles.  In every case the caller may call stop() and close() of the client.
     """
     trouble = _watched(client)
+    _surviving(client)
     try:
         begun = client.start_async()
     except OSError as exc:
@@ -26,6 +50,38 @@ def started(client: Any, timeout_s: float) -> bool:
     if sentence := trouble[-1] or none_left():
         raise TooManyOpenFiles(sentence)
     return False
+
+
+def _surviving(client: Any) -> None:
+    """The client's connection, made to go on after an exception that kazoo does not handle."""
+    connection = client._connection
+    connect_loop, read = connection._connect_loop, connection._read
+
+    def surviving_loop(retry: Any) -> Any:
+        try:
+            if connect_loop(retry) is STOP_CONNECTING and client._stopped.is_set():
+                return STOP_CONNECTING
+            why = "it refuses our credentials"  # AUTH_FAILED: the session is over
+        except ForceRetryError:
+            raise
+        except Exception as exc:
+            why = f"it answered what cannot be understood ({type(exc).__name__}: {exc})"
+            if client._state != KeeperState.CONNECTING:
+                client._session_callback(KeeperState.CONNECTING)  # calls in flight end with ConnectionLoss
+        hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
+        log.error("ZooKeeper at %s: %s; another connection in %g s", hosts, why, RETRY_S)
+        for _ in range(STEPS):
+            if client._stopped.is_set():
+                return STOP_CONNECTING
+            connection.retry_sleeper.sleep_func(RETRY_S / STEPS)
+        raise ForceRetryError(why)
+
+    def bounded_read(length: int, timeout: float) -> Any:
+        if not 0 <= length <= MAX_RESPONSE_BYTES:
+            raise ResponseUnreadable(f"a response of {length} bytes, where at most {MAX_RESPONSE_BYTES} are taken")
+        return read(length, timeout)
+
+    connection._connect_loop, connection._read = surviving_loop, bounded_read
 
 
 def _watched(client: Any) -> list[str]:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped, KazooException
+from kazoo.exceptions import KazooException
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
@@ -63,8 +63,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         try:
             read_ms, connect_ms = super()._connect(host, hostip, port)
-        except ConnectionDropped as e:
-            self.trouble = str(e.__context__ or e)
+        except Exception as e:
+            self.trouble = str(e.__context__ or e) or type(e).__name__
             raise
         self.negotiated_s = read_ms * 3 / 2 / 1000  # kazoo reads with two thirds of it
         return read_ms, connect_ms
@@ -149,7 +149,12 @@ class ZkSession(ZkCalls):
                 "(zookeeper.connection.timeout.ms): is it running, and is zookeeper.connect right?"
                 + (f" The last try: {trouble}" if trouble else "")
             )
-        missing = self.ask("look for the chroot", missing_chroot, self.connect, "zookeeper.connect")
+        try:
+            missing = self.ask("look for the chroot", missing_chroot, self.connect, "zookeeper.connect")
+        except ZooKeeperAway as e:
+            trouble = client._connection.trouble
+            self.close()
+            raise Unreachable(f"{e} right after it began{f': {trouble}' if trouble else ''}") from e
         if missing is not None:
             self.close()
             raise ChrootMissing(missing)
