@@ -27,9 +27,10 @@ def configured(
 ) -> Any:
     """`context` with certificate authorities (ca; None: the system's), and the client's certificate and key.
 
-    verify: the server's certificate must be signed by one of the authorities and name the host.  Raises OSError
-    (ssl.SSLError is one) for a file that cannot be read or parsed.
+    verify: the server's certificate must be signed by one of the authorities and name the host.  TLS 1.2 is the oldest
+    that is spoken.  Raises OSError (ssl.SSLError is one) for a file that cannot be read or parsed.
     """
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -21,12 +21,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.tls import TlsUnusable
 from kafkawire.dialects import DIALECTS, Dialect, dialect, release_number
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused, WireError
 from kafkawire.interfaces import Fields
 from kafkawire.model import RECORD_BATCH, Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Connect, Link, SecurityFailure
 from kafkawire.net.security import OPEN, PLAINTEXT, plain_of, security_of
+from kafkawire.net.tls import Tls
 from kafkawire.protocol import apis
 from kafkawire.protocol.requests08 import WITHOUT_BATCHES, Request
 
@@ -278,7 +280,7 @@ def _named(found: BrokerRelease) -> str:
 def _why_closed(broker: Broker, speaks: Dialect, option: str, connect: Connect) -> str | None:
     """Why a listener closes on Metadata, or on a handshake."""
     security, plain = security_of(connect), plain_of(connect)
-    said, tls = f"security.protocol is {security.protocol}", _speaks_tls(broker, plain_of(connect))
+    said, tls = f"security.protocol is {security.protocol}", _speaks_tls(broker, plain, security.tls)
     if security.encrypts and not tls:
         without = security.protocol.replace("SSL", PLAINTEXT) if security.sasl is not None else PLAINTEXT
         if _answers(broker, plain):
@@ -333,24 +335,24 @@ def _is_of_07(broker: Broker, connect: Connect) -> bool:
     return True
 
 
-def _speaks_tls(broker: Broker, connect: Connect) -> bool:
+def _speaks_tls(broker: Broker, connect: Connect, tls: Tls) -> bool:
     """Whether it answers the first message of a handshake in TLS, be it by an alert."""
     try:
         opened = connect((broker.host, broker.port), TIMEOUT_MS / 1000)
         try:
             opened.settimeout(TIMEOUT_MS / 1000)
-            opened.sendall(_client_hello(broker.host))
+            opened.sendall(_client_hello(broker.host, tls))
             first = bytes(opened.recv(2))
         finally:
             opened.close()
-    except OSError:
+    except (OSError, TlsUnusable):
         return False
     return len(first) == 2 and first[0] in (_HANDSHAKE, _ALERT) and first[1] == _TLS_MAJOR
 
 
-def _client_hello(host: str) -> bytes:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+def _client_hello(host: str, tls: Tls) -> bytes:
+    """The first message of a handshake by these settings; raises TlsUnusable."""
+    context = tls.checked()
     theirs, ours = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:
         context.wrap_bio(theirs, ours, server_hostname=host).do_handshake()

@@ -9,6 +9,7 @@ the greeting that logs in.  A value without TLS and SASL gives the plain connect
 
 from __future__ import annotations
 
+import hashlib
 import random
 import socket
 import ssl
@@ -182,6 +183,7 @@ class SaslGreeting:
         assert security.sasl is not None
         self._sasl = security.sasl
         self._protocol = security.protocol
+        self._run = run
         self._tokens = Tokens(security.sasl, run) if security.sasl.mechanism == mechanisms.OAUTHBEARER else None
         self._versions: dict[tuple[str, int], tuple[int, int]] = {}  # of both requests, by address
 
@@ -265,7 +267,8 @@ class SaslGreeting:
         text = password.text if password is not None else ""
         if sasl.mechanism == mechanisms.PLAIN:
             return mechanisms.plain(sasl.username, text)
-        return mechanisms.scram(sasl.mechanism, sasl.username, text)
+        derive = partial(self._run, hashlib.pbkdf2_hmac)
+        return mechanisms.scram(sasl.mechanism, sasl.username, text, derive=derive)
 
     def _bare(self, login: Login, message: bytes) -> bytes:
         """Brokers up to 0.11 close the connection on a wrong login."""
