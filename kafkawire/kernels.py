@@ -25,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from groundwork.durable import make_folder
 from kafkawire.errors import LocalError
 
 if TYPE_CHECKING:
@@ -148,9 +149,12 @@ def cache_folder() -> Path | None:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(named or os.path.join(base, "kafkawire"))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.stat().st_mode & stat.S_IWOTH:
-            why: object = "anybody may write there, and what is kept there is run"
+        make_folder(folder)
+        found = folder.stat()
+        if found.st_uid not in (0, os.getuid()):
+            why: object = "it belongs to another user, and what is kept there is run"
+        elif found.st_mode & stat.S_IWOTH:
+            why = "anybody may write there, and what is kept there is run"
         elif os.access(folder, os.W_OK | os.X_OK):
             return folder
         else:

@@ -46,7 +46,7 @@ class Shared:
     def __init__(self, folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int = 0) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._users = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT)
+        self._users = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             with _locked(folder / "start.lock"):
                 fcntl.flock(self._users, fcntl.LOCK_SH)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from groundwork.durable import make_folder, write_new
 from groundwork.output import fail
 from groupadmin.files.model import ZnodeState
 from groupadmin.files.write import write_offsets
@@ -36,7 +36,7 @@ def keep_undo(
     )
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(admin.clock_ms() / 1000))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         return _kept(folder, f"undo-{name[:100]}-{stamp}", text)
     except OSError as e:
         fail(f"the undo file cannot be written to {folder}: {e.strerror}; nothing was written, give another --undo-dir")
@@ -47,16 +47,9 @@ def _kept(folder: Path, name: str, text: str) -> Path:
     for number in range(1000):
         path = folder / (f"{name}.json" if number == 0 else f"{name}-{number}.json")
         try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            write_new(path, text)
         except FileExistsError:
             continue
-        with os.fdopen(file, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        held = os.open(folder, os.O_RDONLY)
-        os.fsync(held)
-        os.close(held)
         return path
     raise FileExistsError(17, f"there are a thousand files {name}")
 

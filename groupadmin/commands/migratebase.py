@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from groundwork.durable import READABLE, replace
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.migrate.journal import JournalHeader, now_ms
@@ -25,7 +26,7 @@ from groupadmin.migrate.rules.groupplan import Plan
 from groupadmin.migrate.rules.states import MigrationRefused
 from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Site
-from groupadmin.migrate.undofolder import UndoFolder, write_whole
+from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.cluster import AdminClient
 from kafkawire.dialects import expected
 from zkconsumer.commands.common import at_interrupt, connected, print_note
@@ -152,9 +153,13 @@ class Files:
 
 
 def keep(path: Path, text: str, what: str) -> None:
-    """Write a file atomically.  Ends the command with a sentence when that fails."""
+    """Write a file atomically, which others may read; anything but a regular file, such as /dev/stdout, is written to.
+    Ends the command with a sentence when that fails."""
     try:
-        write_whole(path, text)
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            replace(path, text, READABLE)
     except OSError as why:
         fail(f"{what} cannot be written to {path}: {why.strerror}", EXIT["runtime"])
 

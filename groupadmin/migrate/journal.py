@@ -30,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from groundwork.durable import READABLE, sync_folder
 from groundwork.jsontext import json_value
 from groupadmin.migrate.rules.groupplan import Direction
 from groupadmin.migrate.rules.states import MigrationRefused, StepName, step_from
@@ -374,7 +375,7 @@ def open_journal(path: str | os.PathLike[str], header: JournalHeader) -> Journal
     """
     place = Path(path)
     try:
-        file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, READABLE)
     except OSError as why:
         raise ConsumerError(f"journal {place} cannot be opened: {why}") from why
     try:
@@ -407,11 +408,7 @@ def _opened(path: Path, file: int, header: JournalHeader) -> Journal:
     if found.header is None:
         _write_all(file, f"{header_line(header)}\n".encode())
     os.fsync(file)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the directory entry
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
     return Journal(path, file, header=found.header or header, count=len(found.events), standings=found.standings)
 
 

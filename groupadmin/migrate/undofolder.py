@@ -6,11 +6,11 @@ it gets a number: GROUP.STEP.2.json.
 
 from __future__ import annotations
 
-import os
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
+from groundwork.durable import make_folder, replace
 from groupadmin.files.model import OffsetsFile
 from groupadmin.files.write import write_offsets
 from groupadmin.migrate.rules.states import StepName
@@ -42,8 +42,8 @@ class UndoFolder:
                 if path.read_text(encoding="utf-8") == text:
                     return path
                 path = self._numbered(path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, text)
+            make_folder(path.parent)
+            replace(path, text)
         except OSError as why:
             raise ConsumerError(f"undo file {path} cannot be written: {why}; nothing of {group} was written") from why
         return path
@@ -58,26 +58,3 @@ class UndoFolder:
         """The existing files, by group."""
         paths = {group: self.file(group, step) for group in groups}
         return {group: str(path) for group, path in paths.items() if path.exists()}
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file atomically and durably.  Raises OSError.
-
-    Anything but a regular file, such as /dev/stdout or /dev/null, is written to instead of replaced."""
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-        return
-    draft = path.with_name(f".{path.name[:LONGEST]}.{os.getpid()}.draft")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from groundwork.durable import replace
 from groundwork.jsontext import json_value
 from mirrormaker.limits import Pause, Throttle
 
@@ -81,22 +81,11 @@ class KeptFile:
             },
             indent=2,
         )
-        beside = self.path.with_name(f"{NAME}.{os.getpid()}.new")
         try:
             if not kept and not self.path.exists():
                 return
-            with beside.open("w") as out:
-                out.write(text + "\n")
-                out.flush()
-                os.fsync(out.fileno())
-            beside.replace(self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # the rename itself
-            finally:
-                os.close(folder)
+            replace(self.path, text + "\n")
         except OSError as reason:
-            beside.unlink(missing_ok=True)
             raise KeptFileUnreadable(f"{self.path} cannot be written: {reason.strerror}") from reason
 
 

@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from groundwork.durable import PRIVATE, READABLE, sync_folder
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import LINES_AT_ONCE, read_map
@@ -63,12 +64,12 @@ class FileStorage:
 
     def _locked(self) -> int:
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, READABLE)
         except OSError as why:
             raise MapUnwritable(f"offset map {self.path} cannot be opened: {why.strerror}") from why
         beside = self.path.with_name(f"{self.path.name}.lock")
         try:
-            lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         except OSError as why:
             os.close(file)
             raise MapUnwritable(f"lock {beside} of an offset map cannot be opened: {why.strerror}") from why
@@ -98,7 +99,7 @@ class FileStorage:
             size += self._write(header_line(self._header))
             self._unsynced = True
             self.sync()
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         return there.map, size
 
     def append(self, records: Sequence[Record]) -> None:
@@ -134,7 +135,7 @@ class FileStorage:
         there = read_map(self.path, pause)
         records = thinned(there.map, self._max_bytes / 2 / max(1, there.length))
         beside = self.path.with_name(f"{self.path.name}.new")
-        new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, READABLE)
         try:
             size = _write_all(new, header_line(self._header).encode())
             for first in range(0, len(records), LINES_AT_ONCE):
@@ -150,7 +151,7 @@ class FileStorage:
             raise
         os.close(self._file)
         self._file, self.size = new, size
-        _sync_folder(self.path.parent)
+        sync_folder(self.path.parent)
 
     def close(self) -> None:
         """Sync and close.  Raises OSError."""
@@ -169,14 +170,6 @@ def _write_all(file: int, data: bytes) -> int:
     while at < len(data):
         at += os.write(file, data[at:])
     return at
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)  # the name itself
-    finally:
-        os.close(file)
 
 
 def thinned(offsets: OffsetMap, share: float) -> list[Record]:

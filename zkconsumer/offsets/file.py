@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from groundwork.durable import PRIVATE, replace
 from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
@@ -126,24 +127,15 @@ class FileOffsets:
 
     def _replace(self, document: Mapping[str, Any], lease: Lease) -> None:
         """All of it or nothing, also when the power goes.  Under the lock."""
-        beside = self.path.with_name(f"{self.path.name}.new")
-        with open(beside, "w", encoding="utf-8") as out:
-            json.dump(document, out, indent=1, sort_keys=True)
-            out.write("\n")
-            out.flush()
-            os.fsync(out.fileno())
-        lease.check(time.monotonic())  # after the last wait: a disk that syncs slowly costs lease too
-        os.replace(beside, self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the rename itself
-        finally:
-            os.close(folder)
+        text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+        # The lease is looked at after the last wait: a disk that syncs slowly costs lease, too.
+        replace(self.path, text, before=lambda: lease.check(time.monotonic()))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone with the file, or ConsumerError after a tenth of a second: a commit is tried again at its next time."""
-        with open(self.path.with_name(f"{self.path.name}.lock"), "a") as lock:
+        lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
             for _ in range(LOCK_TRIES):
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,6 +147,8 @@ class FileOffsets:
             else:
                 raise ConsumerError(f"offsets file {self.path} is being written by another process")
             yield
+        finally:
+            os.close(lock)
 
 
 class _Unreadable(ConsumerError):
