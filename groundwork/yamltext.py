@@ -1,10 +1,15 @@
-"""Parsing of YAML that refuses a key given twice in one mapping, where PyYAML would keep the last.  Pure."""
+"""Parsing of YAML that refuses what PyYAML takes and nobody means: a key given twice in one mapping, of which it would
+keep the last, and aliases that make much out of little.  Errors never quote the text, which may hold a password.  Pure.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import yaml
+
+MOST_NODES = 100_000  # of a text, each alias counted as what it stands for: a kilobyte of them may stand for 10^9
 
 
 class YamlRefused(ValueError):
@@ -22,16 +27,61 @@ def yaml_values(text: str) -> object:
         root = loader.get_single_node()
         if root is None:
             return None
+        _must_be_small(root)
         found = sorted(_twice(root), key=lambda double: double[2])
         twice = [f"line {second}: '{key}' is given twice, first in line {first}" for key, first, second in found]
         values: object = loader.construct_document(root)
     except RecursionError as exc:
         raise YamlRefused(["not YAML that can be read: it is nested too deeply"]) from exc
+    except yaml.MarkedYAMLError as exc:
+        raise YamlRefused([f"not YAML: {_unquoted(exc)}"]) from exc
+    except YamlRefused:
+        raise
     except (yaml.YAMLError, ValueError) as exc:  # ValueError: an invalid date
         raise YamlRefused([f"not YAML: {' '.join(str(exc).split())}"]) from exc
     if twice:
         raise YamlRefused(twice)
     return values
+
+
+def _unquoted(exc: yaml.MarkedYAMLError) -> str:
+    """What is wrong, and where; not the text there, as str(exc) has it, and no words of it."""
+    said = ", ".join(part for part in (exc.context, exc.problem) if part)
+    mark = exc.problem_mark or exc.context_mark
+    where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+    return re.sub(r"'[^']{2,}'", "'…'", " ".join(said.split())) + where
+
+
+def _must_be_small(root: yaml.Node) -> None:
+    """Raises YamlRefused for more than MOST_NODES, and for a value that contains itself."""
+    sizes: dict[int, int] = {}
+    inside_of: set[int] = set()  # nodes on the way from the root to the one at hand
+    waiting = [root]
+    while waiting:
+        node = waiting[-1]
+        name, inside = id(node), _inside(node)
+        if name in sizes:
+            waiting.pop()
+        elif name in inside_of:  # all that is inside has its size
+            sizes[name] = 1 + sum(sizes[id(one)] for one in inside)
+            inside_of.discard(name)
+            waiting.pop()
+            if sizes[name] > MOST_NODES:
+                line = node.start_mark.line + 1
+                raise YamlRefused([f"line {line}: more than {MOST_NODES:,} values, aliases counted as what they name"])
+        else:
+            inside_of.add(name)
+            for one in inside:
+                if id(one) in inside_of:
+                    raise YamlRefused([f"line {one.start_mark.line + 1}: a value that contains itself"])
+                if id(one) not in sizes:
+                    waiting.append(one)
+
+
+def _inside(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [one for pair in node.value for one in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 def _twice(root: yaml.Node) -> Iterator[tuple[str, int, int]]:

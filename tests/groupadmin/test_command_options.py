@@ -116,7 +116,7 @@ def test_an_access_as_options_is_the_same_access(access: ZkSecurity):
         (["-z", "h", "--zk-auth", PASSWORD], "--zk-auth is ***, expected digest:USER:PASSWORD"),
         (["-z", "h", "--zk-config", "c.properties"], "c.properties: option 'zookeeper.auth' is ***, expected digest:"),
         (["-z", "h", "--zk-config", "typo.yaml"], "typo.yaml: option 'zookeper.auth' is unknown; did you mean"),
-        (["-z", "h", "--zk-config", "bad.yaml"], "bad.yaml: not YAML in line 2"),
+        (["-z", "h", "--zk-config", "bad.yaml"], "bad.yaml: not YAML: mapping values are not allowed"),
         (["-z", "h", "--zk-config", "list.yaml"], "list.yaml: expected options"),
         (["-z", "h", "--zk-config", "none.yaml"], "does not exist"),
         (["--zk-config", "empty.yaml"], "says how ZooKeeper is reached: give -z too"),

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
-import yaml
 
 from groundwork.java import read_properties
 from groundwork.options import OptionError
+from groundwork.yamltext import YamlRefused, yaml_values
 from groundwork.zksecurity import ZooKeeper
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 
@@ -36,13 +36,12 @@ def read_values(file: Path, option: str = "--zk-config") -> tuple[dict[str, obje
     jvm = file.suffix not in (".yaml", ".yml")
     try:
         raw = file.read_bytes()
-        values = read_properties(raw) if jvm else yaml.safe_load(raw.decode())
+        values = read_properties(raw) if jvm else yaml_values(raw.decode())
     except OSError as e:
         raise click.UsageError(f"{option} {file}: cannot be read: {e.strerror}") from None
-    except yaml.YAMLError as e:  # its text may quote the line, and the line a password
-        at = getattr(e, "problem_mark", None)
-        raise click.UsageError(f"{option} {file}: not YAML{f' in line {at.line + 1}' if at else ''}") from None
-    except (ValueError, RecursionError):  # nested too deeply
+    except YamlRefused as e:
+        raise click.UsageError(f"{option} {file}: {e}") from None
+    except ValueError:
         kind = "a .properties file" if jvm else "YAML in UTF-8"
         raise click.UsageError(f"{option} {file}: not {kind}") from None
     if values is None:
