@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TextIO
 
+from groundwork.printable import printable
+
 LEVELS = ("debug", "info", "warning", "error")
 FORMS = ("logfmt", "json")
 FIELDS = ("event", "source", "topic", "partition", "offset")  # of a record's extra, in a line that has them
@@ -136,8 +138,8 @@ class LineFormatter(logging.Formatter):
             return self._prefix(record) + json.dumps(fields)
         lines = [" ".join(f"{name}={_word(value)}" for name, value in fields.items())]
         if record.exc_info:
-            lines += ["  " + line for line in self.formatException(record.exc_info).splitlines()]
-        lines += ["  " + line for line in below]
+            lines += ["  " + printable(line) for line in self.formatException(record.exc_info).splitlines()]
+        lines += ["  " + printable(line, keep="\t") for line in below]
         return "\n".join(self._prefix(record) + line for line in lines)
 
     def _fields(self, record: logging.LogRecord) -> dict[str, str | int]:
@@ -160,7 +162,7 @@ class LineFormatter(logging.Formatter):
 def _word(value: str | int) -> str:
     value = str(value)
     plain = value and value.isprintable() and not any(c in value for c in ' "=\\')
-    return value if plain else json.dumps(value, ensure_ascii=False)
+    return value if plain else printable(json.dumps(value, ensure_ascii=False))
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 import click
 
 from groundwork.openfiles import too_many
+from groundwork.printable import printable
 
 DISTRIBUTION = "kafka-legacy-mirror"
 FORMS = ("table", "json", "csv")
@@ -71,7 +72,7 @@ def write(rows: Iterable[Row], columns: Sequence[str], form: str = "table", out:
 
 
 def _table(rows: list[list[Any]], columns: Sequence[str], out: TextIO) -> None:
-    cells = [list(columns), *[["-" if value is None else str(value) for value in row] for row in rows]]
+    cells = [list(columns), *[[_cell(value) for value in row] for row in rows]]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     numeric = [
         any(_is_number(row[i]) for row in rows) and all(_fits_number(row[i]) for row in rows)
@@ -83,6 +84,10 @@ def _table(rows: list[list[Any]], columns: Sequence[str], out: TextIO) -> None:
             for cell, width, right in zip(line, widths, numeric, strict=True)
         ]
         out.write("  ".join(aligned).rstrip() + "\n")
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else printable(str(value), keep="")
 
 
 def _is_number(value: Any) -> bool:
@@ -123,7 +128,7 @@ class Progress:
             self._draw(text)
 
     def _draw(self, text: str) -> None:
-        self._out.write(f"\r\x1b[K{text}")
+        self._out.write(f"\r\x1b[K{printable(text, keep='')}")
         self._out.flush()
 
     def close(self) -> None:
@@ -146,7 +151,7 @@ class Failure(click.ClickException):
         vars(self)["exit_code"] = code  # click's is declared for the class
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"error: {self.format_message()}", file=file or sys.stderr)
+        click.echo(f"error: {printable(self.format_message())}", file=file or sys.stderr)
 
 
 def fail(message: str, code: int = EXIT["runtime"]) -> NoReturn:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TextIO
 
+from groundwork.printable import printable
 from groundwork.tasks import now, sleep
 from mirrormaker.report import HANDLERS, MirrorReport, PartitionReport
 from mirrormaker.systemd import Systemd
@@ -185,6 +186,7 @@ class StatusLine:
 
     def show(self, line: str) -> None:
         """Put the line at the bottom of the terminal, in place of the one before."""
+        line = printable(line, keep="")
         self._shown = line if len(line) < self._columns else line[: self._columns - 2] + "…"
         self._stream.write(f"\r\x1b[K{self._shown}")
         self._stream.flush()

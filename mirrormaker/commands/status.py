@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from groundwork.printable import printable
 from mirrormaker import exits
 from mirrormaker.commands.running import reader_may_leave, socket_option, stream
 
@@ -73,11 +74,11 @@ def _show(report: Report, output: str, watch: bool) -> None:
 
 def shown(report: Report, columns: int | None) -> Iterable[str]:
     """The lines of a report, for a terminal so wide; None: as wide as they are."""
-    yield from _summary(report)
-    yield from _reasons(report)
+    yield from (printable(line, keep="") for line in (*_summary(report), *_reasons(report)))
     if report["partitions"]:
         yield ""
-        yield from table([_cells(row) for row in report["partitions"]], columns, len(report["sources"]) > 1)
+        rows = table([_cells(row) for row in report["partitions"]], columns, len(report["sources"]) > 1)
+        yield from (printable(line, keep="") for line in rows)
 
 
 def _summary(report: Report) -> Iterable[str]:
