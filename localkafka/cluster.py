@@ -16,7 +16,7 @@ from localkafka.errors import LocalKafkaError
 from localkafka.node import Node
 from localkafka.owncluster import OwnCluster
 from localkafka.proxy import Proxy
-from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
+from localkafka.zookeeper import ZooKeeperAt, ZooKeeperEnsemble, ZooKeeperServer
 
 
 class Cluster(OwnCluster[Node], ClusterClient):
@@ -36,7 +36,7 @@ class Cluster(OwnCluster[Node], ClusterClient):
         brokers: int = 1,
         chroot: str | None = None,
         *,
-        zookeeper: ZooKeeperServer | ZooKeeperAt | None = None,
+        zookeeper: ZooKeeperServer | ZooKeeperEnsemble | ZooKeeperAt | None = None,
         settings: Mapping[str, object] | None = None,
         flags: Sequence[str] = java.SMALL,
         tick_ms: int = 500,

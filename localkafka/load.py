@@ -7,7 +7,7 @@ was sent.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import WireError
-from kafkawire.formats.v01 import messages as codec
+from kafkawire.formats.v01.messages import encode
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol import requests08 as requests
 from localkafka.waiting import wait_until
 
 PLAIN, GZIP, SNAPPY = 0, 1, 2
+Message = tuple[int, bytes | None, bytes | None, int | None]  # number in its batch, key, value, timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +61,19 @@ class Load:
 
     def send(self, tp: TopicPartition, count: int, mixture: Mixture) -> None:
         """Add one batch to one partition."""
-        entries = codec.encode(self._messages(tp, count, mixture), self._random.choice(mixture.codecs))
-        request = requests.produce(self._dialect, self._acks, 10_000, {tp: [entries]})
-
-        def stored() -> bool:
-            leader = self._client.leader(tp, refresh=self._refused)
-            self._refused = not (isinstance(leader, Broker) and self._accepted(leader, tp, request))
-            return not self._refused
-
-        wait_until(stored, 30, f"{tp} to take {count} messages")
+        request = self.request(tp, self._messages(tp, count, mixture), self._random.choice(mixture.codecs))
+        wait_until(lambda: self.attempt(tp, request), 30, f"{tp} to take {count} messages")
         self.sent += count
+
+    def request(self, tp: TopicPartition, messages: Iterable[Message], codec: int) -> requests.Request:
+        """One batch of messages (number in the batch, key, value, timestamp) for `attempt`."""
+        return requests.produce(self._dialect, self._acks, 10_000, {tp: [encode(messages, codec)]})
+
+    def attempt(self, tp: TopicPartition, request: requests.Request) -> bool:
+        """Send a batch once; whether it was acknowledged.  If not, it may be in the log all the same."""
+        leader = self._client.leader(tp, refresh=self._refused)
+        self._refused = not (isinstance(leader, Broker) and self._accepted(leader, tp, request))
+        return not self._refused
 
     def _accepted(self, leader: Broker, tp: TopicPartition, request: requests.Request) -> bool:
         try:
@@ -81,7 +85,7 @@ class Load:
 
     def _messages(
         self, tp: TopicPartition, count: int, mixture: Mixture
-    ) -> Iterator[tuple[int, bytes | None, bytes | None, int | None]]:
+    ) -> Iterator[Message]:
         first = self._next.get(tp, 0)
         self._next[tp] = first + count
         for number in range(first, first + count):

@@ -12,7 +12,7 @@ from localkafka import backend, releases
 from localkafka.client import Described, started_client
 from localkafka.errors import LocalKafkaError
 from localkafka.workfolder import WorkFolder
-from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
+from localkafka.zookeeper import ZooKeeperAt, ZooKeeperEnsemble, ZooKeeperServer
 
 
 class BrokerProcess(Protocol):
@@ -51,7 +51,7 @@ class OwnCluster(Described, ABC, Generic[B]):
         self,
         version: str,
         chroot: str | None,
-        zookeeper: ZooKeeperServer | ZooKeeperAt | None,
+        zookeeper: ZooKeeperServer | ZooKeeperEnsemble | ZooKeeperAt | None,
         *,
         tick_ms: int,
         keep: bool,

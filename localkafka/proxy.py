@@ -20,7 +20,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal
@@ -43,6 +43,9 @@ class Fault:
     slice_bytes: int = CHUNK  # no write is larger
     gap_s: float = 0  # between two writes
     cut_after: int | None = None  # bytes after which the connection is closed
+
+
+Tap = Callable[[memoryview], None]
 
 
 class Pace:
@@ -76,6 +79,7 @@ class Flow:
         self.cut_at: int | None = None
         self._held: deque[tuple[float, memoryview]] = deque()  # (when it is due, bytes); no bytes: the end of file
         self._held_bytes = 0
+        self.tap: Tap | None = None
         self._source_ended = False
         self._link, self._own = link, Pace()
         self._pace = self._own
@@ -131,6 +135,8 @@ class Flow:
             return
         written = self.sink.send(data[: self._allowed()])
         self.passed += written
+        if self.tap is not None:
+            self.tap(data[:written])
         self._held_bytes -= written
         if written < len(data):
             self._held.appendleft((due, data[written:]))
@@ -191,11 +197,14 @@ class Proxy:
     """A listener on 127.0.0.1 whose connections are forwarded to target.
 
     target   address for new connections; may be changed       port   port to listen on; 0: any free one
+    tap      called for each new connection; what it returns is called in the proxy's thread with the bytes that the target
+             was given, in order.  None: nothing is watched
     Clients connect to .address; .counters has connections and bytes.  close(), or the end of `with`, ends it.
     """
 
     def __init__(self, target: Address, port: int = 0) -> None:
         self.target = target
+        self.tap: Callable[[], Tap] | None = None
         self._port = ports.reserve(port)
         self._faults = [Fault(), Fault()]
         self._links = (Pace(), Pace())
@@ -393,6 +402,8 @@ class Proxy:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._accepted += 1
         pair = _Pair(client, target, self._faults, self._links)
+        if self.tap is not None:
+            pair.flows[TO_TARGET].tap = self.tap()
         self._pairs.append(pair)
         if target.connect_ex(self.target) not in (0, errno.EINPROGRESS):
             self._drop(pair, abort=True)

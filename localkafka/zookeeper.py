@@ -1,9 +1,9 @@
-"""Real ZooKeeper server: 3.4.6 from the jars of Kafka 0.8.2.2, which works with every version that needs one."""
+"""Real ZooKeeper server, alone or one of an ensemble: 3.4.6 from the jars of Kafka 0.8.2.2, which works with every version that needs one."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ class ZooKeeperServer(ServerProcess):
     """A ZooKeeper in its own folder, which keeps its data through stop, kill and restart.
 
     tick_ms     the server's tick: session timeouts are 2 to 20 ticks (500: 1 to 10 s)
+    member      (its number, settings) of a server of an ensemble; None: it stands alone
     advertise   host name for clients on other hosts: it then listens on every address
     """
 
@@ -41,11 +42,14 @@ class ZooKeeperServer(ServerProcess):
         tick_ms: int = 500,
         flags: Sequence[str] = java.SMALL,
         advertise: str | None = None,
+        *,
+        member: tuple[int, Mapping[str, str]] | None = None,
     ) -> None:
         super().__init__(folder, port)
         self.advertise = advertise
         self.tick_ms = tick_ms
         self.flags = flags
+        self.member = member
 
     @property
     def name(self) -> str:
@@ -62,9 +66,20 @@ class ZooKeeperServer(ServerProcess):
 
     def start(self, timeout_s: float = 30) -> None:
         """Start it, and wait until it serves.  Raises LocalKafkaError with the end of its log when it does not."""
+        self.launch()
+        self.wait_serving(timeout_s)
+
+    def launch(self) -> None:
+        """Start it without waiting; one of an ensemble serves as soon as most of them run."""
         if self.running:
             return
+        if self.member is not None:
+            self.data.mkdir(parents=True, exist_ok=True)
+            (self.data / "myid").write_text(f"{self.member[0]}\n", encoding="ascii")
         self._launch()
+
+    def wait_serving(self, timeout_s: float = 30) -> None:
+        """Wait until it serves.  Raises LocalKafkaError with the end of its log when it does not."""
         self._wait_ready(lambda: "Mode:" in four_letters(self.address, "srvr"), timeout_s, "serve")
 
     def restart(self, timeout_s: float = 30) -> None:
@@ -79,10 +94,60 @@ class ZooKeeperServer(ServerProcess):
             "clientPortAddress": ports.ANY if self.advertise else ports.HOST,
             "maxClientCnxns": "0",
             "tickTime": str(self.tick_ms),
+            **(self.member[1] if self.member is not None else {}),
         }
 
     def _command(self, config: Path) -> list[str]:
         return backend.command(releases.release(releases.ZOOKEEPER_FROM), MAIN, [str(config)], self.flags, level="WARN")
+
+
+class ZooKeeperEnsemble:
+    """Servers of one ensemble in folders of their own, which serve as long as most of them run.
+
+    servers    number of servers; .servers has them, for stop(), kill(), pause() and start()
+    """
+
+    def __init__(
+        self, folder: Path, servers: int = 3, tick_ms: int = 500, flags: Sequence[str] = java.SMALL
+    ) -> None:
+        self._quorum_ports = [(ports.reserve(), ports.reserve()) for _ in range(servers)]
+        numbered = enumerate(self._quorum_ports, 1)
+        settings = {f"server.{n}": f"{ports.HOST}:{a.number}:{b.number}" for n, (a, b) in numbered}
+        settings |= {"initLimit": str(30_000 // tick_ms), "syncLimit": str(10_000 // tick_ms)}
+        self.servers = [
+            ZooKeeperServer(folder / f"zookeeper-{n}", tick_ms=tick_ms, flags=flags, member=(n, settings))
+            for n in range(1, servers + 1)
+        ]
+
+    @property
+    def connect(self) -> str:
+        """The connect string without a chroot."""
+        return ",".join(server.connect for server in self.servers)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address of the first server."""
+        return self.servers[0].address
+
+    def start(self, timeout_s: float = 60) -> None:
+        """Start those that do not run, and wait until every one serves.  Raises LocalKafkaError when one does not."""
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            server.wait_serving(timeout_s)
+
+    def stop(self) -> None:
+        """Stop every server."""
+        for server in self.servers:
+            server.stop()
+
+    def close(self) -> None:
+        """End every server at once, and release the ports."""
+        for server in self.servers:
+            server.close()
+        for pair in self._quorum_ports:
+            for port in pair:
+                port.release()
 
 
 def four_letters(address: tuple[str, int], word: str, timeout_s: float = 2) -> str:

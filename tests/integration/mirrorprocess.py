@@ -21,10 +21,11 @@ class MirrorProcess:
     def __init__(self, folder: Path, name: str, env: Mapping[str, str] | None) -> None:
         self.file, self.log = folder / f"{name}.yaml", folder / f"{name}.log"
         self._env = env
+        self.prefix: tuple[str, ...] = ()  # words before the command
         self._child: Child | None = None
 
     def start(self) -> Self:
-        self._child = Child("the mirror", [str(COMMAND), "run", str(self.file)], self.log, env=self._env)
+        self._child = Child("the mirror", [*self.prefix, str(COMMAND), "run", str(self.file)], self.log, env=self._env)
         return self
 
     def stop(self) -> tuple[int, float]:

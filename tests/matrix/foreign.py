@@ -16,8 +16,11 @@ from localkafka.waiting import wait_until
 READ_S = 60
 
 
-def read_by_librdkafka(brokers: str, topics: Sequence[str]) -> list[tuple[object, ...]]:
+def read_by_librdkafka(
+    brokers: str, topics: Sequence[str], config: Mapping[str, str] | None = None
+) -> list[tuple[object, ...]]:
     """Topic, partition, offset, timestamp, key, value and headers of all committed messages, in the order of the logs.
+    config: further settings of librdkafka; for brokers before 0.10 it must be told their release.
     Raises LocalKafkaError when it does not come to the ends."""
     consumer = Consumer(
         {
@@ -27,6 +30,7 @@ def read_by_librdkafka(brokers: str, topics: Sequence[str]) -> list[tuple[object
             "isolation.level": "read_committed",
             "check.crcs": True,
             "enable.partition.eof": True,
+            **(config or {}),
         }
     )
     try:
