@@ -83,9 +83,7 @@ class Load:
             return False
         return not answer.error
 
-    def _messages(
-        self, tp: TopicPartition, count: int, mixture: Mixture
-    ) -> Iterator[Message]:
+    def _messages(self, tp: TopicPartition, count: int, mixture: Mixture) -> Iterator[Message]:
         first = self._next.get(tp, 0)
         self._next[tp] = first + count
         for number in range(first, first + count):

@@ -197,8 +197,8 @@ class Proxy:
     """A listener on 127.0.0.1 whose connections are forwarded to target.
 
     target   address for new connections; may be changed       port   port to listen on; 0: any free one
-    tap      called for each new connection; what it returns is called in the proxy's thread with the bytes that the target
-             was given, in order.  None: nothing is watched
+    tap      called for each new connection; what it returns is called in the proxy's thread with the bytes that the
+             target was given, in order.  None: nothing is watched
     Clients connect to .address; .counters has connections and bytes.  close(), or the end of `with`, ends it.
     """
 

@@ -1,4 +1,4 @@
-"""Real ZooKeeper server, alone or one of an ensemble: 3.4.6 from the jars of Kafka 0.8.2.2, which works with every version that needs one."""
+"""Real ZooKeeper server, alone or one of an ensemble: 3.4.6 from the jars of Kafka 0.8.2.2, which works for all."""
 
 from __future__ import annotations
 
@@ -107,9 +107,7 @@ class ZooKeeperEnsemble:
     servers    number of servers; .servers has them, for stop(), kill(), pause() and start()
     """
 
-    def __init__(
-        self, folder: Path, servers: int = 3, tick_ms: int = 500, flags: Sequence[str] = java.SMALL
-    ) -> None:
+    def __init__(self, folder: Path, servers: int = 3, tick_ms: int = 500, flags: Sequence[str] = java.SMALL) -> None:
         self._quorum_ports = [(ports.reserve(), ports.reserve()) for _ in range(servers)]
         numbered = enumerate(self._quorum_ports, 1)
         settings = {f"server.{n}": f"{ports.HOST}:{a.number}:{b.number}" for n, (a, b) in numbered}

@@ -1,6 +1,6 @@
 """Source and target of all rows: each three brokers of 0.8.2.2 behind proxies, and three servers of ZooKeeper.
 
-Replication 3, min.insync.replicas 2, no unclean elections: what is acknowledged by all is not lost by one broker's death.
+Replication 3, min.insync.replicas 2, no unclean elections: what all have acknowledged is not lost by a broker's death.
 Rows have topics and groups of their own.  What a row damages it puts back; heal() does it where a row failed.
 """
 

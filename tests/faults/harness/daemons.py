@@ -1,7 +1,7 @@
 """Daemons of a row: `mirrormaker run` as processes of their own, and what may be done to one.
 
-Each reaches the source's ZooKeeper through proxies of its own, and has a client id of its own at the target, so that the wire
-log tells them apart.  Fail points go into the environment (`env`), limits and namespaces into `prefix`.
+Each reaches the source's ZooKeeper through proxies of its own, and has a client id of its own at the target, so that
+the wire log tells them apart.  Fail points go into the environment (`env`), limits and namespaces into `prefix`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.integration.mirrorprocess import MirrorProcess
 SESSION_S = 6.0  # S of the bounds
 COMMIT_S = 1.0  # C
 FAILPOINTS = "GROUNDWORK_FAILPOINTS"
-FAKETIME = ("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1")
+FAKETIME = tuple(f"/usr/lib/{machine}-linux-gnu/faketime/libfaketime.so.1" for machine in ("x86_64", "aarch64"))
 Options = Mapping[str, Mapping[str, object]]  # section (source, target, mirror) -> its options
 
 
 class Daemon(MirrorProcess):
     """A daemon of a group; `name` is its client id at the target, too.
 
-    prefix    words before the command: ("prlimit", "--nofile=64:64"), ("unshare", "-rm", "sh", "-c", 'mount …; exec "$@"', "-")
+    prefix    words before the command: ("prlimit", "--nofile=64:64"), ("unshare", "-rm", "sh", "-c", 'mount …; "$@"')
     """
 
     def __init__(
@@ -109,7 +109,9 @@ class Daemon(MirrorProcess):
         """Wait until a fail point has killed it."""
         code = self.exit_code(timeout_s)
         if code != -signal.SIGKILL:
-            raise LocalKafkaError(f"{self.name} ended with {code}, not by its fail point; its log ends\n{self.said_last()}")
+            raise LocalKafkaError(
+                f"{self.name} ended with {code}, not by its fail point; its log ends\n{self.said_last()}"
+            )
 
     def said_since(self, mark: int) -> str:
         """Its log behind a mark, a length of said()."""
@@ -136,4 +138,3 @@ def faketime() -> str | None:
     """The library that shifts a process's wall clock; None where it is not installed (Debian: libfaketime).  Time
     namespaces do not do: they shift the monotonic clock alone."""
     return next((path for path in FAKETIME if os.path.exists(path)), None)
-

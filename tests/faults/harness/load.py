@@ -1,7 +1,7 @@
 """Load of a row: checkable messages to every partition at an even rate, in a thread, acknowledged by all replicas.
 
-A batch that is not acknowledged is sent again, as it is, until it is; the other partitions go on meanwhile.  So the source
-log may hold a batch twice, and in each partition sequences first appear in order.
+A batch that is not acknowledged is sent again, as it is, until it is; the other partitions go on meanwhile.  So the
+source log may hold a batch twice, and in each partition sequences first appear in order.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Traffic:
         self._flowing.set()
 
     def stop(self, timeout_s: float = 60) -> None:
-        """Send nothing new, and wait until everything is acknowledged.  Raises LocalKafkaError after timeout_s, and what
-        ended the thread before."""
+        """Send nothing new, and wait until everything is acknowledged.  Raises LocalKafkaError after timeout_s, and
+        what ended the thread before."""
         self._ending.set()
         if self._thread.ident is not None:
             wait_until(lambda: not self._thread.is_alive(), timeout_s, self._open)

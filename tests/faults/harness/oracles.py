@@ -57,7 +57,7 @@ class Repeated:
 
 
 def lost(source: Log, target: Log) -> list[Place]:
-    """Source offsets whose message the target does not hold.  Of a message that the source holds twice, once is enough."""
+    """Source offsets whose message the target does not hold.  Of one that the source holds twice, once is enough."""
     held = set(_counted(target))
     return [(tp, e.offset) for tp, entries in source.items() for e in entries if e.id is not None and e.id not in held]
 

@@ -2,8 +2,8 @@
 
     run topic partition sequence milliseconds ......................................1a2b3c4d
 
-Text, so that the JVM's DumpLogSegments prints it whole.  The CRC32 at the end is of everything before it.  A message with
-a null value carries this text in its key.
+Text, so that the JVM's DumpLogSegments prints it whole.  The CRC32 at the end is of everything before it.  A message
+with a null value carries this text in its key.
 """
 
 from __future__ import annotations

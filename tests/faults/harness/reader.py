@@ -12,7 +12,11 @@ from localkafka.client import ClusterClient
 from tests.faults.harness.payload import MessageId, of_message
 from tests.matrix.foreign import read_by_librdkafka
 
-OLD = {"api.version.request": "false", "broker.version.fallback": "0.8.2.2"}
+OLD = {
+    "api.version.request": "false",
+    "broker.version.fallback": "0.8.2.2",
+    "log_level": "3",
+}
 
 
 @dataclass(frozen=True, slots=True)

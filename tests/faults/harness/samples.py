@@ -1,7 +1,7 @@
 """Sampler: every 200 ms the committed offsets, the ends of both logs, memory and descriptors of the daemons.
 
-Offsets are read from ZooKeeper and brokers directly, behind no proxy, and committed offsets before ends: what was committed
-then must be below these ends.
+Offsets are read from ZooKeeper and brokers directly, behind no proxy, and committed offsets before ends: what was
+committed then must be below these ends.
 """
 
 from __future__ import annotations
@@ -64,7 +64,12 @@ class Sampler:
 
     def committed(self, timeout_s: float = 20) -> dict[TopicPartition, int]:
         """The committed offsets now.  Raises LocalKafkaError when ZooKeeper does not say so in time."""
-        return wait_until(lambda: self._committed() or None, timeout_s, "the committed offsets")
+
+        def read() -> tuple[dict[TopicPartition, int]] | None:
+            found = self._committed()
+            return None if found is None else (found,)
+
+        return wait_until(read, timeout_s, "the committed offsets")[0]
 
     def ends(self, side: Side) -> dict[TopicPartition, int]:
         """The ends of the logs now, as the brokers that answer have them."""
@@ -107,9 +112,10 @@ class Sampler:
     def _ends(self, side: Side) -> dict[TopicPartition, int]:
         """Of the replica that is furthest, since acknowledged messages are in all that may lead."""
         ends: dict[TopicPartition, int] = {}
-        running = [node for node in side.cluster.nodes if node.active]
-        led = {Broker(node.id, ports.HOST, node.port): self._tps for node in running}
-        for broker in led:  # one by one: what one does not answer another may
+        for node in side.cluster.nodes:  # one by one: what one does not answer another may
+            if not node.active:
+                continue
+            broker = Broker(node.id, ports.HOST, node.port)
             answers = ask_offsets(
                 self._links[side.name],
                 dialect(side.cluster.version),

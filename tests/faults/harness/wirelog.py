@@ -20,6 +20,7 @@ from localkafka.proxy import Tap
 PRODUCE = 0
 CREATE, SET_DATA = 1, 5  # requests of ZooKeeper
 _HEAD = struct.Struct(">hhih")  # api, version, correlation, length of the client id
+_CONNECT = struct.Struct(">iqiq")  # protocol, last zxid, timeout, session (0: a new one); its password follows
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 
@@ -71,6 +72,7 @@ class WireLog:
         self.claimed: list[Claimed] = []
         self.committed: list[Committed] = []
         self.unread: list[str] = []  # frames that could not be read
+        self.sessions: dict[str, tuple[int, bytes]] = {}  # member -> id and password, once it connected again
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
@@ -110,7 +112,14 @@ class WireLog:
             self.produced.append(Produced(time.monotonic(), self._connection(server, client, seen), partitions))
 
     def _zookeeper_frame(self, server: str, member: str, frame: bytes, seen: _Seen) -> None:
-        if seen.frames == 1 or len(frame) < 12:  # the first one opens the session
+        if seen.frames == 1:  # it opens the session, or goes on with one
+            _protocol, _zxid, _timeout, session = _CONNECT.unpack_from(frame)
+            if session:
+                (length,) = _INT32.unpack_from(frame, _CONNECT.size)
+                at = _CONNECT.size + 4
+                self.sessions[member] = (session, frame[at : at + length])
+            return
+        if len(frame) < 12:
             return
         (kind,) = _INT32.unpack_from(frame, 4)
         if kind not in (CREATE, SET_DATA):
