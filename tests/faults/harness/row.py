@@ -50,7 +50,7 @@ RATE = float(os.environ.get("FAULT_RATE", "600"))
 SLACK = float(os.environ.get("FAULT_SLACK", "1"))
 UNACKED = 1000  # W of the bounds: messages of one partition that are sent and not acknowledged
 MEMORY = 64 << 20
-REBALANCE = re.compile(r"rebalance: reading ")
+MOVED = re.compile(r"event=(?:owned|released) ")  # a round that finds all as it was moves nothing
 STEADY_S, CAUGHT_UP_S = 60.0, 90.0
 
 Bound = Callable[["Run"], int]
@@ -72,7 +72,7 @@ class Accept:
 
     duplicates    messages that may come twice: a number, or d1(...)
     recovery_s    from the fault (Fault.recovers_from) to the first produce request for each affected partition
-    rebalances    rebalances since the first fault, of all daemons; None: as many as there are
+    rebalances    how often a daemon got or gave up partitions, from the first fault to the end of the story; None: not judged
     pause_s       longest pause of partitions that the fault does not affect, from fault to recovery; None: not judged
     overlap_s     how long two members may produce for one partition
     grown_bytes   growth of one daemon's memory since the first fault
@@ -133,6 +133,7 @@ class Run:
         self.figures: dict[str, tuple[float, float | None]] = {}
         self.failures: list[str] = []
         self.logs: tuple[Log, Log] | None = None
+        self.moved = 0  # rebalances, once the story is at its end
         self._names = iter("abcdefgh")
         self._closing = ExitStack()
         sites.wire.forget()
@@ -226,8 +227,8 @@ class Run:
         since: float | None = None,
         of: Iterable[TopicPartition] | None = None,
     ) -> None:
-        """Wait until something was produced for each of these partitions (the affected ones of the newest fault, or all)
-        since then (the time from which its recovery counts)."""
+        """Wait until something was produced for each of these partitions (the affected ones of the newest fault, or
+        all) since then (the time from which its recovery counts)."""
         fault = self.faults[-1] if self.faults else None
         begin = since if since is not None else (fault.recovers_from if fault else 0.0)
         wanted = list(of) if of is not None else fault.affected if fault else self.tps
@@ -267,11 +268,11 @@ class Run:
             self.figures[name] = (value, at_most)
 
     def rebalances(self) -> int:
-        """Rebalances since the first fault."""
+        """How often a daemon got or gave up partitions since the first fault."""
         if not self.faults:
             return 0
         marks = self.faults[0].marks
-        return sum(len(REBALANCE.findall(daemon.said()[marks.get(daemon.name, 0) :])) for daemon in self.daemons)
+        return sum(len(MOVED.findall(daemon.said()[marks.get(daemon.name, 0) :])) for daemon in self.daemons)
 
     # ---- from begin to end ------------------------------------------------------------------------------------------
 
@@ -295,6 +296,7 @@ class Run:
 
     def finish(self) -> None:
         """The end of the load: everything is committed, the daemons stop."""
+        self.moved = self.rebalances()
         self.traffic.stop()
         ends: dict[TopicPartition, int] = {}
 
@@ -330,7 +332,6 @@ class Run:
         overlap = oracles.overlap_s(wire.produced, wire.claimed)
         phantoms, damaged = oracles.phantoms(source, target), oracles.damaged(target)
         order = oracles.inversions(source, target)
-        rebalances = self.rebalances()
         demands: list[tuple[str, bool, object]] = [
             ("lost", not lost, lost[: oracles.SHOWN]),
             ("phantoms", not phantoms, phantoms[: oracles.SHOWN]),
@@ -347,7 +348,7 @@ class Run:
             ("no samples", len(samples) > 10, len(samples)),
             ("requests that could not be read", not wire.unread, wire.unread[:3]),
             ("two producers of a partition", overlap <= accept.overlap_s, f"{overlap:.2f} s"),
-            ("rebalances", accept.rebalances is None or rebalances <= accept.rebalances, rebalances),
+            ("rebalances", accept.rebalances is None or self.moved <= accept.rebalances, self.moved),
             ("memory", grown <= accept.grown_bytes, f"{grown / 1e6:.0f} MB"),
         ]
         if accept.recovery_s is not None and self.faults:
@@ -378,7 +379,7 @@ class Run:
             recovery_s=recovery,
             recovery_bound_s=accept.recovery_s,
             catch_up_s=caught,
-            rebalances=rebalances,
+            rebalances=self.moved,
             grown_bytes=grown,
             grown_descriptors=descriptors,
             figures=self.figures,
