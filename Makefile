@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
+SEEDS ?= 5
+VERDICTS := tests/faults/results.jsonl
 # Tests without a JVM wait half of their time.
 QUICK_WORKERS ?= 3
 PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkpipeline localkafka
@@ -32,13 +34,15 @@ check: lint        ## format, lint, types, borders, and tests that need no JVM: 
 
 test: lint         ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) -m "not real and not faults"
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and not faults"
+	FAULT_SLACK=3 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and (not faults or short)"
 
 matrix: $(STAMP)   ## mirrors between brokers of every release, 0.8 to 4.x, each killed at a third (an hour; JSON=FILE)
 	$(BIN)/python -m tests.matrix $(if $(JSON),--json $(JSON))
 
-faults: $(STAMP)   ## the longer fault scenarios
-	$(BIN)/python -m pytest -q -m faults -o faulthandler_timeout=0
+faults: $(STAMP)   ## the fault matrix on real clusters, SEEDS=5 of each row (ONLY=f03: one row), and the longer scenarios; hours
+	$(if $(ONLY),,rm -f $(VERDICTS))
+	FAULT_SEEDS=$(SEEDS) $(if $(ONLY),,FAULT_REPORT=$(VERDICTS)) $(BIN)/python -m pytest -q -m faults -o faulthandler_timeout=0 \
+		$(if $(ONLY),-k $(ONLY)); status=$$?; $(if $(ONLY),,$(BIN)/python -m tests.faults.report;) exit $$status
 
 fuzz: $(STAMP)     ## decoders, readers of files and nodes, servers with mutated bytes (MINUTES=10 in all, or INPUTS=1000000 each)
 	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),10)) $(if $(SEED),--seed $(SEED))

@@ -102,6 +102,13 @@ def test_a_window_allows_each_message_once_more_and_what_the_source_has_twice_is
     assert oracles.repeated(log(0, 1, 1), log(0, 1, 1), []).count == 0
 
 
+def test_what_is_sent_again_is_foretold_from_what_was_committed_and_what_was_there() -> None:
+    source, target = log(*range(6)), log(0, 1, 2, 3, 1, 2, 3, 4, 5)
+    assert oracles.predicted(source, target, Window({TP: 1}, {TP: 4})) == 3
+    assert oracles.predicted(source, target, Window({}, {TP: 4})) == 4
+    assert oracles.predicted(source, target, Window({TP: 4}, {TP: 4})) == 0
+
+
 def test_order_is_that_of_first_appearances_of_a_source_partition() -> None:
     source = log(*range(5))
     assert oracles.inversions(source, log(0, 1, 2, 1, 2, 3, 4)) == []  # repeated, in order

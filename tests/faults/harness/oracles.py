@@ -97,6 +97,17 @@ def repeated(source: Log, target: Log, windows: Sequence[Window]) -> Repeated:
     return Repeated(count, ranges, tuple(outside))
 
 
+def predicted(source: Log, target: Log, window: Window) -> int:
+    """How many messages are sent again by a daemon that begins at what is committed: all that the target held by then."""
+    first = _first_places(target)
+    places = (
+        (e.offset >= window.committed.get(tp, 0), first.get(e.id)) for tp, es in source.items() for e in es if e.id
+    )
+    return sum(
+        again and place is not None and place[1] < window.target_ends.get(place[0], 0) for again, place in places
+    )
+
+
 def inversions(source: Log, target: Log) -> list[Place]:
     """Target offsets at which a message of a source partition first appears after a later one of it."""
     order = {entry.id: (tp, n) for tp, entries in source.items() for n, entry in reversed([*enumerate(entries)])}

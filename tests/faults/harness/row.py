@@ -72,9 +72,10 @@ class Accept:
 
     duplicates    messages that may come twice: a number, or d1(...)
     recovery_s    from the fault (Fault.recovers_from) to the first produce request for each affected partition
-    rebalances    how often a daemon got or gave up partitions, from the first fault to the end of the story; None: not judged
+    rebalances    how often daemons got or gave up partitions, from the first fault to the story's end; None: not judged
     pause_s       longest pause of partitions that the fault does not affect, from fault to recovery; None: not judged
     overlap_s     how long two members may produce for one partition
+    exact         the duplicates are exactly what was not committed: each window is sent again as a whole
     grown_bytes   growth of one daemon's memory since the first fault
     """
 
@@ -83,6 +84,7 @@ class Accept:
     rebalances: int | None = None
     pause_s: float | None = None
     overlap_s: float = 0.0
+    exact: bool = False
     grown_bytes: int = MEMORY
 
 
@@ -351,6 +353,9 @@ class Run:
             ("rebalances", accept.rebalances is None or self.moved <= accept.rebalances, self.moved),
             ("memory", grown <= accept.grown_bytes, f"{grown / 1e6:.0f} MB"),
         ]
+        if accept.exact:
+            foretold = sum(oracles.predicted(source, target, window) for window in self.windows)
+            demands.append(("duplicates foretold", repeated.count == foretold, f"{repeated.count}, not {foretold}"))
         if accept.recovery_s is not None and self.faults:
             slow = recovery is None or recovery > accept.recovery_s * SLACK
             demands.append(("late recovery", not slow, f"{recovery} s"))
