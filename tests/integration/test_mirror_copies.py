@@ -43,20 +43,6 @@ def test_everything_arrives_once_also_across_a_clean_stop_and_start(
             assert len(log_end_offsets(target, [topic])) == partitions
 
 
-def test_a_clean_stop_leaves_no_node_of_ours_behind(
-    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
-) -> None:
-    topic, group = unique.topic(), unique.group()
-    filled(source, {topic: 2}, 100)
-    with Mirror(tmp_path, source, target, group, topic) as mirror:
-        mirror.wait_all_committed([topic])
-        zk = source.registry().zk
-        assert len(zk.get_children(f"/consumers/{group}/owners/{topic}")) == 2
-        assert mirror.stop()[0] == 0
-        assert zk.get_children(f"/consumers/{group}/ids") == []
-        assert zk.get_children(f"/consumers/{group}/owners/{topic}") == []
-
-
 def test_a_new_topic_is_mirrored_within_five_seconds_of_its_creation(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ import pytest
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
-from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED, Mirror, compared, filled, totals
@@ -47,55 +46,6 @@ def test_kill_9_in_the_middle_loses_nothing_and_repeats_only_what_was_not_commit
     found = totals(compared(mirror, topic, 4, killed_at))
     assert (found["source"], found["lost"], found["outside"], found["phantoms"]) == (COUNT, 0, 0, 0)
     assert found["duplicates"] <= there - sum(killed_at.values())
-
-
-def test_a_target_leader_that_dies_costs_no_message(
-    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    settings = {"unclean.leader.election.enable": "false", "min.insync.replicas": "1"}
-    target = own_cluster(brokers=2, settings=settings)
-    load = filled(source, {topic: 4}, 20_000)
-    target.create_topic(topic, 4, 2)
-    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
-        mirror.wait_arrived(topic, 2_000)
-        dying = target.wait_leader(topic, 0)
-        with load.in_background({topic: MIXED}, 4, 20_000):
-            target.node(dying).kill()
-        target.wait_leader(topic, 0, other_than=dying)
-        mirror.wait_all_committed([topic], 60)
-        target.node(dying).restart()
-        target.wait_in_sync(topic, 60)
-        assert mirror.stop()[0] == 0
-    found = totals(compared(mirror, topic, 4))
-    assert (found["source"], found["lost"], found["phantoms"]) == (40_000, 0, 0)
-    assert log_end_offsets(source, [topic])[TopicPartition(topic, 0)] == 10_000
-
-
-def test_a_mirror_that_was_frozen_past_its_session_sends_and_commits_nothing_it_does_not_own(
-    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    load = filled(source, {topic: 2}, 2_000)
-    mirror = Mirror(tmp_path, source, target, unique.group(), topic)
-    session = "  name: dc1\n  zookeeper.session.timeout.ms: 2000"
-    mirror.file.write_text(mirror.file.read_text().replace("  name: dc1", session))
-    with mirror:
-        mirror.wait_all_committed([topic])
-        with load.in_background({topic: MIXED}, 2, 20_000):
-            mirror.wait_arrived(topic, 4_000)
-            mirror.signal(signal.SIGSTOP)
-            ids = f"/consumers/{mirror.group}/ids"
-            wait_until(lambda: not source.registry().zk.get_children(ids), 20, "the session to end")
-        frozen_at = mirror.committed([topic])
-        there = mirror.arrived(topic)
-        mirror.signal(signal.SIGCONT)
-        mirror.wait_all_committed([topic], 60)
-        mirror.wait_said("lease over")
-        assert mirror.stop()[0] == 0
-    found = totals(compared(mirror, topic, 2, frozen_at))
-    assert (found["source"], found["lost"], found["outside"], found["phantoms"]) == (22_000, 0, 0, 0)
-    assert found["duplicates"] <= there - sum(frozen_at.values())
 
 
 def test_the_first_death_inside_ends_the_daemon_with_its_reason(

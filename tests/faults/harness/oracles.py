@@ -98,14 +98,14 @@ def repeated(source: Log, target: Log, windows: Sequence[Window]) -> Repeated:
 
 
 def predicted(source: Log, target: Log, window: Window) -> int:
-    """How many messages are sent again by a daemon that begins at what is committed: all that the target held by then."""
+    """How many messages a daemon sends again that begins at what is committed: all that the target held by then."""
     first = _first_places(target)
-    places = (
-        (e.offset >= window.committed.get(tp, 0), first.get(e.id)) for tp, es in source.items() for e in es if e.id
-    )
-    return sum(
-        again and place is not None and place[1] < window.target_ends.get(place[0], 0) for again, place in places
-    )
+    count = 0
+    for tp, entries in source.items():
+        again = (entry.id for entry in entries if entry.offset >= window.committed.get(tp, 0))
+        places = (first[of] for of in again if of is not None and of in first)
+        count += sum(position < window.target_ends.get(at, 0) for at, position in places)
+    return count
 
 
 def inversions(source: Log, target: Log) -> list[Place]:

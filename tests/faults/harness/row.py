@@ -211,11 +211,14 @@ class Run:
 
     def members(self) -> list[str]:
         """The registered members of the group."""
-        return list(self.sites.source.cluster.registry().zk.get_children(f"/consumers/{self.group}/ids"))
+        zk = self.sites.source.cluster.registry().zk
+        zk.sync("/")  # it may be connected to another server than they are
+        return list(zk.get_children(f"/consumers/{self.group}/ids"))
 
     def owners(self) -> dict[TopicPartition, str]:
         """The owner nodes in ZooKeeper: partition -> thread id."""
         zk, found = self.sites.source.cluster.registry().zk, {}
+        zk.sync("/")
         for tp in self.tps:
             path = f"/consumers/{self.group}/owners/{tp.topic}/{tp.partition}"
             if zk.exists(path) is not None:
@@ -279,7 +282,7 @@ class Run:
     # ---- from begin to end ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Topics, daemons, traffic; until every partition flows and has been committed."""
+        """Topics, traffic, daemons; where the row has some, until every partition flows and has been committed."""
         for side in self.sites.sides:
             for topic, count in self.topics.items():
                 side.cluster.create_topic(topic, count, self.row.replication, config=self.row.topic_config)
@@ -287,6 +290,8 @@ class Run:
             self.daemon().start()
         self.traffic.start()
         self.sampler.start()
+        if not self.row.daemons:
+            return
         self.wait_flowing()
         if self.row.daemons > 1:
             self.wait_for(lambda: len({*self.producers().values()}) == self.row.daemons, "each daemon to have a share")

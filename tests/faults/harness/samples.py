@@ -66,7 +66,7 @@ class Sampler:
         """The committed offsets now.  Raises LocalKafkaError when ZooKeeper does not say so in time."""
 
         def read() -> tuple[dict[TopicPartition, int]] | None:
-            found = self._committed()
+            found = self._committed(sync=True)
             return None if found is None else (found,)
 
         return wait_until(read, timeout_s, "the committed offsets")[0]
@@ -97,7 +97,13 @@ class Sampler:
         except BaseException as error:  # raised by close()
             self._failed = error
 
-    def _committed(self) -> dict[TopicPartition, int] | None:
+    def _committed(self, sync: bool = False) -> dict[TopicPartition, int] | None:
+        """sync: not as a server of the ensemble has them that is behind the others."""
+        if sync:
+            try:
+                self._zk.sync_async("/").get(timeout=2)
+            except (KazooException, self._zk.handler.timeout_exception):
+                return None
         reads = {tp: self._zk.get_async(znodes.offset(self._group, tp)) for tp in self._tps}
         found, deadline = {}, time.monotonic() + 1
         for tp, read in reads.items():
