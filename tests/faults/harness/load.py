@@ -59,7 +59,7 @@ class Traffic:
         self._partitions = {TopicPartition(t, p): _Partition() for t, count in topics.items() for p in range(count)}
         self._batch = batch
         self._flowing = threading.Event()
-        self._ending = threading.Event()
+        self._ending, self._given_up = threading.Event(), threading.Event()
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
@@ -94,8 +94,11 @@ class Traffic:
             raise self._failed
 
     def close(self) -> None:
-        """End it at once."""
+        """End it at once; what is not acknowledged is given up."""
         self._ending.set()
+        self._given_up.set()
+        if self._thread.ident is not None:
+            self._thread.join(60)
         self._load.close()
 
     def _open(self) -> str:
@@ -120,7 +123,7 @@ class Traffic:
                 self._ending.wait(due - now)
             due = max(due, now - 0.5) + self._batch / self.rate  # what could not be sent is made good for half a second
             self._try(*next(turns))
-        while any(each.batch is not None for each in self._partitions.values()):
+        while not self._given_up.is_set() and any(each.batch is not None for each in self._partitions.values()):
             for tp, each in self._partitions.items():
                 if each.batch is not None:
                     self._try(tp, each)
