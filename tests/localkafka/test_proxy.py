@@ -7,7 +7,7 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -252,3 +252,27 @@ def test_the_end_of_a_proxy_ends_its_connections_and_thread(proxy: Proxy) -> Non
         other.close()
         assert client.recv(1) == b""
     assert not [thread for thread in threading.enumerate() if thread.name == f"proxy {other.address}"]
+
+
+def test_a_tap_hears_what_the_target_was_given_connection_by_connection_and_when(proxy: Proxy) -> None:
+    heard: list[bytearray] = []
+
+    def tap() -> Callable[[memoryview], None]:
+        heard.append(bytearray())
+        return heard[-1].extend
+
+    with connected(proxy) as before:
+        echoed(before, b"unheard")
+        proxy.tap = tap
+        with connected(proxy) as first, connected(proxy) as second:
+            assert echoed(first, b"one") == b"one"
+            assert echoed(second, b"two") == b"two"
+            proxy.blackhole("to_target")
+            first.sendall(b", held back")
+            assert silent(first)
+            assert heard == [b"one", b"two"]
+            proxy.clear()
+            assert exactly(first, 11) == b", held back"
+            assert heard == [b"one, held back", b"two"]
+            assert echoed(before, b"unheard") == b"unheard"
+    assert len(heard) == 2
