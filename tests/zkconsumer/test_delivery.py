@@ -19,6 +19,7 @@ from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, DeliveredSet
+from zkconsumer.fetching.partition import Partition
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 
@@ -617,14 +618,14 @@ def test_a_reader_that_stops_in_a_pause_while_it_is_resumed_leaves_nothing_out(m
     world = World()
     cursor = world.cursor()
     stopping, may_stop, seen = threading.Event(), threading.Event(), []
-    stopped = cursor.end_delivery
+    stopped = cursor.end_iteration
 
-    def slowly(delivered: DeliveredSet, at: int | None) -> bool:
+    def slowly(delivered: DeliveredSet, finished: bool) -> bool:
         stopping.set()
         assert may_stop.wait(5)
-        return stopped(delivered, at)
+        return stopped(delivered, finished)
 
-    monkeypatch.setattr(cursor, "end_delivery", slowly)
+    monkeypatch.setattr(cursor, "end_iteration", slowly)
     cursor.enqueue(a_set(0, 3), 100)
     cursor.enqueue(a_set(3, 2), 100)
     assert next(world.stream).offset == 0
@@ -634,15 +635,15 @@ def test_a_reader_that_stops_in_a_pause_while_it_is_resumed_leaves_nothing_out(m
     assert stopping.wait(5)
     positions = [cursor.next_delivery]
 
-    def look(cursor: Cursor) -> int:
+    def look(partition: Partition) -> int:
         value = positions[0]
         if not may_stop.is_set():
             may_stop.set()
             reader.join(0.1)  # it may have to wait for us
         return value
 
-    following = property(look, lambda cursor, at: positions.insert(0, at))
-    monkeypatch.setattr(Cursor, "next_delivery", following, raising=False)
+    following = property(look, lambda partition, at: positions.insert(0, at))
+    monkeypatch.setattr(Partition, "next_delivery", following, raising=False)
     cursor.resume()
     reader.join(5)
     if cursor.withheld:

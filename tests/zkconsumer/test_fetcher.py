@@ -306,7 +306,7 @@ def test_the_end_of_a_transaction_is_passed_and_committed_behind(converting):
         fetching.until(lambda: cursor.position == 8)
         assert fetching.values() == [b"later"]
         fetching.until(lambda: cursor.committable() == 8)
-        assert cursor._skips == {}  # what is passed is not kept
+        assert not cursor.skips  # what is passed is not kept
         (told,) = fetching.kinds("format")  # once, however many there are
         assert "topic t: it holds transactions" in told.text
     finally:
@@ -542,7 +542,7 @@ def test_an_end_that_nobody_has_told_for_a_while_is_unknown_and_never_zero(fetch
     fetching.until(lambda: cursor.position == 5)
     fetching.values()
     fetching.until(lambda: cursor.committable() == 5)
-    fresh = status_of(cursor, True, cursor.end_known_at + END_OLD_S)
-    old = status_of(cursor, True, cursor.end_known_at + END_OLD_S + 0.1)
+    fresh = status_of(cursor, cursor.end_known_at + END_OLD_S)
+    old = status_of(cursor, cursor.end_known_at + END_OLD_S + 0.1)
     assert (fresh.lag, fresh.high_watermark) == (0, 5)
     assert (old.lag, old.high_watermark, old.done) == (None, None, 5)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkconsumer.fetching.progress import Parked, Progress
+from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress
 
 TOO_LARGE = RuntimeError("orders/3 at 40: larger than the target takes")
 
@@ -174,48 +175,88 @@ def test_after_close_a_late_done_changes_nothing():
     assert not progress.ticket(30).may_send()
 
 
-def test_nothing_is_sent_once_the_lease_is_over():
-    lease = [True]
-    ticket = Progress(0, may_send=lambda: lease[0]).ticket(10)
-    assert ticket.may_send()
-    lease[0] = False
-    assert not ticket.may_send()
-
-
 def test_bytes_come_back_once_whether_done_parked_or_closed():
     freed: list[int] = []
-    progress = Progress(0, on_completed=freed.append)
-    done, parked, closed = (progress.ticket(n * 10, nbytes=n) for n in (1, 2, 3))
+    owner = Owner(0, freed.append)
+    progress = owner.progress
+    done, parked, closed = (owner.ticket(n * 10, nbytes=n) for n in (1, 2, 3))
     done.done()
     assert (freed, progress.undone_bytes) == ([1], 5)
-    closed_too = progress.ticket(40, nbytes=4)
+    closed_too = owner.ticket(40, nbytes=4)
     closed_too.failed(TOO_LARGE)
     assert sorted(freed) == [1, 4]
-    progress.ticket(50, nbytes=5)  # dropped from birth
+    owner.ticket(50, nbytes=5)  # dropped from birth
     assert sorted(freed) == [1, 4, 5]
-    progress.close()
+    owner.close()
     for ticket in (done, parked, closed, closed_too):
         ticket.done()
-    assert sorted(freed) == [1, 2, 3, 4, 5]
+    assert sorted(freed) == [1, 4, 5, 2 + 3]
     assert progress.undone_bytes == 0
 
 
 def test_the_callback_may_ask_us():
-    progress = Progress(0, on_completed=lambda nbytes: seen.append(progress.committable))
+    owner = Owner(0, lambda nbytes: seen.append(owner.progress.committable))
     seen: list[int] = []
-    progress.ticket(10, nbytes=1).done()
+    owner.ticket(10, nbytes=1).done()
     assert seen == [10]
 
 
 def test_threads_may_settle_what_the_hub_counts():
-    progress = Progress(0)
-    tickets = [progress.ticket(n) for n in range(1, 4001)]
+    owner = Owner(0)
+    progress = owner.progress
+    tickets = [owner.ticket(n) for n in range(1, 4001)]
     threads = [threading.Thread(target=lambda mine: [t.done() for t in mine], args=(tickets[n::4],)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(10)
     assert (progress.committable, progress.idle) == (4000, True)
+
+
+class Owner:
+    """What tickets report to, as a cursor does: one lock, and the bytes that come back."""
+
+    def __init__(self, position: int, on_released: Callable[[int], object] = lambda nbytes: None) -> None:
+        self.progress = Progress(position, self)
+        self._on_released = on_released
+        self._lock = threading.Lock()
+
+    def ticket(self, resume_at: int, parts: int = 1, nbytes: int = 0) -> DeliveryTicket:
+        with self._lock:
+            ticket = self.progress.ticket(resume_at, parts, nbytes)
+            gone = 0 if ticket.live else nbytes
+        self._release(gone)
+        return ticket
+
+    def close(self) -> None:
+        self._release(self.progress.close())
+
+    def may_send(self, ticket: DeliveryTicket) -> bool:
+        return ticket.live
+
+    def ticket_done(self, ticket: DeliveryTicket) -> None:
+        self._reported(self.progress.ticket_done, ticket)
+
+    def ticket_reached(self, ticket: DeliveryTicket, resume_at: int) -> None:
+        self._reported(self.progress.ticket_reached, ticket, resume_at)
+
+    def ticket_cut(self, ticket: DeliveryTicket, resume_at: int) -> None:
+        self._reported(self.progress.ticket_cut, ticket, resume_at)
+
+    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None) -> None:
+        self._reported(self.progress.ticket_failed, ticket, reason, resume_at)
+
+    def ticket_dropped(self, ticket: DeliveryTicket) -> None:
+        self._reported(self.progress.ticket_dropped, ticket)
+
+    def _reported(self, report: Callable[..., int], *args: object) -> None:
+        with self._lock:
+            nbytes = report(*args)
+        self._release(nbytes)
+
+    def _release(self, nbytes: int) -> None:
+        if nbytes:
+            self._on_released(nbytes)
 
 
 class Twin:
@@ -271,14 +312,15 @@ moves = st.one_of(
 @given(st.integers(0, 100), st.lists(moves, max_size=60))
 def test_quick_and_dumb_agree_under_any_order_of_completion(start, events):
     freed: list[int] = []
-    quick, dumb = Progress(start, on_completed=freed.append), Twin(start)
+    owner, dumb = Owner(start, freed.append), Twin(start)
+    quick = owner.progress
     tickets, given_bytes, newest = [], 0, start
     before = start
     for event in events:
         if event[0] == "ticket":
             _, step, parts, nbytes = event
             newest += step
-            tickets.append(quick.ticket(newest, parts, nbytes))
+            tickets.append(owner.ticket(newest, parts, nbytes))
             dumb.ticket(newest, parts, nbytes)
             given_bytes += nbytes
         elif tickets:

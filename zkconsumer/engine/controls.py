@@ -71,7 +71,7 @@ class Controls:
         self._lease = lease
         self._end_of = end_of
         self._readable = readable
-        self._rows = StatusRows(lambda tp: fetchers.fetcher_of(tp) is not None)
+        self._rows = StatusRows()
         self._pauses = Pauses()
         self._fetch_limits: dict[TopicPartition, int] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,14 +40,14 @@ class PartitionStatus:
         return TopicPartition(self.topic, self.partition)
 
 
-def status_of(cursor: Cursor, fetched: bool, at: float) -> PartitionStatus:
-    """The row of a cursor at a moment; fetched: a fetcher has it."""
+def status_of(cursor: Cursor, at: float) -> PartitionStatus:
+    """The row of a cursor at a moment."""
     end_known = at - cursor.end_known_at <= END_OLD_S
     return PartitionStatus(
         topic=cursor.tp.topic,
         partition=cursor.tp.partition,
         owner=cursor.thread,
-        state=_state(cursor, fetched),
+        state=_state(cursor),
         position=cursor.position,
         done=cursor.committable(),
         committed=cursor.committed,
@@ -59,13 +59,9 @@ def status_of(cursor: Cursor, fetched: bool, at: float) -> PartitionStatus:
 
 
 class StatusRows:
-    """The rows of cursors, in order; the same object for one that rests as the last time: its state did not change.
+    """The rows of cursors, in order; the same object for one that rests as the last time: its state did not change."""
 
-    fetched(tp): a fetcher has it.
-    """
-
-    def __init__(self, fetched: Callable[[TopicPartition], bool]) -> None:
-        self._fetched = fetched
+    def __init__(self) -> None:
         self._cursors: list[Cursor] = []  # as they were given the last time
         self._sorted: list[Cursor] = []
         self._rested: dict[Cursor, PartitionStatus] = {}
@@ -81,21 +77,21 @@ class StatusRows:
 
     def _row(self, cursor: Cursor, at: float) -> PartitionStatus:
         if cursor.rest is None or cursor.topic_deleted or at - cursor.end_known_at > END_OLD_S:
-            return status_of(cursor, self._fetched(cursor.tp), at)
+            return status_of(cursor, at)
         known = self._rested.get(cursor)
         if known is None or known.position != cursor.position or known.committed != cursor.committed:
-            known = self._rested[cursor] = status_of(cursor, True, at)
+            known = self._rested[cursor] = status_of(cursor, at)
         return known
 
 
-def _state(cursor: Cursor, fetched: bool) -> str:
+def _state(cursor: Cursor) -> str:
     if cursor.closing:
         return "leaving"
     if cursor.parked is not None:
         return "parked"
     if cursor.paused:
         return "paused"
-    if not fetched:
+    if not cursor.has_leader:
         return "looking for leader"
     if cursor.fetch_limit == 0:
         return "throttled"

@@ -200,11 +200,14 @@ class Fetcher:
         self.cursors[cursor.tp] = self._busy[cursor.tp] = cursor
         self._busy_changed = True
         self._unanswered.add(cursor.tp)
+        cursor.lead(True)
         self.wake()
 
     def remove(self, tp: TopicPartition) -> None:
         self._resting.forget(tp)
-        self.cursors.pop(tp, None)
+        cursor = self.cursors.pop(tp, None)
+        if cursor is not None:
+            cursor.lead(False)
         self._busy.pop(tp, None)
         self._busy_changed = True
         self._blanks.pop(tp, None)

@@ -1,4 +1,4 @@
-"""Progress of one partition: the position that may be committed, with everything before it done.  Pure, but for a lock.
+"""Progress of one partition: the position that may be committed, with everything before it done.  Pure.
 
 Tickets are given out in order of positions and completed in any order:
 
@@ -13,14 +13,15 @@ partition: what was given out before it may still be done and committed, nothing
     open     tickets are given out, sent and completed
     parked   a message cannot be delivered: nothing from it on is sent or committed; .parked says why and where
     closed   the partition is revoked (released, lost): nothing is sent, and a late done() changes nothing
+
+This is the ledger of a Partition (partition.py).  Senders and readers hold tickets and report to them from any thread;
+a ticket passes that on to the owner of its progress, which has the lock.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class Parked(NamedTuple):
@@ -29,59 +30,53 @@ class Parked(NamedTuple):
     until: int | None = None  # what cannot be delivered lies before this; None: it is the entry at position
 
 
-def _always() -> bool:
-    return True
+class TicketOwner(Protocol):
+    """Takes the reports of tickets: a cursor, under its lock; without one the progress itself, in one thread."""
 
-
-def _ignore(nbytes: int) -> None:
-    pass
+    def may_send(self, ticket: DeliveryTicket) -> bool: ...
+    def ticket_done(self, ticket: DeliveryTicket) -> object: ...
+    def ticket_reached(self, ticket: DeliveryTicket, resume_at: int) -> object: ...
+    def ticket_cut(self, ticket: DeliveryTicket, resume_at: int) -> object: ...
+    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None) -> object: ...
+    def ticket_dropped(self, ticket: DeliveryTicket) -> object: ...
 
 
 class Progress:
     """The progress of one owned partition, from the position where its fetching began.
 
-    may_send() says whether the lease holds; it is asked before each send.  on_completed(nbytes) is called once for each
-    ticket with bytes, when they need no longer be kept: done, parked or closed.  It runs in the thread that completed
-    it.
+    owner: where its tickets report to; None: here.  What a report says returns how many bytes need no longer be kept,
+    because their tickets are done, parked or closed: those of each ticket once.
     """
 
-    def __init__(
-        self,
-        position: int,
-        may_send: Callable[[], bool] = _always,
-        on_completed: Callable[[int], None] = _ignore,
-    ) -> None:
+    def __init__(self, position: int, owner: TicketOwner | None = None) -> None:
         self.committable = position  # everything before it is done; never moves back
         self.given = position  # up to here tickets were given out
         self.parked: Parked | None = None
         self.closed = False
         self.undone_bytes = 0  # of the tickets that are neither done nor dropped
-        self._may_send = may_send
-        self._on_completed = on_completed
+        self.owner: TicketOwner = self if owner is None else owner
         self._undone: deque[DeliveryTicket] = deque()  # in order of positions; the first one is never done
         self._last: int | None = None  # tickets are given out up to here; None: without an end
         self._end = position  # how far the ticket that failed was reached
-        self._lock = Lock()  # a user's threads may complete tickets while the hub parks or closes
 
     def ticket(self, resume_at: int, parts: int = 1, nbytes: int = 0) -> DeliveryTicket:
         """What has to be done before resume_at may be committed.  parts 0: nothing has to, the position alone moves on.
 
         Positions may have gaps and may stay equal, but not go back: ValueError.  Where nothing more may be delivered
-        (closed, parked before resume_at) the ticket is dropped at once: its may_send() is False.
+        (closed, parked before resume_at) the ticket is dropped at once: its may_send() is False.  One that is not live
+        keeps no bytes.
         """
-        with self._lock:
-            if parts < 0 or resume_at < self.given:
-                raise ValueError(f"ticket of {parts} parts up to {resume_at} after one up to {self.given}")
-            ticket = DeliveryTicket(self, self.given, resume_at, parts, nbytes)
-            if self.closed or (self._last is not None and resume_at > self._last):
-                ticket.live = False
-                gone = [ticket]
-            else:
-                self.given = resume_at
-                self.undone_bytes += nbytes
-                self._undone.append(ticket)
-                gone = self._complete(ticket) if parts == 0 else []
-        self._release(gone)
+        if parts < 0 or resume_at < self.given:
+            raise ValueError(f"ticket of {parts} parts up to {resume_at} after one up to {self.given}")
+        ticket = DeliveryTicket(self, self.given, resume_at, parts, nbytes)
+        if self.closed or (self._last is not None and resume_at > self._last):
+            ticket.live = False
+            return ticket
+        self.given = resume_at
+        self.undone_bytes += nbytes
+        self._undone.append(ticket)
+        if parts == 0:
+            self._complete(ticket)
         return ticket
 
     def park(self, reason: Exception, position: int | None = None) -> None:
@@ -90,18 +85,23 @@ class Progress:
         For what the fetcher meets (a damaged entry, a message above the cap).  What comes before is still delivered,
         and an earlier reason stays.
         """
-        with self._lock:
-            if self.parked is None and not self.closed:
-                last = self.given if position is None else max(position, self.given)
-                self.parked = Parked(reason, last)
-                self._last = last if self._last is None else min(last, self._last)
+        if self.parked is None and not self.closed:
+            last = self.given if position is None else max(position, self.given)
+            self.parked = Parked(reason, last)
+            self._last = last if self._last is None else min(last, self._last)
 
-    def close(self) -> None:
+    def close(self) -> int:
         """The partition is revoked: nothing more is sent or counted; committable stays as it is."""
-        with self._lock:
-            self.closed = True
-            gone = self._drop_from(0)
-        self._release(gone)
+        self.closed = True
+        return self._drop_from(0)
+
+    # Questions -------------------------------------------------------------------------------------------------------
+
+    def committable_with(self, ticket: DeliveryTicket, reached: int) -> int:
+        """What may be committed if everything of this one-part ticket before `reached` is done, too."""
+        if self._undone and self._undone[0] is ticket:
+            return max(self.committable, min(reached, ticket.resume_at))
+        return self.committable
 
     @property
     def idle(self) -> bool:
@@ -110,65 +110,59 @@ class Progress:
 
     def idle_but(self, ticket: DeliveryTicket | None) -> bool:
         """Nothing but this ticket can still be done."""
-        with self._lock:
-            return all(other is ticket for other in self._undone)
+        return all(other is ticket for other in self._undone)
 
     def goes_on_at(self, position: int) -> bool:
         """May tickets be given out from position on, with everything before it counted here?"""
         return not self.closed and self._last is None and self.given <= position
 
+    def may_send(self, ticket: DeliveryTicket) -> bool:
+        """Neither done nor dropped."""
+        return ticket.live
+
     def __repr__(self) -> str:
         how = "closed" if self.closed else "parked" if self.parked else "open"
         return f"<Progress {how}, committable {self.committable}, {len(self._undone)} undone>"
 
-    # What tickets say ------------------------------------------------------------------------------------------------
+    # What tickets say: each returns the bytes that need no longer be kept ------------------------------------------
 
-    def _done(self, ticket: DeliveryTicket) -> None:
-        with self._lock:
-            if not ticket.live:
-                return
-            ticket.left -= 1
-            gone = self._complete(ticket) if ticket.left == 0 else []
-        self._release(gone)
+    def ticket_done(self, ticket: DeliveryTicket) -> int:
+        if not ticket.live:
+            return 0
+        ticket.left -= 1
+        return self._complete(ticket) if ticket.left == 0 else 0
 
-    def _reached(self, ticket: DeliveryTicket, resume_at: int) -> None:
-        with self._lock:
-            if ticket.live and ticket.parts == 1:
-                ticket.at = max(ticket.at, min(resume_at, ticket.resume_at))
-                self._advance()
+    def ticket_reached(self, ticket: DeliveryTicket, resume_at: int) -> int:
+        if ticket.live and ticket.parts == 1:
+            ticket.at = max(ticket.at, min(resume_at, ticket.resume_at))
+            self._advance()
+        return 0
 
-    def _failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None) -> None:
-        with self._lock:
-            if not ticket.live:
-                return
-            self.parked = Parked(reason, ticket.at if resume_at is None else resume_at, ticket.resume_at)
-            gone = self._end_at(ticket)
-        self._release(gone)
+    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None) -> int:
+        if not ticket.live:
+            return 0
+        self.parked = Parked(reason, ticket.at if resume_at is None else resume_at, ticket.resume_at)
+        return self._end_at(ticket)
 
-    def _cut(self, ticket: DeliveryTicket, resume_at: int) -> None:
-        with self._lock:
-            if not ticket.live:
-                return
-            if self._undone[-1] is ticket and self.given == ticket.resume_at:
-                ticket.resume_at = self.given = max(ticket.at, min(resume_at, ticket.resume_at))
-                gone = self._complete(ticket)
-            else:
-                ticket.at = max(ticket.at, min(resume_at, ticket.resume_at))
-                gone = self._end_at(ticket)
-        self._release(gone)
+    def ticket_cut(self, ticket: DeliveryTicket, resume_at: int) -> int:
+        if not ticket.live:
+            return 0
+        if self._undone[-1] is ticket and self.given == ticket.resume_at:
+            ticket.resume_at = self.given = max(ticket.at, min(resume_at, ticket.resume_at))
+            return self._complete(ticket)
+        ticket.at = max(ticket.at, min(resume_at, ticket.resume_at))
+        return self._end_at(ticket)
 
-    def _dropped(self, ticket: DeliveryTicket) -> None:
-        with self._lock:
-            gone = self._end_at(ticket) if ticket.live else []
-        self._release(gone)
+    def ticket_dropped(self, ticket: DeliveryTicket) -> int:
+        return self._end_at(ticket) if ticket.live else 0
 
-    # With the lock held ----------------------------------------------------------------------------------------------
+    # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _complete(self, ticket: DeliveryTicket) -> list[DeliveryTicket]:
+    def _complete(self, ticket: DeliveryTicket) -> int:
         ticket.live = False
         self.undone_bytes -= ticket.nbytes
         self._advance()
-        return [ticket]
+        return ticket.nbytes
 
     def _advance(self) -> None:
         """Take what is done off the front; the next one may have been reached inside."""
@@ -177,7 +171,7 @@ class Progress:
             self.committable = undone.popleft().resume_at
         self.committable = max(self.committable, undone[0].at if undone else self._end)
 
-    def _end_at(self, ticket: DeliveryTicket) -> list[DeliveryTicket]:
+    def _end_at(self, ticket: DeliveryTicket) -> int:
         """Nothing from this ticket on will ever be committed here."""
         self._last = -1  # not its position: in 0.7 the next message of a compressed entry has the same one
         self._end = ticket.at
@@ -185,34 +179,27 @@ class Progress:
         self._advance()
         return gone
 
-    def _drop_from(self, index: int) -> list[DeliveryTicket]:
-        gone = []
+    def _drop_from(self, index: int) -> int:
+        gone = 0
         while len(self._undone) > index:
             ticket = self._undone.pop()
             if ticket.live:
                 ticket.live = False
-                self.undone_bytes -= ticket.nbytes
-                gone.append(ticket)
+                gone += ticket.nbytes
+        self.undone_bytes -= gone
         return gone
-
-    # With the lock free: the callback may ask us things -------------------------------------------------------------
-
-    def _release(self, gone: list[DeliveryTicket]) -> None:
-        for ticket in gone:
-            if ticket.nbytes:
-                self._on_completed(ticket.nbytes)
 
 
 class DeliveryTicket:
     """Ticket of a delivered range: its sender reports here what became of its parts (kafkawire.model.Ticket).
 
-    All methods may be called from any thread.
+    All methods may be called from any thread, where the owner of its progress has a lock.
     """
 
-    __slots__ = ("_progress", "at", "begin", "left", "live", "nbytes", "parts", "resume_at")
+    __slots__ = ("at", "begin", "left", "live", "nbytes", "parts", "progress", "resume_at")
 
     def __init__(self, progress: Progress, begin: int, resume_at: int, parts: int, nbytes: int) -> None:
-        self._progress = progress
+        self.progress = progress
         self.begin = begin  # where the ticket before it ends
         self.resume_at = resume_at
         self.parts = parts
@@ -223,37 +210,37 @@ class DeliveryTicket:
 
     def may_send(self) -> bool:
         """False: it is done or dropped, or the lease is over; send nothing of it."""
-        return self.live and self._progress._may_send()
+        return self.progress.owner.may_send(self)
 
     def done(self) -> None:
         """One part is stored.  After the last one, and once dropped, it changes nothing."""
-        self._progress._done(self)
+        self.progress.owner.ticket_done(self)
 
     def reached(self, resume_at: int) -> None:
         """Everything of a one-part ticket before resume_at is stored; of several parts nothing can be said."""
-        self._progress._reached(self, resume_at)
+        self.progress.owner.ticket_reached(self, resume_at)
 
     def acked(self, resume_at: int) -> None:
         """Its message was acknowledged (kafkawire.model.Handed); a second time changes nothing."""
-        self._progress._done(self)
+        self.progress.owner.ticket_done(self)
 
     def cut(self, resume_at: int) -> None:
         """Of a one-part ticket everything before resume_at is done, and the rest will be given out again from there.
 
         Where later tickets were given out already it counts as dropped there: they are given out again, too.
         """
-        self._progress._cut(self, resume_at)
+        self.progress.owner.ticket_cut(self, resume_at)
 
     def failed(self, reason: Exception, resume_at: int | None = None) -> None:
         """A part can never be stored: the partition is parked here.
 
         resume_at names the message for the report; what was stored before it is what reached() said.
         """
-        self._progress._failed(self, reason, resume_at)
+        self.progress.owner.ticket_failed(self, reason, resume_at)
 
     def drop(self) -> None:
-        """It will not be done: nothing from it on is sent or committed by this Progress; a new one may begin there."""
-        self._progress._dropped(self)
+        """It will not be done: nothing from it on is sent or committed by its progress; a new one may begin there."""
+        self.progress.owner.ticket_dropped(self)
 
     def __repr__(self) -> str:
         return f"<DeliveryTicket {self.begin}..{self.resume_at}, {self.left} of {self.parts} parts to do>"

@@ -131,7 +131,7 @@ class BatchReader:
             self._set = None
             delivered.cursor.end_delivery(delivered, None)
         elif first:
-            delivered.start_iteration(on_ack=True)
+            delivered.cursor.start_iteration(delivered, on_ack=True)
         if len(columns):
             self._ticket = ticket
             return Batch(delivered.message_set.tp, columns, at, ticket)
@@ -169,7 +169,7 @@ class BatchReader:
     def _end_set(self) -> None:
         delivered, self._set = self._set, None
         if delivered is not None:
-            delivered.end_iteration(finished=False)
+            delivered.cursor.end_iteration(delivered, finished=False)
 
     def _report_damage(self) -> None:
         """The set is fetched again from the damage on."""

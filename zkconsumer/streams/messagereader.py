@@ -24,8 +24,8 @@ Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> what takes 
 class MessageReader:
     """The message iterator of one stream; used in its reader's thread.
 
-    before_next   called before each set, in the reader's thread; raises the first of errors
-    next_set      the next set, once the reader has left what else it had; raises what Stream.next_set does
+    before_next   called before each set, in the reader's thread: the user asks for messages; raises the first of errors
+    next_set      the next set that may be delivered; what it raises comes out of the iterator
     errors        errors to raise before the next message
     """
 
@@ -78,7 +78,7 @@ class MessageReader:
             if self._set is None or rest is None:
                 self._end_set(self._through)
                 self._set, self._through = self._next_set(), False
-                self._set.start_iteration(self._on_ack)
+                self._set.cursor.start_iteration(self._set, self._on_ack)
                 rest = self._set.message_set.messages(self._check_crcs)
             return self._acknowledged(self._set, rest) if self._on_ack else self._spanned(self._set, rest)
         except StopIteration:
@@ -89,19 +89,13 @@ class MessageReader:
     def _spanned(self, delivered: DeliveredSet, messages: Iterator[Message]) -> Iterator[Message]:
         """The messages of a set that has one ticket.  This check is the whole price of a message beside its bytes, so
         the usual answer of may_deliver is spelled out here."""
-        cursor, errors = delivered.cursor, self._errors
-        lease, progress = cursor.lease, cursor.progress
+        partition, errors = delivered.cursor.partition, self._errors
+        lease = partition.lease
         try:
             for message in messages:
                 delivered.delivered_to = message.resume_at  # before the check: a thread that closes reads it after
                 if (
-                    cursor.closing
-                    or cursor.paused
-                    or cursor.withheld
-                    or delivered.epoch != cursor.epoch
-                    or now() >= lease.valid_until
-                    or progress is None
-                    or progress.parked is not None
+                    not partition.delivers or delivered.epoch != partition.epoch or now() >= lease.valid_until
                 ) and not delivered.may_deliver():
                     return
                 message.handed = delivered
@@ -116,12 +110,16 @@ class MessageReader:
 
     def _acknowledged(self, delivered: DeliveredSet, messages: Iterator[Message]) -> Iterator[Message]:
         """The same with a ticket for each message."""
+        cursor = delivered.cursor
+        partition, lease = cursor.partition, cursor.lease
         try:
             for message in messages:
                 delivered.delivered_to = message.resume_at
-                if not delivered.may_deliver():
+                if (
+                    not partition.delivers or delivered.epoch != partition.epoch or now() >= lease.valid_until
+                ) and not delivered.may_deliver():
                     return
-                message.handed = delivered.message_ticket(message.resume_at)
+                message.handed = cursor.message_ticket(delivered, message.resume_at)
                 delivered.done_to = message.resume_at
                 yield message
                 if self._errors:
@@ -156,12 +154,12 @@ class MessageReader:
     def _damaged(self, delivered: DeliveredSet, error: CorruptMessage) -> None:
         """A damaged message: what came before it was delivered, and it is fetched again."""
         if delivered is self._set and self._end_set(finished=False):
-            delivered.cursor.on_corrupt(delivered.cursor, delivered.done_to, error)
+            delivered.cursor.on_corrupt(delivered.cursor, delivered.reached, error)
 
     def _end_set(self, finished: bool) -> bool:
         """End the iteration of a set, if there is one.  False: how far it went does not count any more."""
         delivered, self._set, self._rest = self._set, None, None
-        counts = delivered is not None and delivered.end_iteration(finished)
+        counts = delivered is not None and delivered.cursor.end_iteration(delivered, finished)
         if delivered is not None:
             delivered.epoch = NO_EPOCH  # an iterator that is still in it delivers nothing more
         return counts

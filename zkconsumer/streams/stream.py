@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from threading import get_ident
+from typing import Generic, Protocol, TypeVar
 
 from groundwork.hub import Hub
 from groundwork.queues import BoundedQueue, Closed, Empty
@@ -28,6 +29,7 @@ from kafkawire.znodes.group import STATIC, Registration
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget, StreamBudget
 from zkconsumer.fetching.cursor import DeliveredSet
+from zkconsumer.fetching.partition import Do
 from zkconsumer.listeners import ListenerFailed
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.streams.batch import Batch, BatchReader
@@ -36,7 +38,29 @@ from zkconsumer.streams.messagereader import Decoder, MessageReader
 AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 
 Decoders = tuple[Decoder | None, Decoder | None]  # of keys, of values
+T = TypeVar("T")
 Commit = Callable[[TopicPartition, int], Exception | None]  # None: the position is in the offset store
+
+
+class Reader(Protocol):
+    """One style of reading: what its user has of a set."""
+
+    def leave(self) -> None:
+        """The user asks in another style: what is delivered is done, and the rest of the set is fetched again."""
+
+    def done(self) -> None:
+        """What is delivered is done, though nothing more is asked for."""
+
+    def give_up(self) -> None:
+        """The user will not come back: what was delivered last is not done."""
+
+
+class SetReader:
+    """The sets themselves: their tickets are the user's, so there is nothing to leave."""
+
+    def leave(self) -> None: ...
+    def done(self) -> None: ...
+    def give_up(self) -> None: ...
 
 
 class Stream:
@@ -73,17 +97,19 @@ class Stream:
         self._errors: deque[BaseException] = deque()
         on_ack = delivery == ON_ACK
         self._messages = MessageReader(
-            before_next=self._before_next,
-            next_set=self._after_batches,
+            before_next=lambda: self._turn_to(self._messages),
+            next_set=self._next,
             errors=self._errors,
             check_crcs=check_crcs,
             on_ack=on_ack,
             decoders=decoders,
         )
         self._batches = BatchReader(self._next, check_crcs, on_ack)
+        self._sets = SetReader()
+        self._reading: Reader = self._sets  # the style in which the user asked last; no other has anything of a set
         self._reader = 0  # the thread that reads
 
-    # message by message -------------------------------------------------------------------------------------------
+    # message by message ---------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Message]:
         """The same iterator at each call."""
@@ -93,42 +119,43 @@ class Stream:
     def __next__(self) -> Message:
         return next(iter(self))
 
-    def _after_batches(self) -> DeliveredSet:
-        self._batches.leave()
-        return self._next()
-
-    # several at once ----------------------------------------------------------------------------------------------
+    # several at once ------------------------------------------------------------------------------------------------
 
     def sets(self) -> Iterator[tuple[MessageSet, DeliveredSet]]:
         """Fetched sets, in order per partition.  Raises ConsumerTimeout as the message iterator does."""
-        return _Sets(self)
+        return _Asked(self._next_pair)
 
     def batches(self) -> Iterator[Batch]:
         """Messages of one partition at a time, as columns; in order per partition, and never an empty one.
 
         A fetched set makes one or more of them.  Raises ConsumerTimeout as the message iterator does.
         """
-        return _Batches(self)
+        return _Asked(self.next_batch)
+
+    def _next_pair(self) -> tuple[MessageSet, DeliveredSet]:
+        delivered = self.next_set()
+        return delivered.message_set, delivered
 
     def next_set(self) -> DeliveredSet:
         """For sets(): the next one; what was iterated before is done."""
-        self._before_next()
-        self._messages.leave()
-        self._batches.leave()
+        self._turn_to(self._sets)
         return self._next()
 
     def next_batch(self) -> Batch:
         """For batches(): the next one; the one before is done."""
-        self._before_next()
-        self._messages.leave()
+        self._turn_to(self._batches)
         return self._batches.next()
 
-    def _before_next(self) -> None:
+    def _turn_to(self, style: Reader) -> None:
+        """The user asks in this style; raises the first of the errors that wait for that."""
         self._reader = get_ident()
         if self._errors:
             raise self._errors.popleft()
+        if self._reading is not style:
+            self._reading.leave()
+            self._reading = style
 
-    # both ---------------------------------------------------------------------------------------------------------
+    # all of them ----------------------------------------------------------------------------------------------------
 
     def _next(self) -> DeliveredSet:
         """The next set that may be delivered.  Raises StopIteration after shutdown, and ConsumerTimeout.
@@ -146,27 +173,21 @@ class Stream:
                 if end.__cause__ is not None:
                     raise end.__cause__ from end.__cause__.__cause__  # a death keeps its reason
                 raise StopIteration from None
-            taken = delivered.cursor.take(delivered)
-            if taken and delivered.failure is not None:
+            do = delivered.cursor.take(delivered, self._commit is not None)
+            if do is Do.COMMIT and self._commit is not None:
+                message_set = delivered.message_set
+                committed = self._commit(message_set.tp, message_set.resume_at) is None
+                do = delivered.cursor.commit_ended(delivered, committed)
+            if do is Do.RAISE and delivered.failure is not None:
                 raise delivered.failure
-            if taken and (self._commit is None or self._committed(delivered, self._commit)):
+            if do is Do.DELIVER:
                 if self._observe is not None:
                     self._observe(delivered.message_set)
                 return delivered
 
-    def _committed(self, delivered: DeliveredSet, commit: Commit) -> bool:
-        """At most once: commit all of it.  False: it is not committed, so none of it may be delivered."""
-        delivered.count_done_first()  # first: a commit on the timer must not write the older position after ours
-        message_set = delivered.message_set
-        if commit(message_set.tp, message_set.resume_at) is None and delivered.may_deliver():
-            return True
-        delivered.cursor.end_delivery(delivered, message_set.start)
-        return False
-
     def done(self) -> None:
         """What was delivered counts as done, though nothing more is asked for: for a loop that ends here."""
-        self._messages.done()
-        self._batches.done()
+        self._reading.done()
 
     def raise_next(self, error: BaseException) -> None:
         """Have error raised when the reader asks next; from any thread."""
@@ -176,34 +197,23 @@ class Stream:
         """For the reader's own thread, which will not come back: what it did not finish is not done."""
         if self._reader != thread_id:
             return
-        self._messages.give_up()
-        self._batches.give_up()
+        self._reading.give_up()
 
     def __repr__(self) -> str:
         return f"<Stream {self.name}>"
 
 
-class _Sets:
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+class _Asked(Generic[T]):
+    """Iterates by asking."""
 
-    def __iter__(self) -> Iterator[tuple[MessageSet, DeliveredSet]]:
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self._ask = ask
+
+    def __iter__(self) -> Iterator[T]:
         return self
 
-    def __next__(self) -> tuple[MessageSet, DeliveredSet]:
-        delivered = self._stream.next_set()
-        return delivered.message_set, delivered
-
-
-class _Batches:
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        return self._stream.next_batch()
+    def __next__(self) -> T:
+        return self._ask()
 
 
 class Streams:

@@ -1,0 +1,676 @@
+"""A partition's life, from its claim to its last commit: what is fetched, delivered, done, and may be committed.  Pure.
+
+    actions = partition.<event>(...)
+
+A state machine without clock, lock, queue or socket: `now` comes in with the events that need it, and what has to
+happen outside comes back as actions.  Questions (committable, drained, may_deliver, lag ..) change nothing, however
+often they are asked.  Threads reach it through one lock: that of its cursor (cursor.py).
+
+    position     the next one to fetch              >=
+    delivered    sets that a stream gave its user   >=
+    committable  everything before it is done       >=  committed, what the offset store has
+
+The state is the first of these that applies:
+
+    state        why                                              fetched   delivered          counts, is committed
+    closed       released or lost; nothing leads out of it        no        no                 no
+    revoking     about to be released; leads to closed only       no        (1)                yes
+    paused       by the program                                   no        no                 yes
+    withheld     something was due and not delivered (2)          no        no                 yes
+    parked       a message can never be delivered, or stored      no        what comes before  yes, up to there
+    waiting      no broker leads it                               no        yes                yes
+    locating     its position is not known: the leader is asked   no        nothing is there   no
+    throttled    no bytes may be asked for                        no        yes                yes
+    fetching                                                      yes       yes                yes
+
+    (1) only the rest of a set that was committed before it was delivered: nobody else would
+    (2) the lease was over, a message was damaged, a commit failed: fetched again by refetch_withheld()
+
+What happens, by method:
+
+    fetched  taken  commit_ended  iterated  ended           a set: in the queue, at its stream, in its reader
+    ticket  ticket_done  ticket_reached  ticket_cut         what was delivered is acknowledged, in any order
+    ticket_failed  ticket_dropped  may_send                 .. or cannot be; a sender asks whether it still may
+    reset_to  lose_position  refetch  refetch_withheld      it is read on from elsewhere, or from where it stopped
+    skip_to  pass_skips  damaged  park  unpark              something in the log cannot be read
+    pause  resume  throttle  lead                           the program and the cluster stop and start it
+    revoke  close                                           it is given away
+
+`epoch` counts how often what was fetched became worthless (a reset, a refetch): a set of an older epoch is never
+delivered.  A reset also begins a new Progress, so what is delivered does not count any more; a refetch keeps it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import Undeliverable
+from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress, TicketOwner
+from zkconsumer.session.lease import Lease
+
+
+class State(enum.Enum):
+    CLOSED = "closed"
+    REVOKING = "revoking"
+    PAUSED = "paused"
+    WITHHELD = "withheld"
+    PARKED = "parked"
+    WAITING = "waiting for a leader"
+    LOCATING = "locating"
+    THROTTLED = "throttled"
+    FETCHING = "fetching"
+
+
+S = State
+ENDING = {S.CLOSED, S.REVOKING}
+MAY_FETCH = {S.WAITING, S.LOCATING, S.FETCHING}  # once it has a leader and a position
+DELIVERS = {S.WAITING, S.THROTTLED, S.FETCHING}  # all of the epoch; parked and revoking: see may_deliver
+
+
+class Withheld(enum.IntEnum):
+    """What was due and is not delivered; a larger one includes those before."""
+
+    NOTHING = 0
+    BY_PAUSE = 1  # fetched again at resume()
+    DUE = 2
+    BY_SENDER = 3  # a sender dropped something because the lease was over: only what is done counts
+
+
+class Do(enum.Enum):
+    LOCATE = "locate"
+    FETCH = "fetch from"  # at
+    QUEUE = "queue"  # fetched; None: the set of the event
+    DISCARD = "discard queued"  # what is in the queue of its stream: each comes back by taken()
+    DELIVER = "deliver"  # the set of the event
+    COMMIT = "commit"  # at; then commit_ended()
+    RAISE = "raise"  # the failure of the set of the event, to the reader
+    GIVE_BACK = "give back"  # at: bytes of the memory budget
+
+
+class Action(NamedTuple):
+    do: Do
+    at: int = 0  # a position; GIVE_BACK: bytes
+    fetched: FetchedSet | None = None
+
+
+Actions = Sequence[Action]
+NOTHING: Actions = ()
+LOCATE: Actions = (Action(Do.LOCATE),)
+DISCARD: Actions = (Action(Do.DISCARD),)
+QUEUE: Actions = (Action(Do.QUEUE),)
+DELIVER: Actions = (Action(Do.DELIVER),)
+RAISE: Actions = (Action(Do.RAISE),)
+
+
+def _give_back(nbytes: int) -> Actions:
+    return (Action(Do.GIVE_BACK, nbytes),) if nbytes else NOTHING
+
+
+def _fetch(position: int) -> Action:
+    return Action(Do.FETCH, position)
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Why and how a position has to be looked up.
+
+    out_of_range: the position that the broker refused.  former: that position is of an earlier topic
+    (FormerOffset.reason), so it does not count even where it lies inside the log.
+    """
+
+    reset: str
+    out_of_range: int | None = None
+    former: str = ""
+
+
+class FetchedSet:
+    """A fetched message set on its way through the partition; nbytes count until it is done or dropped.
+
+    failure: raised in its place; then it is empty.  A set that is iterated message by message has one ticket
+    (set_ticket), and its reader moves delivered_to and done_to, which only grow:
+
+        delivered_to   the end of the message that the user has, or is about to get
+        done_to        messages before it are done (the user asked for the next), or have tickets of their own
+        acked_to       messages before it were acknowledged
+    """
+
+    __slots__ = (
+        "acked_to",
+        "committed_first",
+        "delivered_to",
+        "done_to",
+        "epoch",
+        "failure",
+        "nbytes",
+        "progress",
+        "resume_at",
+        "set_ticket",
+        "start",
+    )
+
+    def __init__(self, start: int, resume_at: int, nbytes: int, failure: Exception | None = None) -> None:
+        self.start = start
+        self.resume_at = resume_at
+        self.nbytes = nbytes
+        self.failure = failure
+        self.epoch = -1
+        self.progress: Progress | None = None  # the ledger of its tickets
+        self.committed_first = False  # at-most-once: committed before it is delivered
+        self.delivered_to = self.done_to = self.acked_to = start
+        self.set_ticket: DeliveryTicket | None = None
+
+    def acked(self, resume_at: int) -> None:
+        """A message of it was acknowledged, and with it those before: each was delivered before it, and its user asked
+        for the next one."""
+        if resume_at > self.acked_to:
+            self.acked_to = resume_at
+
+    @property
+    def reached(self) -> int:
+        """Everything of it before this position is done, or has tickets of its own."""
+        return max(self.done_to, self.acked_to)
+
+    @property
+    def idle(self) -> bool:
+        """All that was delivered of it is done."""
+        return not self.committed_first and self.reached >= self.delivered_to
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.start}..{self.resume_at}, {self.nbytes} bytes>"
+
+
+class Partition:
+    """One owned partition, from its claim on.
+
+    lease    how long we may believe that it is ours
+    reset    where to start when no position was ever committed
+    owner    where its tickets report to: its cursor; None: to their Progress, and whoever runs this passes reports on
+    """
+
+    def __init__(
+        self, tp: TopicPartition, lease: Lease, reset: str = "smallest", owner: TicketOwner | None = None
+    ) -> None:
+        self.tp = tp
+        self.lease = lease
+        self.state = S.WAITING
+        self.delivers = True  # whether the state is one of DELIVERS; for those who ask for each message
+        self.epoch = 0
+
+        # the log
+        self.position: int | None = None  # None: to be looked up at the leader
+        self.seek = Seek(reset)
+        self.committed: int | None = None
+        self.topic_deleted = False  # its positions must not be committed any more
+        self.high_watermark: int | None = None
+        self.skips: dict[int, int] = {}  # from where to where nothing can be read
+        self.measures = False  # found damaged for good, it is parked with where the log can be read again
+        self._damage: dict[int, int] = {}  # by position, how often an entry was found damaged there
+
+        # what the state is made of
+        self.has_leader = False
+        self.paused = False
+        self.withheld = Withheld.NOTHING
+        self.fetch_limit: int | None = None  # bytes to ask for at once, 0: fetch nothing for now; None: no limit
+        self._unlocated: Exception | None = None  # why it is parked, without a position
+
+        # delivery
+        self.progress: Progress | None = None
+        self.next_delivery = -1  # where the next set to deliver begins: no set is ever left out
+        self.queued_bytes = 0
+        self.queued_sets = 0
+        self.left_uncommitted = False  # once it is closed: something was done and not committed
+        self._owner = owner
+        self._unticketed: set[FetchedSet] = set()  # delivered, and the last ticket was not yet made
+        self._unticketed_bytes = 0
+        self._iterated: FetchedSet | None = None  # the set that is iterated message by message
+        self._failure: FetchedSet | None = None  # one that was due and not raised
+
+    def _enter(self) -> None:
+        """Take the first state that applies."""
+        if self.state in ENDING:
+            pass
+        elif self.paused:
+            self.state = S.PAUSED
+        elif self.withheld >= Withheld.DUE:
+            self.state = S.WITHHELD
+        elif self.undeliverable is not None:
+            self.state = S.PARKED
+        elif not self.has_leader:
+            self.state = S.WAITING
+        elif self.position is None:
+            self.state = S.LOCATING
+        elif self.fetch_limit == 0:
+            self.state = S.THROTTLED
+        else:
+            self.state = S.FETCHING
+        self.delivers = self.state in DELIVERS
+
+    # questions ------------------------------------------------------------------------------------------------------
+
+    def committable(self) -> int | None:
+        """Everything before it is done.  None: nothing may be committed (no position yet, closed, its topic is
+        deleted)."""
+        progress, iterated = self.progress, self._iterated
+        if self.state is S.CLOSED or self.topic_deleted or progress is None:
+            return None
+        if iterated is None or iterated.set_ticket is None:
+            return progress.committable
+        return progress.committable_with(iterated.set_ticket, iterated.reached)
+
+    @property
+    def drained(self) -> bool:
+        """Nothing of it is delivered that may still be done."""
+        iterated = self._iterated
+        if iterated is not None and not (self.state in ENDING and iterated.idle):
+            return False
+        if any(other is not iterated for other in self._unticketed):
+            return False
+        return self.progress is None or self.progress.idle_but(None if iterated is None else iterated.set_ticket)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """In memory: fetched and not done."""
+        undone = self.progress.undone_bytes if self.progress is not None else 0
+        return self.queued_bytes + self._unticketed_bytes + undone
+
+    @property
+    def undeliverable(self) -> Exception | None:
+        """Why it is parked: EntryTooLarge, DamagedMessage, OutOfRange, or what a sender failed by."""
+        parked = self.parked_at
+        return self._unlocated if parked is None else parked.reason
+
+    @property
+    def parked_at(self) -> Parked | None:
+        """Why and where it is parked; None: it is not, or it has no position."""
+        return None if self.progress is None else self.progress.parked
+
+    @property
+    def at_rest(self) -> bool:
+        """Read to the end of its log, with everything done and nothing wrong."""
+        position = self.position
+        return (
+            position is not None
+            and position == self.high_watermark == self.next_delivery
+            and self.fetch_limit is None
+            and self.state in MAY_FETCH
+            and not (self.skips or self.queued_sets or self.topic_deleted)
+            and self.drained
+            and self.committable() == position
+        )
+
+    @property
+    def lag(self) -> int | None:
+        """From what is done to the last known end of the log, in the unit of positions."""
+        done = self.committable()
+        return None if done is None or self.high_watermark is None else max(0, self.high_watermark - done)
+
+    def may_deliver(self, fetched: FetchedSet, now: float) -> bool:
+        """It is of this epoch, the lease holds, and the state lets it: see the table above."""
+        if fetched.epoch != self.epoch or now >= self.lease.valid_until:
+            return False
+        if self.delivers:
+            return True
+        if self.paused or self.withheld >= Withheld.DUE or self.state is S.CLOSED:
+            return False
+        if self.state is S.REVOKING and not fetched.committed_first:
+            return False
+        parked = self.parked_at
+        return parked is None or fetched.resume_at <= parked.position
+
+    # a set ----------------------------------------------------------------------------------------------------------
+
+    def fetched(self, fetched: FetchedSet, high_watermark: int | None = None) -> Actions:
+        """A set came from the position."""
+        assert self.progress is not None
+        fetched.epoch, fetched.progress = self.epoch, self.progress
+        if high_watermark is not None:
+            self.high_watermark = high_watermark
+        self._queued(fetched)
+        return QUEUE
+
+    def _queued(self, fetched: FetchedSet) -> None:
+        self.position = self._after_skips(fetched.resume_at) if self.skips else fetched.resume_at
+        self.queued_bytes += fetched.nbytes
+        self.queued_sets += 1
+
+    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
+        """Its stream took a set off its queue: it is delivered now, or it came too late.
+
+        commit_first: all of it is committed, and counts as done, before any of it is delivered.
+        """
+        self.queued_bytes -= fetched.nbytes
+        self.queued_sets -= 1
+        in_turn = fetched.start == (self._after_skips(self.next_delivery) if self.skips else self.next_delivery)
+        if not (in_turn and self.withheld is Withheld.NOTHING and self.may_deliver(fetched, now)):
+            if fetched.epoch == self.epoch:
+                self._withhold()
+                if fetched.failure is not None:
+                    self._failure = fetched
+            return _give_back(fetched.nbytes)
+        if self.skips:
+            self._forget_skips(fetched.start)
+        self.next_delivery = fetched.resume_at
+        if fetched.failure is not None:
+            return (*RAISE, *_give_back(fetched.nbytes))
+        self._unticketed.add(fetched)
+        self._unticketed_bytes += fetched.nbytes
+        if not commit_first:
+            return DELIVER
+        assert fetched.progress is not None
+        fetched.progress.ticket(fetched.resume_at, 0)  # first: a commit on the timer must not write less after this one
+        fetched.progress = Progress(fetched.start, self._owner)  # of its reader, whose progress does not count
+        fetched.committed_first = True
+        return (Action(Do.COMMIT, fetched.resume_at, fetched),)
+
+    def commit_ended(self, fetched: FetchedSet, committed: bool, now: float) -> Actions:
+        """The commit before the delivery; where it failed, or took too long, nothing of the set is delivered."""
+        if committed and self.may_deliver(fetched, now):
+            return DELIVER
+        return self.ended(fetched, fetched.start)
+
+    def _withhold(self) -> None:
+        """Something that is due is not delivered now."""
+        if self.withheld is Withheld.NOTHING:
+            if self.paused:
+                self.withheld = Withheld.BY_PAUSE
+            elif self.state not in ENDING and self.undeliverable is None:
+                self.withheld = Withheld.DUE
+            self._enter()
+
+    def iterated(self, fetched: FetchedSet, on_ack: bool = False) -> Actions:
+        """A set is iterated message by message: one ticket for all of it; on_ack: one for each message."""
+        self._iterated = fetched
+        if on_ack:
+            return NOTHING
+        fetched.set_ticket, actions = self.ticket(fetched, fetched.resume_at)
+        return actions
+
+    def iteration_ended(self, fetched: FetchedSet, finished: bool) -> Actions:
+        """The iteration is through, or it ends early: the rest is fetched again, by us or the next owner."""
+        at, ticket = fetched.reached, fetched.set_ticket
+        nbytes = 0
+        if ticket is not None:
+            ledger = ticket.progress
+            nbytes = ledger.ticket_done(ticket) if finished else ledger.ticket_cut(ticket, at)
+        elif finished:
+            return (*self.ticket(fetched, fetched.resume_at, 0)[1], *self.ended(fetched, None))
+        return (*_give_back(nbytes), *self.ended(fetched, None if finished else at))
+
+    def ended(self, fetched: FetchedSet, at: int | None) -> Actions:
+        """A set is through, or its user does not get what is in it from `at` on."""
+        if self._iterated is fetched:
+            self._iterated = None
+        if at is not None and fetched.epoch == self.epoch:
+            self.next_delivery = at
+            self._withhold()
+        return _give_back(self._last_ticket_bytes(fetched))
+
+    # tickets --------------------------------------------------------------------------------------------------------
+
+    def ticket(self, fetched: FetchedSet, resume_at: int, parts: int = 1) -> tuple[DeliveryTicket, Actions]:
+        """A ticket for what lies before resume_at; `parts` of it have to be done.  In the order of the positions.
+
+        The ticket that ends the set carries its bytes: they are given back when it completes.
+        """
+        assert fetched.progress is not None
+        nbytes = self._last_ticket_bytes(fetched) if resume_at >= fetched.resume_at else 0
+        ticket = fetched.progress.ticket(resume_at, parts, nbytes)
+        return ticket, NOTHING if ticket.live else _give_back(nbytes)
+
+    def _last_ticket_bytes(self, fetched: FetchedSet) -> int:
+        """The bytes that its last ticket carries from now on."""
+        if fetched not in self._unticketed:
+            return 0
+        self._unticketed.remove(fetched)
+        self._unticketed_bytes -= fetched.nbytes
+        return fetched.nbytes
+
+    def message_ticket(self, fetched: FetchedSet, resume_at: int) -> DeliveryTicket:
+        """A ticket for the next message alone; the bytes of the set stay with the set."""
+        assert fetched.progress is not None
+        return fetched.progress.ticket(resume_at)
+
+    def may_send(self, ticket: DeliveryTicket, now: float) -> bool:
+        """A sender asks.  One that gets False drops what it has; so where the lease is over that is read again, even if
+        it is renewed right after."""
+        if not ticket.live:
+            return False
+        if now < self.lease.valid_until:
+            return True
+        self.withheld = Withheld.BY_SENDER
+        self._enter()
+        return False
+
+    def ticket_done(self, ticket: DeliveryTicket) -> Actions:
+        nbytes = ticket.progress.ticket_done(ticket)
+        return _give_back(nbytes) if nbytes else NOTHING
+
+    def ticket_reached(self, ticket: DeliveryTicket, resume_at: int) -> Actions:
+        ticket.progress.ticket_reached(ticket, resume_at)
+        return NOTHING
+
+    def ticket_cut(self, ticket: DeliveryTicket, resume_at: int) -> Actions:
+        return _give_back(ticket.progress.ticket_cut(ticket, resume_at))
+
+    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None = None) -> Actions:
+        """It can never be stored: parked there, until unpark()."""
+        nbytes = ticket.progress.ticket_failed(ticket, reason, resume_at)
+        self._enter()
+        return _give_back(nbytes)
+
+    def ticket_dropped(self, ticket: DeliveryTicket) -> Actions:
+        return _give_back(ticket.progress.ticket_dropped(ticket))
+
+    # where it is read on --------------------------------------------------------------------------------------------
+
+    def reset_to(self, position: int) -> Actions:
+        """Read from here on (a start, a seek); what was fetched before, from elsewhere, is worthless."""
+        if self.state is S.CLOSED:
+            return NOTHING
+        gone = self._end_progress()
+        self.epoch += 1
+        self.position = self.next_delivery = position
+        self.skips.clear()
+        self.withheld = Withheld.NOTHING
+        self.progress = Progress(position, self._owner)
+        self._enter()
+        return (*gone, _fetch(position))
+
+    def lose_position(self, seek: Seek) -> Actions:
+        """The position is not usable (any more): it has to be looked up."""
+        if self.state is S.CLOSED:
+            return NOTHING
+        gone = self._end_progress()
+        self.epoch += 1
+        self.position = None
+        self.skips.clear()
+        self.progress = None
+        self.seek = seek
+        self._enter()
+        return (*gone, *LOCATE)
+
+    def _end_progress(self) -> Actions:
+        gone, self._unticketed_bytes = self._unticketed_bytes, 0
+        self._unticketed.clear()
+        self._iterated = None
+        if self.progress is not None:
+            gone += self.progress.close()
+        return _give_back(gone)
+
+    def refetch(self, position: int) -> Actions:
+        """Fetch again from position on, which is where delivery stopped; what is delivered still counts.
+
+        Where that cannot be (something from there on was delivered, or dropped) it starts at what is done.  Nothing is
+        fetched from the parked position on: unpark() does that.
+        """
+        progress = self.progress
+        if progress is None or self.withheld is Withheld.BY_SENDER or not progress.goes_on_at(position):
+            return self._restart(position)
+        self.epoch += 1
+        self.position = self.next_delivery = self._after_skips(position)
+        self.withheld = Withheld.NOTHING
+        for fetched in (*self._unticketed, self._iterated):
+            if fetched is not None:
+                fetched.epoch = self.epoch  # what is delivered already is not too late
+        self._enter()
+        return (_fetch(self.position),)
+
+    def refetch_withheld(self) -> Actions:
+        """Fetch again what was withheld."""
+        return NOTHING if self.progress is None else self.refetch(self.next_delivery)
+
+    def _restart(self, position: int) -> Actions:
+        if self.state is S.CLOSED:
+            return NOTHING
+        parked = self.parked_at
+        if parked is not None and position >= parked.position:
+            return self._queue_failure_again()
+        done = self.committable()
+        return self.reset_to(position if done is None else min(position, done))
+
+    def _queue_failure_again(self) -> Actions:
+        """The stream was to raise why the partition is parked, and that was withheld."""
+        failure, self._failure = self._failure, None
+        if failure is None:
+            return NOTHING
+        self.withheld = Withheld.NOTHING
+        self._enter()
+        if failure.epoch != self.epoch:
+            return NOTHING
+        self._queued(failure)
+        return (Action(Do.QUEUE, fetched=failure),)
+
+    # what cannot be read --------------------------------------------------------------------------------------------
+
+    def skip_to(self, to: int) -> Actions:
+        """Read on at `to`: nothing before it can be read.  What was fetched before is still delivered."""
+        if self.position is None:
+            return NOTHING
+        self.skips[self.position] = to
+        self.position = self._after_skips(to)  # what follows may be known to be damaged already
+        return self.pass_skips() or (_fetch(self.position),)
+
+    def pass_skips(self) -> Actions:
+        """Where nothing was fetched behind a skip yet, move what is done behind it, once all before it is done."""
+        if not self.skips or self._passed():
+            return NOTHING
+        done, to = self.committable(), self.position
+        if done is None or to is None or not done != to == self._after_skips(done):
+            return NOTHING
+        ahead = {begin: end for begin, end in self.skips.items() if begin >= to}
+        actions = self.reset_to(to)
+        self.skips = ahead  # damage that the fetch met already, behind what a reader met
+        return actions
+
+    def _passed(self) -> bool:
+        """A skip that everything before was delivered for, counted like a message that is done already."""
+        progress, to, at = self.progress, self.position, self.next_delivery
+        if progress is None or to is None or at == to or self._after_skips(at) != to:
+            return False
+        if progress.given != at or not progress.goes_on_at(at):
+            return False
+        progress.ticket(to, 0)
+        self.next_delivery = to
+        self._forget_skips(to)
+        return True
+
+    def _after_skips(self, position: int) -> int:
+        """Where to read on from a position that may have to be skipped."""
+        while position in self.skips:
+            position = self.skips[position]
+        return position
+
+    def _forget_skips(self, before: int) -> None:
+        """Only a reset leads back to positions before this one."""
+        self.skips = {at: to for at, to in self.skips.items() if at >= before}
+
+    def damaged(self, position: int) -> int:
+        """The entry at this position was found damaged.  Returns how many times so far, this one included."""
+        times = self._damage.get(position, 0) + 1
+        done = self.committable() or 0
+        self._damage = {at: count for at, count in self._damage.items() if at >= done} | {position: times}
+        return times
+
+    def park(self, reason: Exception, at_once: bool = False) -> Actions:
+        """Deliver nothing from the fetch position on; at_once: nothing that is not delivered already.
+
+        The partition stays owned.
+        """
+        if self.progress is None:
+            self._unlocated = reason
+        else:
+            self.progress.park(reason, None if at_once else self.position)
+        self._enter()
+        return NOTHING
+
+    def unpark(self, go_on_at: int | None = None, measure: bool = False) -> tuple[bool, Actions]:
+        """Read once more from what is done.  False: not parked, or what was delivered before it is not done yet.
+
+        go_on_at: from there instead; what it is parked at counts as done.  measure: an entry found damaged once more is
+        searched behind, and parks the partition with where the log can be read again (DamagedMessage.resume_at).
+        """
+        if self.state in ENDING or self.undeliverable is None or not self.drained:
+            return False, NOTHING
+        self._unlocated, self.measures = None, measure
+        # Known already: found damaged once more it is parked at once, in the same words.
+        self._damage = {at: times - 1 for at, times in self._damage.items()}
+        done = self.committable()
+        if done is None:
+            self._enter()
+            return True, LOCATE
+        return True, self.reset_to(done if go_on_at is None else max(done, go_on_at))
+
+    # stops and starts -----------------------------------------------------------------------------------------------
+
+    def pause(self) -> Actions:
+        """Fetch and deliver nothing until resume(); what is delivered may still be done and committed."""
+        self.paused = True
+        self._enter()
+        return DISCARD if self.queued_sets else NOTHING
+
+    def resume(self) -> Actions:
+        """End a pause: a set in the middle of its iteration continues, what was too late is fetched again."""
+        self.paused = False
+        self._enter()
+        if self.state in ENDING:
+            return NOTHING
+        if self.withheld is Withheld.BY_PAUSE:
+            return self.refetch_withheld()
+        return (_fetch(self.position),) if self.state is S.FETCHING and self.position is not None else NOTHING
+
+    def throttle(self, limit: int | None) -> None:
+        """Ask for so many bytes at once, 0: fetch nothing for now; None: no limit.  What is fetched is delivered."""
+        self.fetch_limit = limit
+        self._enter()
+
+    def lead(self, known: bool) -> None:
+        """A broker that leads it is known, or is not any more."""
+        self.has_leader = known
+        self._enter()
+
+    def revoke(self) -> Actions:
+        """Deliver nothing more; what is delivered may still be finished and committed."""
+        if self.state is not S.CLOSED:
+            self.state = S.REVOKING
+        self._enter()
+        return NOTHING
+
+    def close(self) -> Actions:
+        """It is not ours any more: nothing is delivered, sent or committed."""
+        self.left_uncommitted |= (done := self.committable()) is not None and done != self.committed
+        self.state = S.CLOSED
+        self._enter()
+        return self._end_progress()
+
+    def __repr__(self) -> str:
+        why = self.undeliverable
+        return f"<Partition {self.tp} at {self.position}, {self.state.value}{f': {why}' if why else ''}>"
+
+
+def parked_reason(reason: str | Exception) -> Exception:
+    """What parks a partition, as an error."""
+    return Undeliverable(reason) if isinstance(reason, str) else reason
