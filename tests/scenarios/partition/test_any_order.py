@@ -1,0 +1,273 @@
+"""Whatever happens to a partition, in whatever order: the world keeps its promises, and a broken machine is caught."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.scenarios.partition.world import Violation, World
+from zkconsumer.fetching.partition import (
+    ENDING,
+    MAY_FETCH,
+    NOTHING,
+    Actions,
+    FetchedSet,
+    Partition,
+    State,
+    Withheld,
+)
+from zkconsumer.fetching.progress import DeliveryTicket
+
+Event = tuple[str, int]
+USUAL = ["fetch", "take", "send", "ack", "ack", "next", "next", "timer", "commit"]
+RARE = ["pause", "resume", "resume", "lease over", "lease renewed", "lease renewed", "fail", "drop", "stored"]
+RARE += ["may send", "seek", "skip", "nothing behind", "park", "unpark", "unpark", "leave", "ack message", "on-ack"]
+RARE += ["throttle", "leader", "take first", "committed", "not committed", "out of range", "revoke", "close"]
+events = st.lists(st.tuples(st.sampled_from(USUAL * 5 + RARE), st.integers(0, 1 << 16)), max_size=80)
+
+
+def happen(world: World, what: str, n: int) -> None:
+    """One event, where it can happen; n chooses among its objects."""
+    partition = world.partition
+    position = partition.position
+    tickets = sorted(world.tickets)
+    ticket = tickets[n % len(tickets)] if tickets else -1
+    match what:
+        case "fetch" if position is not None:  # also one that is too late
+            world.fetched(position, position + 1 + n % 7)
+        case "take" | "take first" if world.taken is None and world.waits is None and world.read is None:
+            world.take(commit_first=what == "take first")
+        case "send" if world.taken is not None and world.taken.progress is not None:
+            given = world.taken.progress.given
+            end = world.taken.resume_at
+            world.send(min(end, max(given, world.taken.start) + 1 + n % 4), 1 + n % 3 // 2)
+        case "ack":
+            world.ack(ticket)
+        case "stored" if ticket in world.tickets:
+            world.reached(ticket, world.tickets[ticket].begin + n % 4)
+        case "fail":
+            world.fail(ticket)
+        case "drop":
+            world.drop(ticket)
+        case "may send":
+            world.ask(ticket)
+        case "next" | "on-ack" if world.taken is None and world.waits is None:
+            world.next(on_ack=what == "on-ack")
+        case "leave":
+            world.leave()
+        case "ack message":
+            world.ack_message()
+        case "timer":
+            world.tend()
+        case "commit":
+            world.commit()
+        case "pause":
+            world.pause()
+        case "resume":
+            world.resume()
+        case "throttle":
+            world.throttle(n % 2 or None)
+        case "leader":
+            world.lead(n % 2 == 0)
+        case "lease over":
+            world.lease_ends()
+        case "lease renewed":
+            world.lease_renewed()
+        case "seek" if partition.state not in ENDING and n % 3 == 0:
+            world.seek(n % 200)
+        case "out of range" if partition.state in MAY_FETCH and n % 3 == 0:
+            world.out_of_range()
+            world.seek(n % 200)
+        case "skip" if partition.state in MAY_FETCH and position is not None and not world.queue:
+            world.skip_to(position + 1 + n % 5)
+        case "nothing behind":
+            world.pass_skips()
+        case "park" if n % 3 == 0:
+            world.park("too large", at_once=n % 2 == 0)
+        case "unpark":
+            world.unpark()
+        case "committed" | "not committed":
+            world.commit_ended(what == "committed")
+        case "revoke" if n % 4 == 0:
+            world.revoke()
+        case "close" if n % 4 == 0:
+            world.close()
+
+
+def run(world: World, told: list[Event]) -> None:
+    world.start(0)
+    for what, n in told:
+        happen(world, what, n)
+
+
+@settings(max_examples=400, deadline=None)
+@given(events)
+def test_the_promises_hold_in_any_order(told: list[Event]) -> None:
+    world = World()
+    run(world, told)
+    _end(world)
+
+
+def _end(world: World) -> None:
+    """Revoked, finished as far as it can be, and closed: every byte is back, and nothing of it is delivered again."""
+    world.commit_ended(True)
+    world.revoke()
+    while world.next() is not None:
+        pass
+    if world.taken is not None:
+        world.send(world.taken.resume_at)
+    for name in list(world.tickets):
+        world.ack(name)
+        world.ack(name)
+    world.close()
+    world.leave()
+    for name in list(world.tickets):
+        world.ack(name)
+    assert world.held_bytes == 0
+    assert world.partition.state is State.CLOSED
+    assert (world.partition.drained, world.partition.committable()) == (True, None)
+
+
+def test_a_partition_that_is_left_alone_is_read_to_its_end_and_committed() -> None:
+    """After any disorder: resumed, renewed, unparked, each message is delivered, acknowledged and committed."""
+    for_good = {"revoke", "close", "seek", "skip", "out of range", "drop"}
+    usual = [what for what in USUAL * 5 + RARE if what not in for_good]
+    for seed in range(150):
+        rng = random.Random(seed)
+        world, end = World(), 120
+        world.start(0)
+        for _ in range(80):
+            what = rng.choice(usual)
+            if what != "fetch" or (world.partition.position or 0) < end - 7:
+                happen(world, what, rng.randrange(1 << 16))
+        for _ in range(400):
+            world.lease_renewed()
+            world.lead(True)
+            world.throttle(None)
+            world.commit_ended(True)
+            if world.taken is not None:
+                world.send(world.taken.resume_at)
+            for name in list(world.tickets):
+                world.ack(name)
+                world.ack(name)
+            while world.next() is not None:
+                pass
+            world.resume()
+            world.tend()
+            world.unpark()
+            partition = world.partition
+            if partition.state is State.FETCHING and partition.position is not None and partition.position < end:
+                world.fetched(partition.position, end)
+            if partition.committable() == end and partition.drained:
+                break
+        assert (world.partition.committable(), world.partition.drained, world.held_bytes) == (end, True, 0), (
+            seed,
+            world.partition,
+            world.said[-20:],
+        )
+
+
+# Broken on purpose ------------------------------------------------------------------------------------------------
+
+
+class CommitsTheHighest(Partition):
+    def committable(self) -> int | None:
+        done = super().committable()
+        return done if done is None or self.progress is None else self.progress.given
+
+
+class DeliversInAPause(Partition):
+    def pause(self) -> Actions:
+        self.paused = True
+        return NOTHING
+
+
+class CommitsMoreThanWasRead(Partition):
+    def reset_to(self, position: int) -> Actions:
+        actions = super().reset_to(position)
+        if self.progress is not None:
+            self.progress.committable += 3
+        return actions
+
+
+class KeepsTheBytesOfAFailedTicket(Partition):
+    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None = None) -> Actions:
+        super().ticket_failed(ticket, reason, resume_at)
+        return NOTHING
+
+
+class LeavesOutWhatWasWithheld(Partition):
+    def refetch_withheld(self) -> Actions:
+        self.withheld = Withheld.NOTHING
+        if self.position is not None:
+            self.next_delivery = self.position
+        self._enter()
+        return NOTHING
+
+
+class DeliversWithoutALease(Partition):
+    def may_deliver(self, fetched: FetchedSet, now: float) -> bool:
+        return super().may_deliver(fetched, float("-inf"))
+
+
+class DeliversWhatIsOld(Partition):
+    def may_deliver(self, fetched: FetchedSet, now: float) -> bool:
+        return self.delivers
+
+    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
+        self.next_delivery = fetched.start
+        return super().taken(fetched, now, commit_first)
+
+
+class ChangesWhenAsked(Partition):
+    def committable(self) -> int | None:
+        fetched = self._iterated
+        if fetched is not None and fetched.set_ticket is not None:
+            fetched.set_ticket.progress.ticket_reached(fetched.set_ticket, fetched.reached)
+        return super().committable()
+
+
+class DeliversWhileRevoked(Partition):
+    def revoke(self) -> Actions:
+        return NOTHING
+
+    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
+        was, self.paused = self.paused, False
+        try:
+            return super().taken(fetched, now, commit_first)
+        finally:
+            self.paused = was
+
+
+class ReadsOnBehindWhatASenderDropped(Partition):
+    def _restart(self, position: int) -> Actions:
+        return NOTHING if self.progress is None else self.reset_to(max(position, self.progress.given))
+
+
+BROKEN = [
+    CommitsTheHighest,
+    DeliversInAPause,
+    CommitsMoreThanWasRead,
+    KeepsTheBytesOfAFailedTicket,
+    LeavesOutWhatWasWithheld,
+    DeliversWithoutALease,
+    DeliversWhatIsOld,
+    ChangesWhenAsked,
+    DeliversWhileRevoked,
+    ReadsOnBehindWhatASenderDropped,
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+def test_a_broken_machine_is_caught(broken: type[Partition]) -> None:
+    for seed in range(2000):
+        rng = random.Random(seed)
+        told = [(rng.choice(USUAL * 5 + RARE), rng.randrange(1 << 16)) for _ in range(80)]
+        try:
+            run(World(broken), told)
+        except Violation:
+            return
+    pytest.fail("no promise was broken, and the machine is")

@@ -1,0 +1,439 @@
+"""One partition on paper: the machine, and what surrounds it.  No clock, no thread, no broker.
+
+The world fetches, takes, reads, sends and acknowledges as fetchers, streams and senders do, one step at a time and in
+any order the caller likes.  It keeps its own count of what is done, and says at the step where a promise is broken:
+
+    what may be committed has passed a message that is not done     it fell though nobody read on from elsewhere
+    bytes were given back that were not taken, or the other way     a message was left out
+    something was delivered of an old epoch, after the lease, of a paused, revoked or closed partition
+    asking changed something, or the second answer was another one
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from kafkawire.model import TopicPartition
+from zkconsumer.fetching.partition import Actions, Do, FetchedSet, Partition, Seek, State
+from zkconsumer.fetching.progress import DeliveryTicket, Progress
+from zkconsumer.session.lease import Lease
+
+TP = TopicPartition("orders", 0)
+MESSAGE_BYTES = 10
+
+
+class Violation(AssertionError):
+    """A promise of the consumer was broken."""
+
+
+class World:
+    """said: what the newest events did, for a story.  make: the machine, or one that is broken on purpose."""
+
+    def __init__(self, make: Callable[[TopicPartition, Lease], Partition] = Partition) -> None:
+        self.now = 0.0
+        self.lease = Lease()
+        self.lease.valid_until = math.inf
+        self.partition = make(TP, self.lease)
+        self.queue: deque[FetchedSet] = deque()  # of the stream
+        self.held_bytes = 0  # of the memory budget
+        self.tickets: dict[int, DeliveryTicket] = {}  # by where they end
+        self.taken: FetchedSet | None = None  # the set whose tickets are given out
+        self.read: FetchedSet | None = None  # the set that is iterated
+        self.waits: FetchedSet | None = None  # it is committed before it is delivered
+        self.said: list[str] = []
+        self._done: set[int] = set()  # messages, by offset; also those that a seek led past
+        self._delivered: set[int] = set()
+        self._skipped: set[int] = set()
+        self._parts: dict[int, int] = {}  # of a ticket, by id, those that are not done
+        self._on_ack = False
+        self._paused = self._revoked = self._closed = False
+        self._kept: list[FetchedSet | DeliveryTicket] = []  # so that no id is used twice
+        self._period: Progress | None = None
+        self._began = self._committable = 0
+        self._moved = True  # the caller reads on from elsewhere: what may be committed may be anything
+
+    # events ---------------------------------------------------------------------------------------------------------
+
+    def start(self, position: int | None) -> None:
+        self.partition.committed = position
+        self.partition.lead(True)
+        self._seek(lambda: self._do(Do.LOCATE) if position is None else self.partition.reset_to(position))
+
+    def seek(self, position: int) -> None:
+        self._seek(lambda: self.partition.reset_to(position))
+        self.discard()
+
+    def out_of_range(self) -> None:
+        if self.partition.position is not None:
+            seek = Seek("smallest", self.partition.position)
+            self._seek(lambda: self.partition.lose_position(seek))
+
+    def lead(self, known: bool) -> None:
+        self._happens(lambda: self._nothing(self.partition.lead(known)))
+
+    def fetched(self, start: int, resume_at: int, failure: Exception | None = None) -> None:
+        """A response to the newest request; a fetcher throws away one that was asked for in an older epoch."""
+        fetched = FetchedSet(start, resume_at, (resume_at - start) * MESSAGE_BYTES, failure)
+        self._happens(
+            lambda: self.partition.fetched(fetched, max(resume_at, self.partition.high_watermark or 0)), fetched
+        )
+
+    def take(self, commit_first: bool = False) -> Do | None:
+        """The stream takes the next set off its queue."""
+        if not self.queue:
+            return None
+        fetched = self.queue.popleft()
+
+        def event() -> Actions:
+            actions = self.partition.taken(fetched, self.now, commit_first)
+            if any(action.do is Do.COMMIT for action in actions):
+                self._done.update(range(fetched.start, fetched.resume_at))  # as far as a commit is concerned
+            return actions
+
+        return self._delivers(fetched, self._happens(event, fetched))
+
+    def commit_ended(self, committed: bool) -> Do | None:
+        """Of the set that is committed before it is delivered."""
+        fetched, self.waits = self.waits, None
+        if fetched is None:
+            return None
+        actions = self._happens(lambda: self.partition.commit_ended(fetched, committed, self.now), fetched)
+        return self._delivers(fetched, actions)
+
+    def _delivers(self, fetched: FetchedSet, actions: Actions) -> Do | None:
+        does = {action.do for action in actions}
+        if Do.COMMIT in does:
+            self.waits = fetched
+            return Do.COMMIT
+        if Do.DELIVER not in does and Do.RAISE not in does:
+            return None
+        self._check_delivery(fetched)
+        self.taken = fetched
+        return Do.DELIVER if Do.DELIVER in does else Do.RAISE
+
+    def _check_delivery(self, fetched: FetchedSet) -> None:
+        partition = self.partition
+        if fetched.epoch != partition.epoch:
+            raise Violation(f"{fetched} of epoch {fetched.epoch} is delivered in {partition.epoch}")
+        if self.now >= self.lease.valid_until:
+            raise Violation(f"{fetched} is delivered though the lease is over")
+        if self._paused or self._closed or (self._revoked and not fetched.committed_first):
+            raise Violation(f"{fetched} is delivered by a partition that is paused, revoked or closed")
+        left_out = set(range(self._began, fetched.start)) - self._delivered - self._skipped
+        if left_out:
+            raise Violation(f"{sorted(left_out)} were left out before {fetched}")
+        if fetched.failure is None:
+            self._delivered.update(range(fetched.start, fetched.resume_at))
+
+    # a sender -------------------------------------------------------------------------------------------------------
+
+    def send(self, resume_at: int, parts: int = 1) -> None:
+        """A sender gets what lies before resume_at of the set that was taken."""
+        fetched = self.taken
+        if fetched is None:
+            return
+
+        def event() -> Actions:
+            self.tickets[resume_at], actions = self.partition.ticket(fetched, resume_at, parts)
+            return actions
+
+        self._happens(event)
+        ticket = self.tickets[resume_at]
+        self._kept.append(ticket)
+        self._parts[id(ticket)] = parts
+        if resume_at >= fetched.resume_at:
+            actions = self._happens(lambda: self.partition.ended(fetched, None))
+            assert not actions  # its bytes are with the ticket
+            self.taken = None
+
+    def ask(self, name: int) -> bool:
+        return bool(self._of_ticket(name, lambda t: self.partition.may_send(t, self.now), False))
+
+    def ack(self, name: int) -> None:
+        def event(ticket: DeliveryTicket) -> Actions:
+            self._parts[id(ticket)] -= 1
+            if self._parts[id(ticket)] == 0:
+                self._done.update(range(ticket.begin, ticket.resume_at))
+            return self.partition.ticket_done(ticket)
+
+        self._of_ticket(name, event)
+
+    def reached(self, name: int, at: int) -> None:
+        def event(ticket: DeliveryTicket) -> Actions:
+            if ticket.parts == 1:
+                self._done.update(range(ticket.begin, min(at, ticket.resume_at)))
+            return self.partition.ticket_reached(ticket, at)
+
+        self._of_ticket(name, event)
+
+    def fail(self, name: int) -> None:
+        self._of_ticket(name, lambda t: self.partition.ticket_failed(t, ValueError(f"{t.begin} is too large")))
+
+    def drop(self, name: int) -> None:
+        self._of_ticket(name, self.partition.ticket_dropped)
+
+    def _of_ticket(self, name: int, event: Callable[[DeliveryTicket], object], otherwise: object = None) -> object:
+        ticket = self.tickets.get(name)
+        if ticket is None:
+            return otherwise
+        answer: list[object] = []
+
+        def happens() -> Actions:
+            found = event(ticket)
+            answer.append(found)
+            return found if isinstance(found, tuple) else ()
+
+        self._happens(happens)
+        return answer[0]
+
+    # a loop over messages -------------------------------------------------------------------------------------------
+
+    def next(self, on_ack: bool = False) -> int | None:
+        """The next message of a `for message in stream`; None: there is none now.  As MessageReader does it."""
+        while True:
+            if self.read is None and not self._next_set(on_ack):
+                return None
+            fetched = self.read
+            assert fetched is not None
+            if fetched.delivered_to > fetched.done_to and fetched.set_ticket is not None:
+                self._done.update(range(fetched.done_to, fetched.delivered_to))
+                fetched.done_to = fetched.delivered_to  # the user came back
+            at = fetched.delivered_to
+            if at == fetched.resume_at:
+                self._end_reading(finished=True)
+                continue
+            fetched.delivered_to = at + 1
+            if not self.partition.may_deliver(fetched, self.now):
+                self._end_reading(finished=False)
+                continue
+            if self._on_ack:
+                ticket = self.tickets[at + 1] = self.partition.message_ticket(fetched, at + 1)
+                self._kept.append(ticket)
+                self._parts[id(ticket)] = 1
+                fetched.done_to = at + 1
+            self._delivered.add(at)
+            self._check()
+            return at
+
+    def _next_set(self, on_ack: bool) -> bool:
+        while self.queue:
+            if self.take() is Do.DELIVER:
+                fetched, self.taken = self.taken, None
+                assert fetched is not None
+                self._delivered -= set(range(fetched.start, fetched.resume_at))  # one by one
+                self.read, self._on_ack = fetched, on_ack
+                self._kept.append(fetched)
+                self._happens(partial(self.partition.iterated, fetched, on_ack))
+                return True
+        return False
+
+    def _end_reading(self, finished: bool) -> None:
+        fetched, self.read = self.read, None
+        assert fetched is not None
+        self._happens(lambda: self.partition.iteration_ended(fetched, finished))
+
+    def leave(self) -> None:
+        """The user asks the stream for something else: the message in hand is done."""
+        if self.read is not None:
+            if self.read.set_ticket is not None:
+                self._done.update(range(self.read.done_to, self.read.delivered_to))
+                self.read.done_to = self.read.delivered_to
+            self._end_reading(finished=False)
+
+    def ack_message(self) -> None:
+        """message.ack() on the one in hand."""
+        fetched = self.read
+        if fetched is not None and fetched.set_ticket is not None:
+            self._done.update(range(fetched.start, fetched.delivered_to))
+            self._happens(lambda: self._nothing(fetched.acked(fetched.delivered_to)))
+
+    # the log --------------------------------------------------------------------------------------------------------
+
+    def damaged(self) -> int:
+        """The entry at the position is damaged once more."""
+        position = self.partition.position
+        return 0 if position is None else self.partition.damaged(position)
+
+    def skip_to(self, to: int) -> None:
+        if self.partition.position is not None:
+            self._skipped.update(range(self.partition.position, to))
+            self._happens(lambda: self.partition.skip_to(to))
+
+    def pass_skips(self) -> None:
+        self._happens(self.partition.pass_skips)
+
+    def park(self, why: str, at_once: bool = False) -> None:
+        self._happens(lambda: self.partition.park(ValueError(why), at_once))
+
+    def unpark(self, go_on_at: int | None = None) -> bool:
+        begun: list[bool] = []
+
+        def event() -> Actions:
+            found, actions = self.partition.unpark(go_on_at)
+            begun.append(found)
+            return actions
+
+        self._moved = go_on_at is not None
+        self._happens(event)
+        self._moved = False
+        return begun[0]
+
+    # stops and starts -----------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        self._paused = True
+        self._happens(self.partition.pause)
+
+    def resume(self) -> None:
+        self._paused = False
+        self._happens(self.partition.resume)
+
+    def throttle(self, limit: int | None) -> None:
+        self._happens(lambda: self._nothing(self.partition.throttle(limit)))
+
+    def lease_ends(self) -> None:
+        self.lease.valid_until = self.now
+        self.now += 1
+
+    def lease_renewed(self) -> None:
+        self.lease.valid_until = math.inf
+
+    def tend(self) -> None:
+        """The engine's timer: what was withheld is fetched again, once the lease is valid."""
+        if self.partition.state is State.WITHHELD and self.now < self.lease.valid_until:
+            self._happens(self.partition.refetch_withheld)
+
+    def revoke(self) -> None:
+        self._revoked = True
+        self._happens(self.partition.revoke)
+        self.discard()
+
+    def close(self) -> None:
+        self._closed = True
+        self._happens(self.partition.close)
+        self.discard()
+
+    def discard(self) -> None:
+        """What is in the queue of the stream comes back; what is delivered meanwhile is a violation."""
+        while self.queue:
+            fetched = self.queue.popleft()
+            actions = self._happens(partial(self.partition.taken, fetched, self.now), fetched)
+            if any(action.do is Do.DELIVER for action in actions):
+                raise Violation(f"{fetched} was discarded, and counts as delivered")
+
+    def commit(self) -> int | None:
+        """The timer: what may be committed, if that is news."""
+        done = self.partition.committable()
+        if done is None or done == self.partition.committed:
+            return None
+        self.partition.committed = done
+        return done
+
+    # what follows ---------------------------------------------------------------------------------------------------
+
+    def _seek(self, event: Callable[[], Actions]) -> None:
+        self._moved = True
+        self._happens(event)
+
+    def _do(self, do: Do) -> Actions:
+        self.said.append(do.value)
+        return ()
+
+    def _nothing(self, done: None) -> Actions:
+        return ()
+
+    def _happens(self, event: Callable[[], Actions], of: FetchedSet | None = None) -> Actions:
+        """of: the set that the event is about."""
+        actions = event()
+        discards = False
+        for action in actions:
+            if action.do is Do.GIVE_BACK:
+                self.held_bytes -= action.at
+                self.said.append(f"give back {action.at} bytes")
+            elif action.do is Do.QUEUE:
+                queued = action.fetched or of
+                assert queued is not None
+                self.held_bytes += queued.nbytes
+                self.queue.append(queued)
+                self._kept.append(queued)
+                self.said.append(f"queue {named(queued)}")
+            elif action.do is Do.DISCARD:
+                discards = True
+                self.said.append("discard what is queued")
+            elif action.do in (Do.DELIVER, Do.RAISE):
+                assert of is not None
+                self.said.append(f"{action.do.value} {named(of)}")
+            elif action.do in (Do.FETCH, Do.COMMIT):
+                self.said.append(f"{action.do.value} {action.at}")
+            else:
+                self.said.append(action.do.value)
+        if discards:
+            self.discard()
+        self._check()
+        return actions
+
+    # promises -------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        partition = self.partition
+        before = _all_of(partition)
+        answers = [self._asked() for _ in range(2)]
+        if answers[0] != answers[1] or _all_of(partition) != before:
+            raise Violation(f"asking changed something: {answers}, {before}")
+        self._check_commit(partition.committable())
+        self._check_bytes()
+
+    def _asked(self) -> tuple[object, ...]:
+        p = self.partition
+        may = [p.may_deliver(fetched, self.now) for fetched in (self.read, self.taken) if fetched is not None]
+        return (
+            p.committable(),
+            p.drained,
+            p.buffered_bytes,
+            p.lag,
+            p.at_rest,
+            p.undeliverable,
+            p.parked_at,
+            p.state,
+            may,
+        )
+
+    def _check_commit(self, committable: int | None) -> None:
+        progress = self.partition.progress
+        if progress is not self._period:
+            before, self._period = self._committable, progress
+            if progress is not None:
+                if not self._moved and self._passed(before, progress.committable):
+                    raise Violation(f"it reads on at {progress.committable}, though {before} is done only")
+                self._began = self._committable = progress.committable
+                self._moved = False
+        if committable is None or progress is None:
+            return
+        if committable < self._committable:
+            raise Violation(f"committable fell from {self._committable} to {committable}")
+        missing = self._passed(self._began, committable)
+        if missing:
+            raise Violation(f"{committable} may be committed, and {missing} are not done")
+        self._committable = committable
+
+    def _passed(self, before: int, after: int) -> list[int]:
+        return sorted(set(range(before, after)) - self._done - self._skipped)
+
+    def _check_bytes(self) -> None:
+        partition, buffered = self.partition, self.partition.buffered_bytes
+        committed_first = any(isinstance(one, FetchedSet) and one.committed_first for one in self._kept)
+        if self.held_bytes < buffered or (not committed_first and self.held_bytes != buffered):
+            raise Violation(f"{self.held_bytes} bytes are taken, and {buffered} held by {partition}")
+
+
+def named(fetched: FetchedSet) -> str:
+    return f"{fetched.start}..{fetched.resume_at}"
+
+
+def _all_of(partition: Partition) -> str:
+    ledger = partition.progress
+    said = {name: value for name, value in vars(partition).items() if name != "lease"}
+    return f"{said} {None if ledger is None else vars(ledger)}"
