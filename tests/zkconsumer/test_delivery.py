@@ -428,6 +428,7 @@ def test_at_most_once_what_could_not_be_committed_is_not_handed_out_and_not_lost
     cursor.enqueue(a_set(0, 2), 100)
     assert world.offsets() == []
     assert (cursor.withheld, world.budget.used) == (True, 0)
+    assert cursor.committable() == 0  # nobody got it: the last commit of a member that leaves must not write it
     cursor.refetch_withheld()
     assert (cursor.position, cursor.committable()) == (0, 0)
     cursor.enqueue(a_set(0, 2), 100)

@@ -48,6 +48,19 @@ def test_a_ticket_without_parts_moves_the_position_alone():
     assert progress.committable == 20
 
 
+@pytest.mark.parametrize("before_is_done", [False, True])
+def test_what_counted_without_parts_is_taken_back(before_is_done):
+    progress = Progress(0)
+    first = progress.ticket(10)
+    if before_is_done:
+        first.done()
+    progress.take_back(progress.ticket(20, parts=0))
+    first.done()
+    assert (progress.committable, progress.given, progress.idle) == (10, 10, True)
+    progress.ticket(15).done()
+    assert progress.committable == 15
+
+
 def test_one_part_may_be_reached_inside():
     progress = Progress(0)
     first, second = progress.ticket(10), progress.ticket(20)

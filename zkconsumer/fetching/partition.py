@@ -361,15 +361,19 @@ class Partition:
         if not commit_first:
             return DELIVER
         assert fetched.progress is not None
-        fetched.progress.ticket(fetched.resume_at, 0)  # first: a commit on the timer must not write less after this one
+        # Before the commit: one on the timer must not write less after it.
+        fetched.set_ticket = fetched.progress.ticket(fetched.resume_at, 0)
         fetched.progress = Progress(fetched.start, self._owner)  # of its reader, whose progress does not count
         fetched.committed_first = True
         return (Action(Do.COMMIT, fetched.resume_at, fetched),)
 
     def commit_ended(self, fetched: FetchedSet, committed: bool, now: float) -> Actions:
         """The commit before the delivery; where it failed, or took too long, nothing of the set is delivered."""
+        counted, fetched.set_ticket = fetched.set_ticket, None
         if committed and self.may_deliver(fetched, now):
             return DELIVER
+        if counted is not None and not committed:
+            counted.progress.take_back(counted)  # or the next commit would write it, though nobody got it
         return self.ended(fetched, fetched.start)
 
     def _withhold(self) -> None:

@@ -49,7 +49,7 @@ class Progress:
     """
 
     def __init__(self, position: int, owner: TicketOwner | None = None) -> None:
-        self.committable = position  # everything before it is done; never moves back
+        self.committable = position  # everything before it is done; moves back by take_back() only
         self.given = position  # up to here tickets were given out
         self.parked: Parked | None = None
         self.closed = False
@@ -78,6 +78,15 @@ class Progress:
         if parts == 0:
             self._complete(ticket)
         return ticket
+
+    def take_back(self, ticket: DeliveryTicket) -> None:
+        """What the newest ticket counted as done, without parts, is not."""
+        if self.closed or self.given != ticket.resume_at:
+            return
+        if self._undone and self._undone[-1] is ticket:
+            self._undone.pop()
+        self.given = ticket.begin
+        self.committable = min(self.committable, ticket.begin)
 
     def park(self, reason: Exception, position: int | None = None) -> None:
         """Deliver nothing from position on; None: nothing more than tickets were given out for.

@@ -47,6 +47,7 @@ class World:
         self._done: set[int] = set()  # messages, by offset; also those that a seek led past
         self._delivered: set[int] = set()
         self._skipped: set[int] = set()
+        self._before: set[int] = set()  # what was done before a set that is committed first
         self._parts: dict[int, int] = {}  # of a ticket, by id, those that are not done
         self._on_ack = False
         self._paused = self._revoked = self._closed = False
@@ -90,6 +91,7 @@ class World:
         def event() -> Actions:
             actions = self.partition.taken(fetched, self.now, commit_first)
             if any(action.do is Do.COMMIT for action in actions):
+                self._before = set(self._done)
                 self._done.update(range(fetched.start, fetched.resume_at))  # as far as a commit is concerned
             return actions
 
@@ -100,6 +102,9 @@ class World:
         fetched, self.waits = self.waits, None
         if fetched is None:
             return None
+        if not committed:
+            self._done -= set(range(fetched.start, fetched.resume_at)) - self._before
+            self._committable = min(self._committable, fetched.start)
         actions = self._happens(lambda: self.partition.commit_ended(fetched, committed, self.now), fetched)
         return self._delivers(fetched, actions)
 
