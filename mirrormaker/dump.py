@@ -9,6 +9,8 @@ from mirrormaker.flow import Flow
 from producer.sender import Sender
 from zkconsumer.engine.status import PartitionStatus
 
+NONE_YET = "none was needed yet"
+
 
 def dump(flows: Sequence[Flow], senders: Mapping[str, Sender]) -> Iterator[str]:
     """Lines on each flow and its partitions, and on each sender; senders by source.  Changes nothing."""
@@ -16,6 +18,7 @@ def dump(flows: Sequence[Flow], senders: Mapping[str, Sender]) -> Iterator[str]:
         rows = flow.source.partitions()
         state, why = flow.source.state(rows)
         yield f"source {flow.name} {state}: {counted(len(rows), 'partition')}{f'; {why}' if why else ''}"
+        yield f"  brokers: {_brokers(flow.source.connections)}"
         yield from (f"  {_partition(row)}" for row in rows)
         yield from (f"  {name} waits: {reason}" for name, reason in sorted(flow.waiting.items()))
         yield from (f"  route of {name}: {topic.route}" for name, topic in sorted(flow.topics.items()))
@@ -23,8 +26,7 @@ def dump(flows: Sequence[Flow], senders: Mapping[str, Sender]) -> Iterator[str]:
         requests = counted(sender.in_flight, "request")
         pending = f"{sender.bytes_pending:,} bytes not acknowledged, {sender.bytes_in_flight:,} of them in flight"
         yield f"target, for source {source}: {requests} in flight; {pending}"
-        brokers = ", ".join(f"{broker} {_open(count)}" for broker, count in sorted(sender.connections.items()))
-        yield f"  brokers: {brokers or 'none was needed yet'}"
+        yield f"  brokers: {_brokers(sender.connections)}"
         if sender.outage:
             yield f"  {sender.outage}"
 
@@ -34,6 +36,11 @@ def _partition(row: PartitionStatus) -> str:
     end = f"end {_n(row.high_watermark)}, lag {_n(row.lag)}"
     parked = f"; {row.parked}" if row.parked is not None else ""
     return f"{row.tp} {row.state}: {places}, {end}, {row.buffered_bytes:,} bytes queued, read by {row.owner}{parked}"
+
+
+def _brokers(connections: Mapping[int, int]) -> str:
+    """Brokers and how many connections to each are open."""
+    return ", ".join(f"{broker} {_open(count)}" for broker, count in sorted(connections.items())) or NONE_YET
 
 
 def _open(connections: int) -> str:

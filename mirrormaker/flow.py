@@ -28,6 +28,7 @@ from mirrormaker.intake import Intake
 from mirrormaker.options import MirrorOptions
 from mirrormaker.outputs import Outputs
 from mirrormaker.quarantine import Case, Quarantine
+from mirrormaker.report import COPIED, ENCODED
 from mirrormaker.routes import RouteRules, TopicRoute, as_configured
 from mirrormaker.selection import Selection, merged_sentence
 from mirrormaker.sethandler import SetHandler
@@ -153,6 +154,7 @@ class Flow:
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}  # sets of topics that are not ready
         self._returning: set[str] = set()  # topics that the target had, and that are being created again
         self._dropped_before: dict[tuple[str, str], int] = {}  # by handlers that are not there any more
+        self.handled: dict[tuple[str, str], int] = {}  # messages of message.set.handler, by topic and COPIED or ENCODED
         self._changes = 0  # of the rules, since the start
         self._former: dict[str, str] = {}  # topics whose way has changed, and the target topic of before
         self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
@@ -354,6 +356,7 @@ class Flow:
         handled = handler.handled(source, rows)
         if handled.kept is not None and rows.stretches and not self._rules.encoders:
             placed = Placed({}, rows.resume_at, topic.shares(source, rows.stretches, handled.kept))
+            how, count = COPIED, handled.kept.count(True)
         else:
             try:
                 outputs = handled.outputs(rows)
@@ -361,6 +364,9 @@ class Flow:
                 where = f"{source} at {rows.offsets[0]} to {rows.offsets[-1]}: {self.handler_option}"
                 raise MessageHandlerFailed(f"{where} gave back headers that cannot be sent: {failed}") from failed
             placed = self._sent_on(topic, source, outputs)
+            how, count = ENCODED, len(outputs.offsets)
+        if count:
+            self.handled[source.topic, how] = self.handled.get((source.topic, how), 0) + count
         handler.count_dropped(source, rows, handled)
         return placed
 

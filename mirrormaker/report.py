@@ -6,6 +6,7 @@ page and /metrics.  Pure: made elsewhere, changed by nobody.
     PartitionReport   one partition that this mirror owns
     Happening         one event: what an operator would have seen in the log
     WorkerReport      one process of a mirror that runs in several (mirrormaker/workers/)
+    ConnectionReport  the connections to one broker
     ReloadReport, ProduceReport   the last reload; counts of requests to the target
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 HANDLERS = ("message.handler", "message.set.handler")  # the reasons of what they dropped
+COPIED, ENCODED = "copied", "encoded again"  # how messages go that message.set.handler sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,21 @@ class SourceReport:
     rebalances: int | None = None
     committed_at_ms: int | None = None
     failed_commits: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionReport:
+    """Connections of a source's flow to one broker: of the source, for fetches, or of the target, for produce requests.
+
+    open: how many are open; 0: the broker is away, or was not needed yet.  most: how many there are where all are
+    needed (num.consumer.fetchers, num.producer.connections; of several workers all together).
+    """
+
+    source: str
+    side: str  # source or target
+    broker: int
+    open: int
+    most: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +159,7 @@ class MirrorReport:
     limits: what an operator paused or throttled, also where it is not owned at present.
     gaps: messages that the source deleted before they were read (of 0.7: bytes), by (source, topic).
     dropped_fields: messages that the target has without headers or a timestamp, by (source, topic, field).
+    handled: messages that message.set.handler sent, by (source, topic, how): COPIED as they were fetched, or ENCODED.
     reload: None: there was none since the start.  produced: None: nothing was connected yet.
     workers: its processes, where it runs in several; (): in one.
 
@@ -167,6 +185,8 @@ class MirrorReport:
     log_level: str
     gaps: dict[tuple[str, str], int] = field(default_factory=dict)
     dropped_fields: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    handled: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    connections: tuple[ConnectionReport, ...] = ()
     reload: ReloadReport | None = None
     produced: ProduceReport | None = None
     limits: tuple[WaitingTopic, ...] = ()
@@ -178,20 +198,12 @@ class MirrorReport:
 
 
 def as_json(report: MirrorReport) -> dict[str, Any]:
-    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}, gaps and
-    dropped_fields likewise."""
+    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}, other counts
+    likewise."""
     found = {name: _shallow(value) for name, value in _fields(report).items()}
-    found["left_out"] = [
-        {"source": source, "topic": topic, "reason": reason, "messages": count}
-        for (source, topic, reason), count in sorted(report.left_out.items())
-    ]
-    found["gaps"] = [
-        {"source": source, "topic": topic, "missing": count} for (source, topic), count in sorted(report.gaps.items())
-    ]
-    found["dropped_fields"] = [
-        {"source": source, "topic": topic, "field": name, "messages": count}
-        for (source, topic, name), count in sorted(report.dropped_fields.items())
-    ]
+    for name, (*of, counted) in _COUNTS.items():
+        counts = sorted(getattr(report, name).items())
+        found[name] = [dict(zip((*of, counted), (*key, count), strict=True)) for key, count in counts]
     return found | {"ready": report.ready}
 
 
@@ -202,11 +214,8 @@ def from_json(found: Mapping[str, Any]) -> MirrorReport:
         values[name] = tuple(row(**each) for each in values[name])
     values["sources"] = tuple(replace(one, merged=tuple(one.merged)) for one in values["sources"])
     values["not_ready"] = tuple(values["not_ready"])
-    values["left_out"] = {(row["source"], row["topic"], row["reason"]): row["messages"] for row in values["left_out"]}
-    values["gaps"] = {(row["source"], row["topic"]): row["missing"] for row in values["gaps"]}
-    values["dropped_fields"] = {
-        (row["source"], row["topic"], row["field"]): row["messages"] for row in values["dropped_fields"]
-    }
+    for name, (*of, counted) in _COUNTS.items():
+        values[name] = {tuple(row[each] for each in of): row[counted] for row in values[name]}
     if values["reload"] is not None:
         values["reload"] = ReloadReport(**values["reload"])
     if values["produced"] is not None:
@@ -215,12 +224,20 @@ def from_json(found: Mapping[str, Any]) -> MirrorReport:
     return MirrorReport(**values)
 
 
+# Of what counts are in JSON, and how they are named.
+_COUNTS: Mapping[str, tuple[str, ...]] = {
+    "left_out": ("source", "topic", "reason", "messages"),
+    "gaps": ("source", "topic", "missing"),
+    "dropped_fields": ("source", "topic", "field", "messages"),
+    "handled": ("source", "topic", "how", "messages"),
+}
 _ROWS: Mapping[str, Callable[..., Any]] = {
     "sources": SourceReport,
     "partitions": PartitionReport,
     "waiting": WaitingTopic,
     "limits": WaitingTopic,
     "happenings": Happening,
+    "connections": ConnectionReport,
     "workers": WorkerReport,
 }
 

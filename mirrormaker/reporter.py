@@ -20,7 +20,15 @@ from mirrormaker.happenings import Happenings
 from mirrormaker.limits import Limits
 from mirrormaker.meters import EndHistory, RateWindow
 from mirrormaker.readiness import not_ready
-from mirrormaker.report import MirrorReport, PartitionReport, ProduceReport, ReloadReport, SourceReport, WaitingTopic
+from mirrormaker.report import (
+    ConnectionReport,
+    MirrorReport,
+    PartitionReport,
+    ProduceReport,
+    ReloadReport,
+    SourceReport,
+    WaitingTopic,
+)
 from mirrormaker.selection import Selection
 from mirrormaker.source import Source
 from mirrormaker.target import Target
@@ -223,6 +231,10 @@ class Reporter:
                 for flow in self._flows
                 for (topic, name), count in flow.dropped_fields.items()
             },
+            handled={
+                (flow.name, topic, how): count for flow in self._flows for (topic, how), count in flow.handled.items()
+            },
+            connections=tuple(each for flow in self._flows for each in _connections(flow)),
             not_ready=not_ready(sources, outage, stopping=self._stopping()),
             log_level=current_level(),
             gaps={(source.name, topic): count for source in self._sources for topic, count in source.gaps.items()},
@@ -322,6 +334,17 @@ def _explained(
     if shown.lag and not shown.messages_per_s:
         return replace(shown, reason=f"target: {target}" if target else source)
     return shown
+
+
+def _connections(flow: Flow) -> Iterable[ConnectionReport]:
+    """Those to the brokers of a flow's source, and of the target."""
+    sides = (
+        ("source", flow.source.connections, flow.source.options.fetchers),
+        ("target", flow.sender.connections, flow.sender.connections_max),
+    )
+    for side, connections, most in sides:
+        for broker, count in sorted(connections.items()):
+            yield ConnectionReport(source=flow.name, side=side, broker=broker, open=count, most=most)
 
 
 def _produced(counters: Sequence[Counters]) -> ProduceReport | None:

@@ -195,6 +195,11 @@ class Source:
         return "the group's coordinator" if self.options.coordinated else "ZooKeeper"
 
     @property
+    def connections(self) -> dict[int, int]:
+        """Number of open connections for fetches to each broker that is fetched from."""
+        return self._connector.fetch_connections if self._connector is not None else {}
+
+    @property
     def deleted(self) -> Mapping[str, str]:
         """Topics that were read here and are deleted, with a sentence each; until there are new ones of these names."""
         return self._connector.deleted if self._connector is not None else {}

@@ -252,6 +252,11 @@ class Sender:
         return counts
 
     @property
+    def connections_max(self) -> int:
+        """Number of connections to each broker, where all are needed: num.producer.connections, 1 to Kafka 0.7."""
+        return self._s.pins.lanes
+
+    @property
     def outage(self) -> str:
         """The outages of brokers that parts wait for, with reason and time; "": none."""
         return self._s.outages.summary(now())

@@ -282,6 +282,11 @@ class ConsumerConnector:
         return "" if self._engine is None or self._closed else self._engine.outage
 
     @property
+    def fetch_connections(self) -> dict[int, int]:
+        """Number of open connections for fetches to each broker that is fetched from, by its id; of 0 it is away."""
+        return {} if self._engine is None or self._closed else self._engine.fetch_connections
+
+    @property
     def deleted(self) -> Mapping[str, str]:
         """Topics that this member read and that are deleted, with a sentence each; until there are new ones of these
         names."""

@@ -124,6 +124,11 @@ class Link:
         in_flight = 0 if self._logging_in else self._session.outstanding + len(self._replies)
         return in_flight + len(self._held)
 
+    @property
+    def connected(self) -> bool:
+        """Whether its connection is open."""
+        return self._transport is not None and self.broken is None
+
     def call(self, request: Request[ResponseT]) -> ResponseT:
         """Send one request and wait for its reply's body; None for one that has no reply (acks 0).
 

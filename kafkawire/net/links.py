@@ -70,6 +70,15 @@ class Links:
         """Links to the same brokers over connections of their own, which end with the pool's; 0: the pool itself."""
         return self if number == 0 else _Lane(self, number)
 
+    def connected(self, purpose: str) -> dict[int, int]:
+        """Number of open connections for a purpose, those of lanes included, by the id of each broker that has links
+        for it."""
+        counts: dict[int, int] = {}
+        for (broker, name), link in self._links.items():
+            if name == purpose or name.startswith(f"{purpose} "):
+                counts[broker] = counts.get(broker, 0) + link.connected
+        return counts
+
     def meet(self, brokers: Iterable[Broker]) -> None:
         """There are these brokers: a connect that wants to know them before they are connected to is told."""
         meet: Callable[[Iterable[Broker]], object] | None = getattr(self._connect, "meet", None)

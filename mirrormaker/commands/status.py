@@ -97,11 +97,24 @@ def _summary(report: Report) -> Iterable[str]:
             f"source {source['name']} (Kafka {source['version']}): {source['state']}{why}; "
             f"{source['owned']:,} partition{'' if source['owned'] == 1 else 's'}, lag {lag}"
         )
+        if connections := _connections(report, source["name"]):
+            yield f"  connections: {connections}"
         if source["merged"]:
             yield f"  merged with another source: {', '.join(source['merged'])}"
     if report["target_state"]:
         yield f"target: {report['target_state']}"
     yield from _workers(report)
+
+
+def _connections(report: Report, source: str) -> str:
+    """Open connections to each broker of a source and, for that source, of the target: 1 of 2 to broker 0, …"""
+    said = []
+    for side in ("source", "target"):
+        rows = [row for row in report["connections"] if (row["source"], row["side"]) == (source, side)]
+        few = [f"{row['open']} of {row['most']} to broker {row['broker']}" for row in rows[:MAX_NAMES]]
+        more = f" and {len(rows) - MAX_NAMES:,} more brokers" if len(rows) > MAX_NAMES else ""
+        said += [f"{side}: {', '.join(few)}{more}"] if rows else []
+    return "; ".join(said)
 
 
 def _workers(report: Report) -> Iterable[str]:
@@ -155,6 +168,9 @@ def _reasons(report: Report) -> Iterable[str]:
     for lost in report["dropped_fields"]:
         what = f"{lost['messages']:,} messages are copied without {lost['field']} (mirror.drop.fields)"
         yield f"dropped: {lost['source']}: {lost['topic']}: {what}"
+    for sent in report["handled"]:
+        what = f"{sent['messages']:,} messages of message.set.handler {sent['how']}"
+        yield f"handled: {sent['source']}: {sent['topic']}: {what}"
     for gap in report["gaps"]:
         yield f"gap: {gap['source']}: {gap['topic']}: {gap['missing']:,} were deleted before they were read"
 

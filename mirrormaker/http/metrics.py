@@ -76,6 +76,7 @@ def families(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
     yield from _of_the_mirror(report, loop_lag_s)
     yield from _of_sources(report)
     yield from _of_the_target(report)
+    yield from _of_connections(report)
     yield from _of_topics(report)
     yield from _of_workers(report)
     if len(report.partitions) <= MAX_PARTITIONS:
@@ -152,6 +153,13 @@ def _of_the_target(report: MirrorReport) -> Iterator[Any]:
     yield _counter("produce_errors", "Responses with an error, by Kafka's code.", errors, ("code",))
 
 
+def _of_connections(report: MirrorReport) -> Iterator[Any]:
+    rows = [((row.source, row.side, str(row.broker)), row) for row in report.connections]
+    labels = ("source", "side", "broker")
+    yield _gauge("connections", "Open connections to a broker.", ((key, row.open) for key, row in rows), labels)
+    yield _gauge("connections_max", "Those where all are needed.", ((key, row.most) for key, row in rows), labels)
+
+
 def _of_topics(report: MirrorReport) -> Iterator[Any]:
     yield _counter(
         "skipped_messages", "Messages that are not in the target, for a reason of the configuration.",
@@ -160,6 +168,10 @@ def _of_topics(report: MirrorReport) -> Iterator[Any]:
     yield _counter(
         "dropped_fields", "Messages that the target has without a field which its format has no room for.",
         sorted(report.dropped_fields.items()), (*BY_TOPIC, "field"),
+    )  # fmt: skip
+    yield _counter(
+        "handled_messages", "Messages that message.set.handler sent: copied as they were fetched, or encoded again.",
+        sorted(report.handled.items()), (*BY_TOPIC, "how"),
     )  # fmt: skip
     units = {source.name: source.lag_unit for source in report.sources}
     for unit in ("messages", "bytes"):

@@ -50,6 +50,7 @@ class Profile:
               processor time in it
     waited    seconds in which a greenlet of a stage waited, while others ran: handler, commit, ZooKeeper
     messages  copied
+    handled   messages that message.set.handler sent, by how they went: copied, encoded again
     unread, unacknowledged   messages at the source not fetched yet, and fetched and not acknowledged, on average
     """
 
@@ -63,6 +64,7 @@ class Profile:
     messages: int = 0
     unread: float = 0.0
     unacknowledged: float = 0.0
+    handled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def busy(self) -> float:
@@ -159,11 +161,13 @@ def lines(profile: Profile) -> list[str]:
         )
         for row in rows
     ]
+    handled = ", ".join(f"{count:,} {how}" for how, count in sorted(profile.handled.items()) if count)
     return [
         f"profile of {profile.seconds:.1f} s: {profile.messages:,} messages copied, {per_s:,.0f} a second; "
         f"{profile.unread:,.0f} not fetched yet, {profile.unacknowledged:,.0f} fetched and not acknowledged",
         *table,
         f"the event loop ran {profile.busy:.0%} of the time, with {profile.cpu_s:.2f} s of CPU",
+        *([f"messages of message.set.handler: {handled}"] if handled else []),
         f"bottleneck: {found.name}: {found.sentence}",
     ]
 

@@ -117,6 +117,7 @@ class Profiler:
         self._positions: list[tuple[int, int]] = []
         self._seconds = self._cpu_s = 0.0
         self._messages = 0
+        self._handled: Counter[str] = Counter()
 
     def run(self, seconds: float) -> Profile:
         """Watch for that long.  Raises groundwork.sampling.TimerTaken."""
@@ -126,7 +127,7 @@ class Profiler:
 
     def watched(self, seconds: float, every_s: float) -> Iterator[None]:
         """The same, for a caller that wants to hear every now and then that it still watches."""
-        done_before, cpu_before = self._done(), time.thread_time()
+        done_before, handled_before, cpu_before = self._done(), self._sent_by_handlers(), time.thread_time()
         began = heard_at = now()
         with Ticks(EVERY_S, self._tick):
             Link.observer = self._requests
@@ -140,6 +141,7 @@ class Profiler:
                 self._seconds = now() - began
                 self._cpu_s = time.thread_time() - cpu_before
                 self._messages = self._done() - done_before
+                self._handled = self._sent_by_handlers() - handled_before
 
     def _tick(self, frame: FrameType | None, cpu_s: float, wall_s: float) -> None:
         stage = stage_of(modules_of(frame))
@@ -176,6 +178,14 @@ class Profiler:
     def _done(self) -> int:
         return sum(row.done or 0 for flow in list(self._flows) for row in flow.source.partitions())
 
+    def _sent_by_handlers(self) -> Counter[str]:
+        """Messages of message.set.handler so far, by how they went."""
+        found: Counter[str] = Counter()
+        for flow in list(self._flows):
+            for (_, how), count in flow.handled.items():
+                found[how] += count
+        return found
+
     def profile(self) -> Profile:
         """What was watched."""
         seconds = self._seconds
@@ -192,6 +202,7 @@ class Profiler:
             messages=max(0, self._messages),
             unread=unread,
             unacknowledged=unacknowledged,
+            handled=self._handled,
         )
 
     def _side(self, name: str, seconds: float) -> Side:

@@ -15,7 +15,15 @@ from typing import TypeVar
 
 from mirrormaker.happenings import MAX_HAPPENINGS
 from mirrormaker.limits import Limits, Throttle
-from mirrormaker.report import Happening, MirrorReport, PartitionReport, ProduceReport, SourceReport, WorkerReport
+from mirrormaker.report import (
+    ConnectionReport,
+    Happening,
+    MirrorReport,
+    PartitionReport,
+    ProduceReport,
+    SourceReport,
+    WorkerReport,
+)
 
 STATES = ("refused", "out of reach", "joining", "running")  # of a source, the worst first
 NO_PARTITION = "owns no partition: there are more workers than the assignment has work for; it stands by"
@@ -47,6 +55,8 @@ def merged(
         left_out=_sums(report.left_out for report in everything),
         gaps=_sums(report.gaps for report in everything),
         dropped_fields=_sums(report.dropped_fields for report in everything),
+        handled=_sums(report.handled for report in everything),
+        connections=_connections(living),
         produced=_produced([report.produced for report in everything if report.produced is not None]),
         not_ready=_not_ready(base, workers, reports),
         workers=tuple(_worker(worker, reports.get(worker.number)) for worker in workers),
@@ -63,6 +73,7 @@ def ended(past: MirrorReport, worker: int, last: MirrorReport) -> MirrorReport:
         left_out=_sums((past.left_out, last.left_out)),
         gaps=_sums((past.gaps, last.gaps)),
         dropped_fields=_sums((past.dropped_fields, last.dropped_fields)),
+        handled=_sums((past.handled, last.handled)),
         produced=_produced([each for each in (past.produced, last.produced) if each is not None]),
         happenings=_newest([*past.happenings, *_named(worker, last.happenings)]),
     )
@@ -136,6 +147,15 @@ def _partitions(living: Sequence[MirrorReport]) -> tuple[PartitionReport, ...]:
             if key not in found or found[key].state == "leaving":
                 found[key] = row
     return tuple(sorted(found.values(), key=_place))
+
+
+def _connections(living: Sequence[MirrorReport]) -> tuple[ConnectionReport, ...]:
+    """Those of all workers to each broker."""
+    found: dict[tuple[str, str, int], ConnectionReport] = {}
+    for row in (row for report in living for row in report.connections):
+        known = found.setdefault((row.source, row.side, row.broker), replace(row, open=0, most=0))
+        found[row.source, row.side, row.broker] = replace(known, open=known.open + row.open, most=known.most + row.most)
+    return tuple(found[key] for key in sorted(found))
 
 
 def _place(row: PartitionReport) -> tuple[str, str, bool, int, str]:

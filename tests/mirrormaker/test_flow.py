@@ -22,6 +22,7 @@ from mirrormaker.offsetmap.file import FileStorage
 from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.tickets import MapTickets
 from mirrormaker.partitioning import HASHED, ChosenPartitioner
+from mirrormaker.report import COPIED, ENCODED
 from mirrormaker.routes import AsConfigured, RouteRules, SourceTopic
 from mirrormaker.selection import Selection
 from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction
@@ -288,6 +289,20 @@ def test_a_set_handler_drops_changes_and_routes_rows(tasks: TaskGroup) -> None:
         (TopicPartition("t", 1), b"new v-7"),
     ]
     assert (share.tickets, flow.left_out) == ([(10, 3)], {("t", "message.set.handler"): 1})
+
+
+def test_what_a_set_handler_gives_back_is_counted_as_copied_or_as_encoded_again(tasks: TaskGroup) -> None:
+    def columns(messages: MessageColumns) -> MessageColumns:
+        if messages.partition:
+            messages.keys = [b"k"] * len(messages)
+        return messages.keep(not value.endswith(b"1") for value in messages.values if value)
+
+    sends = Sends()
+    flow = flow_of(tasks, Targets(t=2), sends, set_handler=columns)
+    flow.take(fetched("t", 0, 0, 5), Share())
+    flow.take(fetched("t", 1, 0, 3), Share())
+    until(lambda: len(sends.parts) == 2)
+    assert flow.handled == {("t", COPIED): 4, ("t", ENCODED): 2}
 
 
 def test_a_failing_set_handler_parks_at_its_message_counts_each_drop_once_and_logs_one_traceback(

@@ -10,7 +10,15 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from mirrormaker.http.metrics import MAX_PARTITIONS, MirrorMetrics
-from mirrormaker.report import MirrorReport, ProduceReport, ReloadReport, WaitingTopic
+from mirrormaker.report import (
+    COPIED,
+    ENCODED,
+    ConnectionReport,
+    MirrorReport,
+    ProduceReport,
+    ReloadReport,
+    WaitingTopic,
+)
 from tests.fakes.reports import STARTED_MS, partition, report, source
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -68,7 +76,14 @@ def test_what_is_not_known_is_left_out_and_never_zero() -> None:
     unknown = {"lag_messages", "lag_bytes", "lag_seconds", "acked_offset", "committed_offset", "source_end_offset"}
     unknown |= {"rebalances_total", "last_commit_timestamp_seconds", "commit_failures_total"}
     unknown |= {"produce_requests_total", "retries_total", "unknown_outcomes_total", "produce_errors_total"}
-    unknown |= {"skipped_messages_total", "gap_messages_total", "gap_bytes_total"}
+    unknown |= {
+        "connections",
+        "connections_max",
+        "handled_messages_total",
+        "skipped_messages_total",
+        "gap_messages_total",
+        "gap_bytes_total",
+    }
     assert not names(samples) & unknown
     assert one(samples, "partition_state", state="reading", **PARTITION) == 1
 
@@ -100,8 +115,14 @@ def test_counters_of_requests_commits_and_of_what_is_not_in_the_target() -> None
         ),
         left_out={("dc1", "orders", "message.handler"): 12},
         gaps={("dc1", "audit"): 500, ("old", "audit"): 4096},
+        handled={("dc1", "orders", COPIED): 5, ("dc1", "orders", ENCODED): 7},
+        connections=(ConnectionReport(source="dc1", side="target", broker=3, open=1, most=2),),
     )
     samples = scraped(shown)
+    assert one(samples, "connections", source="dc1", side="target", broker="3") == 1
+    assert one(samples, "connections_max", source="dc1", side="target", broker="3") == 2
+    assert one(samples, "handled_messages_total", source="dc1", topic="orders", how="copied") == 5
+    assert one(samples, "handled_messages_total", source="dc1", topic="orders", how="encoded again") == 7
     assert one(samples, "produce_requests_total") == 10
     assert one(samples, "retries_total") == 3
     assert one(samples, "unknown_outcomes_total") == 2

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
+from mirrormaker.commands.status import shown
 from mirrormaker.happenings import Happenings
 from mirrormaker.intake import Intake
-from mirrormaker.report import MirrorReport
+from mirrormaker.report import COPIED, ENCODED, MirrorReport, as_json
 from mirrormaker.reporter import Reporter, total_done
 from mirrormaker.selection import Selection
 from mirrormaker.source import SourceState
@@ -51,6 +52,8 @@ class Flow:
     has_handler: bool = False
     left_out: dict[tuple[str, str], int] = field(default_factory=dict)
     dropped_fields: dict[tuple[str, str], int] = field(default_factory=dict)
+    handled: dict[tuple[str, str], int] = field(default_factory=dict)
+    connections: dict[int, int] = field(default_factory=dict)
     throttle: bool = False
     handler_option: str = "message.handler"
     intake: Intake = field(default_factory=Intake)
@@ -58,14 +61,19 @@ class Flow:
     gaps: dict[str, int] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=lambda: dialect("0.8.2"))
     pending: int = 0
-    options: object = field(default_factory=lambda: SimpleNamespace(version="0.8.2"))
+    options: object = field(default_factory=lambda: SimpleNamespace(version="0.8.2", fetchers=2))
     rebalances: int = 3
     offset_stores: tuple[StoreStatus, ...] = ()
 
     @property
     def sender(self) -> SimpleNamespace:
         counters = SimpleNamespace(bytes=0, messages=7, requests=2, retries=1, unknown=0, errors=Counter({6: 1}))
-        return SimpleNamespace(bytes_pending=self.pending, counters=counters)
+        return SimpleNamespace(
+            bytes_pending=self.pending,
+            counters=counters,
+            connections=dict.fromkeys(self.connections, 0),
+            connections_max=1,
+        )
 
     def state(self, owned: object) -> SourceState:
         reasons = [text.removeprefix("source dc1: ") for text in (self.trouble, self.outage) if text]
@@ -226,6 +234,20 @@ def test_a_report_has_the_offsets_and_the_counts_of_requests() -> None:
     assert found.produced is not None
     assert (found.produced.requests, found.produced.retries, found.produced.errors) == (2, 1, {6: 1})
     assert found.gaps == {("dc1", "t"): 30}
+
+
+def test_a_report_has_the_connections_of_both_sides_and_what_the_set_handler_sent() -> None:
+    found = report(Flow(connections={3: 2, 1: 0}, handled={("t", COPIED): 5, ("t", ENCODED): 7}))
+    assert [(row.side, row.broker, row.open, row.most) for row in found.connections] == [
+        ("source", 1, 0, 2), ("source", 3, 2, 2), ("target", 1, 0, 1), ("target", 3, 0, 1),
+    ]  # fmt: skip
+    assert found.handled == {("dc1", "t", COPIED): 5, ("dc1", "t", ENCODED): 7}
+    lines = list(shown(as_json(found), None))
+    assert (
+        "  connections: source: 0 of 2 to broker 1, 2 of 2 to broker 3; target: 0 of 1 to broker 1, 0 of 1 to broker 3"
+        in lines
+    )
+    assert "handled: dc1: t: 7 messages of message.set.handler encoded again" in lines
 
 
 def test_a_source_says_how_often_its_group_rebalanced_and_when_an_offset_was_committed() -> None:

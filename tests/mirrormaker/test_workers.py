@@ -29,6 +29,9 @@ from mirrormaker.limits import Limits, Pause, Throttle, limits_of, rows_of
 from mirrormaker.offsetmap.file import file_of
 from mirrormaker.probe import SourceView
 from mirrormaker.report import (
+    COPIED,
+    ENCODED,
+    ConnectionReport,
     MirrorReport,
     ProduceReport,
     ReloadReport,
@@ -128,6 +131,10 @@ def worker(number: int, **changes: Any) -> WorkerReport:
     return WorkerReport(**{"number": number, "pid": 100 + number, "state": "running", "ready": True} | changes)
 
 
+def connections(**changes: Any) -> ConnectionReport:
+    return ConnectionReport(**{"source": "dc1", "side": "source", "broker": 0, "open": 0, "most": 2} | changes)
+
+
 def blank(**changes: Any) -> MirrorReport:
     nothing: dict[str, Any] = {
         "partitions": (), "messages": 0, "bytes": 0, "messages_per_s": 0.0, "bytes_per_s": 0.0, "in_flight_bytes": 0,
@@ -141,6 +148,8 @@ def test_a_report_comes_back_from_json_as_it_was() -> None:
         left_out={("dc1", "orders", "skip"): 3},
         gaps={("dc1", "orders"): 4},
         dropped_fields={("dc1", "orders", "headers"): 5},
+        handled={("dc1", "orders", COPIED): 6},
+        connections=(connections(open=1),),
         reload=ReloadReport(at_ms=5, problem="line 3"),
         produced=ProduceReport(requests=1, retries=0, unknown_outcomes=0, errors={6: 2}),
         not_ready=("it is stopping",),
@@ -159,6 +168,8 @@ def test_workers_are_one_mirror() -> None:
         produced=ProduceReport(requests=1, retries=2, unknown_outcomes=3, errors={6: 2}),
         sources=(source(owned=2, lag=7, rebalances=3, committed_at_ms=5, failed_commits=0),),
         left_out={("dc1", "orders", "skip"): 3},
+        handled={("dc1", "orders", COPIED): 6},
+        connections=(connections(open=1), connections(side="target", open=1)),
         happenings=(happening("later", at_ms=STARTED_MS + 2),),
     )
     two = report(
@@ -167,6 +178,8 @@ def test_workers_are_one_mirror() -> None:
         produced=ProduceReport(requests=1, retries=0, unknown_outcomes=0, errors={6: 1, 7: 1}),
         sources=(source(owned=1, lag=3, rebalances=2, committed_at_ms=9),),
         left_out={("dc1", "orders", "skip"): 1},
+        handled={("dc1", "orders", COPIED): 1, ("dc1", "orders", ENCODED): 2},
+        connections=(connections(open=2), connections(side="target", broker=1)),
         happenings=(happening("first", at_ms=STARTED_MS + 1),),
     )
     found = merged(blank(), [worker(1), worker(2)], {1: one, 2: two}, blank())
@@ -174,6 +187,11 @@ def test_workers_are_one_mirror() -> None:
     assert (found.messages, found.messages_per_s, found.left_out) == (15, 240.0, {("dc1", "orders", "skip"): 4})
     assert found.produced == ProduceReport(requests=2, retries=2, unknown_outcomes=3, errors={6: 3, 7: 1})
     assert found.sources == (source(owned=3, lag=10, rebalances=5, committed_at_ms=9, failed_commits=0),)
+    assert found.handled == {("dc1", "orders", COPIED): 7, ("dc1", "orders", ENCODED): 2}
+    assert found.connections == (
+        connections(open=3, most=4), connections(side="target", open=1), connections(side="target", broker=1),
+    )  # fmt: skip
+    assert ended(found, 1, one).handled == {("dc1", "orders", COPIED): 13, ("dc1", "orders", ENCODED): 2}
     assert [each.text for each in found.happenings] == ["worker 2: first", "worker 1: later"]
     assert [(row.number, row.owned, row.messages) for row in found.workers] == [(1, 2, 10), (2, 1, 5)]
     assert found.ready

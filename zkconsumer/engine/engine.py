@@ -30,6 +30,7 @@ from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
+from zkconsumer.fetching.positions import FETCH
 from zkconsumer.listeners import ConsumerListener, ListenerCalls, ListenerFailed
 from zkconsumer.offsets.commits import BeforeCommit, all_every_s
 from zkconsumer.offsets.store import OffsetStore
@@ -282,6 +283,10 @@ class Engine:
     @property
     def outage(self) -> str:
         return self._fetchers.outage
+
+    @property
+    def fetch_connections(self) -> dict[int, int]:
+        return self._links.connected(FETCH)
 
     def _owned(self) -> list[Cursor]:
         return list(self._cursors.values())

@@ -85,7 +85,7 @@ class Busy:
 def test_ticks_say_where_the_time_went_and_nothing_stays() -> None:
     row = SimpleNamespace(position=70, high_watermark=100, done=50)
     before = signal.getsignal(signal.SIGALRM)
-    found = Profiler([SimpleNamespace(source=Busy(row))]).run(1.5)  # type: ignore[list-item]
+    found = Profiler([SimpleNamespace(source=Busy(row), handled={})]).run(1.5)  # type: ignore[list-item]
     assert found.ran["other"] > 0.3  # this profiler itself, which is none of the stages
     assert found.cpu["other"] > 0.2
     assert (found.unread, found.unacknowledged, found.messages) == (30, 20, 0)
@@ -96,7 +96,7 @@ def test_ticks_say_where_the_time_went_and_nothing_stays() -> None:
 
 
 def test_a_timer_that_is_in_use_is_left_alone() -> None:
-    quiet = SimpleNamespace(source=SimpleNamespace(partitions=list))
+    quiet = SimpleNamespace(source=SimpleNamespace(partitions=list), handled={})
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, 60)
     try:
