@@ -56,6 +56,11 @@ def ready() -> Kernels | None:
     return _CHOICE.kernels
 
 
+def loading() -> bool:
+    """Whether a thread of this process loads or compiles the compiled form now."""
+    return _CHOICE.loading
+
+
 def prepare() -> None:
     """Load or compile now, where that is wanted; waits for it (0.3 s to a few seconds).  LocalError as compiled()."""
     _CHOICE.choose()

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from groundwork.tasks import TaskGroup, now, sleep
+from kafkawire import kernels
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import MessageSet, Part, PartitionId, Ticket, TopicPartition
 from mirrormaker.handler import HandlerTopicMissing, MessageHandler
@@ -46,6 +47,7 @@ T = TypeVar("T")
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # backoff for a target topic that is not ready
 HANDLED_RETRY_S = 10.0  # backoff for a topic that message.handler sends to, while the target is out of reach
 FORMER_S, FORMER_POLL_S = 10.0, 0.02  # what is in flight is waited for before a topic goes another way
+KERNELS_S, KERNELS_POLL_S = 3.0, 0.02  # loading takes half a second; compiling, once a machine, may take longer
 PARKED_POLL_S = 0.5
 PARKED_POLLS = 30  # at least so many within parked.retry.ms
 
@@ -394,6 +396,7 @@ class Flow:
                 topic = self._until_done(name, partial(self._prepared, name))
                 if chosen_by == self._changes:  # else the rules changed while it waited
                     break
+            self._load_kernels(topic)
         except TopicRefused as why:
             self._refuse(name, why)
             return
@@ -407,6 +410,23 @@ class Flow:
             self.topics[name] = topic
         else:
             self._former[name] = topic.target
+
+    @staticmethod
+    def _load_kernels(topic: TopicRoute) -> None:
+        """Load the kernels for a topic whose messages are looked at, and let its sets wait for them.
+
+        Beside the pure form they load several times as slowly, and it takes ten times the processor time meanwhile.
+        Raises TopicRefused where the environment asks for kernels that are not there.
+        """
+        if topic.route.kind == "pass-through":
+            return
+        until = now() + KERNELS_S
+        try:
+            kernels.compiled()
+        except LocalError as why:
+            raise TopicRefused(str(why)) from why
+        while kernels.loading() and now() < until:
+            sleep(KERNELS_POLL_S)
 
     def _drain_former(self, name: str) -> None:
         """Wait for what is in flight to the target topic of before: where a key decides, it must not be overtaken.

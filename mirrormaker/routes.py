@@ -28,7 +28,6 @@ from kafkawire.columns import Part as Stretch
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
 from kafkawire.grouping import grouped, rows_by_group
-from kafkawire.kernels import compiled
 from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
 from mirrormaker.encoding import PLAIN, Encoders
 from mirrormaker.losses import Losses
@@ -290,8 +289,6 @@ class TopicRoute:
         Raises what producer.conversion and place raise, and NoSuchPartition, behind what precedes the message.
         """
         dialect, limit, codec = self._dialect, self._message_max_bytes, self.route.codec
-        if self.route.kind != "pass-through":
-            compiled()  # all messages of this topic are looked at: loaded from the first set on
         if place is not None:
             place = but_the_first(skipped, place) if skipped else place
             least_bytes = 0 if self.route.by_message else SET_BYTES

@@ -12,6 +12,7 @@ import pytest
 from groundwork.tasks import TaskGroup, now, sleep, wait_any
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
+from kafkawire.errors import LocalError
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
 from mirrormaker.encoding import Encoder, Encoders
@@ -303,6 +304,43 @@ def test_what_a_set_handler_gives_back_is_counted_as_copied_or_as_encoded_again(
     flow.take(fetched("t", 1, 0, 3), Share())
     until(lambda: len(sends.parts) == 2)
     assert flow.handled == {("t", COPIED): 4, ("t", ENCODED): 2}
+
+
+def test_a_topic_whose_messages_are_looked_at_waits_for_the_kernels_and_one_that_passes_does_not(
+    tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading, asked = [True], []
+    monkeypatch.setattr("mirrormaker.flow.kernels.loading", lambda: loading[0])
+    monkeypatch.setattr("mirrormaker.flow.kernels.compiled", lambda: asked.append(True))
+    sends = Sends()
+    flow = flow_of(tasks, Targets(few=1, t=2), sends)
+    sets = [fetched("few", 0, 0), fetched("t", 0, 0), fetched("few", 1, 0), fetched("t", 1, 0)]
+    carry(((one, Share()) for one in sets), flow.take)
+    until(lambda: len(sends.parts) == 2 and asked)
+    assert {part.tp.topic for part in sends.parts} == {"t"}
+    loading[0] = False
+    until(lambda: len(sends.parts) == 4)
+    assert [value for tp, value in sends.values() if tp.topic == "few"] == [b"v-0", b"v-1", b"v-0", b"v-1"]
+    assert len(asked) == 1
+
+
+def test_kernels_that_take_long_are_not_waited_for_and_ones_that_are_not_there_are_named(
+    tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise LocalError("KAFKAWIRE_KERNELS=numba: numba is not installed")
+
+    monkeypatch.setattr("mirrormaker.flow.KERNELS_S", 0.05)
+    monkeypatch.setattr("mirrormaker.flow.kernels.loading", lambda: True)
+    monkeypatch.setattr("mirrormaker.flow.kernels.compiled", lambda: None)
+    sends, share = Sends(), Share()
+    flow = flow_of(tasks, Targets(few=1, more=1), sends)
+    flow.take(fetched("few", 0, 0), Share())
+    until(lambda: len(sends.parts) == 1)
+    monkeypatch.setattr("mirrormaker.flow.kernels.compiled", missing)
+    flow.take(fetched("more", 0, 0), share)
+    until(lambda: share.told)
+    assert share.told == [("failed", "KAFKAWIRE_KERNELS=numba: numba is not installed", 0)]
 
 
 def test_a_failing_set_handler_parks_at_its_message_counts_each_drop_once_and_logs_one_traceback(
