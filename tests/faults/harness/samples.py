@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class Sampler:
         self, sites: Sites, group: str, topics: Mapping[str, int], pids: Callable[[], Mapping[str, int]]
     ) -> None:
         self.samples: list[Sample] = []
+        self.quorum = 1  # brokers that must answer, where one alone may be behind what was acknowledged
         self._sites, self._group, self._pids = sites, group, pids
         self._tps = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
         self._links = {side.name: Links(f"sampler-{side.name}", timeout_ms=2000) for side in sites.sides}
@@ -118,6 +120,7 @@ class Sampler:
     def _ends(self, side: Side) -> dict[TopicPartition, int]:
         """Of the replica that is furthest, since acknowledged messages are in all that may lead."""
         ends: dict[TopicPartition, int] = {}
+        answered: Counter[TopicPartition] = Counter()
         for node in side.cluster.nodes:  # one by one: what one does not answer another may
             if not node.active:
                 continue
@@ -133,7 +136,8 @@ class Sampler:
             for tp, answer in answers.items():
                 if answer.offset is not None:
                     ends[tp] = max(answer.offset, ends.get(tp, 0))
-        return ends
+                    answered[tp] += 1
+        return {tp: end for tp, end in ends.items() if answered[tp] >= self.quorum}
 
 
 def _process(pid: int) -> tuple[int, int] | None:

@@ -1,0 +1,129 @@
+"""Rows of the fault matrix about the source: its brokers stop, die, lose their lead, and its messages are broken."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkawire.model import TopicPartition
+from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
+from tests.conftest import Unique
+from tests.faults.harness.damage import fuzzed_log
+from tests.faults.harness.leaders import leading, led_by, lines_of, move_leaders, wait_in_sync, wait_moved
+from tests.faults.harness.row import SEEDS, Accept, Run, row
+from tests.integration.mirroring import Mirror
+from tests.integration.sparktopics import produce, stored
+
+pytestmark = [pytest.mark.real, pytest.mark.faults]
+
+BOUNCES = int(os.environ.get("FAULT_BOUNCES", "3"))  # kafkatest's number; the row says 5
+DOWN_S = float(os.environ.get("FAULT_DOWN_S", "60"))
+
+
+@row("F16", "SIGTERM of source brokers, one after the other", Accept(recovery_s=5, rebalances=0), short=True)
+def test_f16_a_source_broker_is_stopped(run: Run) -> None:
+    side = run.sites.source
+    for _ in range(BOUNCES):
+        node = leading(side, run)
+        with run.fault(affected=led_by(side, node.id, run.tps)) as fault:
+            node.stop()
+            fault.recovers_from = wait_moved(side, node.id, fault.affected)
+            run.wait_flowing()
+        node.restart()
+        wait_in_sync(run, side)
+        run.wait_caught_up()
+
+
+@row("F17", "kill -9 of source leaders, 15 s down", Accept(recovery_s=10, rebalances=0))
+def test_f17_source_leaders_are_killed(run: Run) -> None:
+    side = run.sites.source
+    for _ in range(BOUNCES):
+        node = leading(side, run)
+        with run.fault(affected=led_by(side, node.id, run.tps)) as fault:
+            node.kill()
+            fault.recovers_from = wait_moved(side, node.id, fault.affected)
+            run.wait_flowing()
+            run.pass_time(max(0.0, 15 - (time.monotonic() - fault.since)))
+        node.restart()
+        wait_in_sync(run, side)
+        run.wait_caught_up()
+
+
+@row(
+    "F18", "the only replica of source partitions is down for a minute", Accept(recovery_s=5, rebalances=0, pause_s=2),
+    replication=1, topic_config={"min.insync.replicas": 1},
+)  # fmt: skip
+def test_f18_the_only_replica_of_source_partitions_is_down(run: Run) -> None:
+    side = run.sites.source
+    node = leading(side, run)
+    with run.fault(affected=led_by(side, node.id, run.tps)) as fault:
+        assert len(fault.affected) < len(run.tps)
+        node.stop()
+        run.pass_time(DOWN_S)
+        node.restart()
+        fault.over()
+        run.wait_flowing()
+
+
+@row(
+    "F21a", "leaders of the source are moved by reassignment and by preferred election",
+    Accept(recovery_s=2, rebalances=0), replication=2, topic_config={"min.insync.replicas": 1},
+)  # fmt: skip
+def test_f21_source_leaders_are_moved(run: Run) -> None:
+    side = run.sites.source
+    marks = {daemon.name: len(daemon.said()) for daemon in run.daemons}
+    for _ in range(BOUNCES):
+        for stays in (True, False):
+            with run.fault() as fault:
+                move_leaders(side, run.tps, stays=stays)
+                fault.recovers_from = wait_moved(side, None, run.tps)
+                run.wait_flowing()
+            wait_in_sync(run, side)
+    run.figure("lines of the log a partition and move", lines_of(run, marks) / 2 / BOUNCES, 5)
+
+
+FUZZED = int(os.environ.get("FAULT_FUZZED", "10000"))  # entries of the source's log
+SPREAD = 20  # partitions: what is damaged is fetched again and again before it is left out
+
+
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_f30_the_daemon_survives_fuzzed_batches(
+    own_cluster: Callable[..., Cluster], target: ClusterClient, unique: Unique, tmp_path: Path, seed: int
+) -> None:
+    """Entries of the source's log are edited at random behind their checksum, which is right again: other formats and
+    codecs, broken streams, negative sizes.  The daemon leaves out what nobody can read, and nothing else."""
+    topic = unique.topic()
+    source = own_cluster(brokers=1)
+    source.create_topic(topic, SPREAD)
+    for partition in range(SPREAD):
+        produce(source, TopicPartition(topic, partition), [(b"k", b"gives the log its file")])
+    rng, node, whole = random.Random(f"F30 {seed}"), source.node(0), {}
+    node.stop()
+    for partition in range(SPREAD):
+        log = fuzzed_log(rng, FUZZED // SPREAD, b"p%d" % partition)
+        [segment] = node.segments(topic, partition)
+        segment.write_bytes(log.data)
+        whole[partition] = log.whole
+    node.restart()
+    policies = {f"{kind}.policy": "skip" for kind in ("corrupt", "undecodable")}
+    mirror = Mirror(tmp_path, source, target, unique.group(), topic, policies)
+    mirror.file.write_text(
+        mirror.file.read_text().replace("  name: dc1", "  name: dc1\n  refresh.leader.backoff.ms: 5")
+    )
+    with mirror:
+        mirror.wait_all_committed([topic], 400)
+        assert mirror.stop()[0] == 0, mirror.said_last()
+    lost = {
+        partition: values - {value for _, _, value in stored(target, topic, partition)}
+        for partition, values in whole.items()
+    }
+    assert {partition: sorted(values)[:5] for partition, values in lost.items() if values} == {}
+    print(
+        f"F30: {FUZZED} broken entries, {sum(map(len, whole.values()))} whole messages beside them, which all arrived"
+    )
