@@ -13,7 +13,7 @@ PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkp
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint matrix bench faults fuzz clean
+.PHONY: demo test check lint matrix bench faults soak fuzz clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,9 @@ faults: $(STAMP)   ## the fault matrix on real clusters, SEEDS=5 of each row (ON
 	$(if $(ONLY),,rm -f $(VERDICTS))
 	FAULT_SEEDS=$(SEEDS) $(if $(ONLY),,FAULT_REPORT=$(VERDICTS)) $(BIN)/python -m pytest -q -m faults -o faulthandler_timeout=0 \
 		$(if $(ONLY),-k $(ONLY)); status=$$?; $(if $(ONLY),,$(BIN)/python -m tests.faults.report;) exit $$status
+
+soak: $(STAMP)     ## random faults on two mirrors under load (MINUTES=60, SEED=n repeats one); the report goes to docs/reliability.md
+	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(STAMP)     ## decoders, readers of files and nodes, servers with mutated bytes (MINUTES=10 in all, or INPUTS=1000000 each)
 	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),10)) $(if $(SEED),--seed $(SEED))
