@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kazoo.exceptions import KazooException
+
 from localkafka.errors import LocalKafkaError
 from tests.faults.harness import oracles
 from tests.faults.harness.clusters import Side, Sites
@@ -103,7 +105,7 @@ class Soak:
                 run.wait_flowing(FLOWS_S)
             run.wait_caught_up(FLOWS_S)  # what was under way at the fault is stored, and committed
             run.window(committed=committed)
-        except LocalKafkaError as error:
+        except (LocalKafkaError, KazooException, AssertionError) as error:
             self.broken.append(f"{name}: {str(error).partition(';')[0]}")
             self._say(f"         {self.broken[-1]}")
         self._look()
