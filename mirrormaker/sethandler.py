@@ -240,7 +240,7 @@ class SetHandler:
 
 def _without(timestamps_ms: list[int | None]) -> list[int | None]:
     """Timestamps as a handler sees them: None for a message without."""
-    if -1 in timestamps_ms:
+    if timestamps_ms.count(None) < len(timestamps_ms) and -1 in timestamps_ms:  # comparing None with -1 is slow
         return [None if stamp == -1 else stamp for stamp in timestamps_ms]
     return list(timestamps_ms)
 

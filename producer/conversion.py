@@ -33,7 +33,7 @@ from kafkawire.columns import Part as Stretch
 from kafkawire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
-from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
+from kafkawire.model import PIECE_BYTES, Message, MessageSet, Part, Run, TopicPartition
 from producer.errors import MessageRefused as MessageRefused
 from producer.reslice import Share, Sharing, StretchBuilder, resliced, rows_before_damage
 from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES, StepBuilder
@@ -436,7 +436,7 @@ def _pieces(
             yield _joined(held), held_codec, None
             held, size = [], 0
         held_codec = wanted
-        for columns in alone.pieces():
+        for columns in alone.pieces(most_bytes=max(least_bytes, PIECE_BYTES)):
             held.append(rows_of(columns))
             size += len(columns.data)
             if size >= least_bytes or columns.damage is not None:
