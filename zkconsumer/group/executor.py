@@ -279,6 +279,7 @@ class RebalanceExecutor:
 
     def _wait(self, action: Action) -> Report:
         self.freed.wait(timeout=action.wait_ms / 1000)
+        self.freed.clear()  # it ends one wait: the next round may fail before it claims, and has to wait
         return Finished(action.turn)
 
     def _leave(self, action: Action) -> Report:
