@@ -13,7 +13,7 @@ PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkp
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint matrix bench faults soak fuzz clean
+.PHONY: demo test check lint matrix bench faults soak fuzz simulate clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -49,6 +49,9 @@ soak: $(STAMP)     ## random faults on two mirrors under load (MINUTES=60, SEED=
 
 fuzz: $(STAMP)     ## decoders, readers of files and nodes, servers with mutated bytes (MINUTES=10 in all, or INPUTS=1000000 each)
 	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),10)) $(if $(SEED),--seed $(SEED))
+
+simulate: $(STAMP) ## the group in virtual time, with faults by seed (SCHEDULES=10000 SEED=1; MUTATION="no fence"; STORY=1 tells one)
+	$(BIN)/python -m tests.simulation --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1) $(if $(MUTATION),--mutation "$(MUTATION)") $(if $(STORY),--story)
 
 bench: $(STAMP)    ## ratios against the JVM and other clients in one run, a summary, docs/performance.md (FULL=1: an hour)
 	$(BIN)/python benchmarks/run.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))

@@ -1,0 +1,97 @@
+"""Simulate groups: one schedule after the other, in so many processes, until all are done or the first is broken.
+
+    python -m tests.simulation --schedules 100000 --seed 1
+    python -m tests.simulation --seed 4711 --schedules 1 --story        one again, with everything that was said
+    python -m tests.simulation --schedules 500 --mutation "no fence"    with a wrong decision patched in
+
+The iteration order of sets is part of a schedule, so it runs with PYTHONHASHSEED=0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from contextlib import nullcontext
+
+from tests.simulation.mutations import MUTATIONS, mutated
+from tests.simulation.schedule import schedule
+from tests.simulation.world import World, run, shortest, virtual_time
+
+CHUNK = 250
+
+
+def main() -> int:
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        again = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
+        os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
+    given = _arguments()
+    if given.story:
+        return _story(given.seed)
+    chunks = [
+        (first, min(CHUNK, given.seed + given.schedules - first), given.mutation)
+        for first in range(given.seed, given.seed + given.schedules, CHUNK)
+    ]
+    began, done, seen = time.monotonic(), 0, Counter[str]()
+    cpu_s = 0.0
+    with multiprocessing.get_context("fork").Pool(given.processes) as pool:
+        for count, seconds, some, broken in pool.imap_unordered(_chunk, chunks):
+            done, cpu_s = done + count, cpu_s + seconds
+            seen.update(some)
+            if broken:
+                print(f"after {done} schedules:\n{broken}", flush=True)
+                return 1
+            if done % 5000 < CHUNK:
+                _rate(done, began, cpu_s)
+    _rate(done, began, cpu_s)
+    print("what happened: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(seen.items())))
+    return 0
+
+
+def _rate(done: int, began: float, cpu_s: float) -> None:
+    seconds = time.monotonic() - began
+    print(
+        f"{done:,} schedules, all promises kept: {60 * done / seconds:,.0f} a minute,"
+        f" {60 * done / cpu_s:,.0f} a CPU minute",
+        flush=True,
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulate groups in virtual time.")
+    parser.add_argument("--schedules", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first schedule; the next has the next number")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--mutation", choices=MUTATIONS, help="patch this wrong decision in")
+    parser.add_argument("--story", action="store_true", help="tell the schedule of --seed")
+    return parser.parse_args()
+
+
+def _chunk(work: tuple[int, int, str | None]) -> tuple[int, float, Counter[str], str]:
+    """Schedules done, CPU seconds, what happened, and the shortest story of the first broken promise."""
+    first, count, mutation = work
+    logging.disable(logging.CRITICAL)
+    seen, began = Counter[str](), time.process_time()
+    with virtual_time(), mutated(mutation) if mutation else nullcontext():
+        for seed in range(first, first + count):
+            if run(schedule(seed), seen) is not None:
+                again = f"python -m tests.simulation --seed {seed} --schedules 1"
+                return seed - first + 1, time.process_time() - began, seen, f"{shortest(schedule(seed))}\n\n{again}"
+    return count, time.process_time() - began, seen, ""
+
+
+def _story(seed: int) -> int:
+    logging.disable(logging.CRITICAL)
+    lines: list[str] = []
+    with virtual_time():
+        why = World(schedule(seed), lines).run()
+    print("\n".join([str(schedule(seed)), "", *lines, "", why or "all promises are kept"]))
+    return 1 if why else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Virtual time, and processes that live in it: gevent's own greenlets, locks and queues on a loop without a clock.
+
+    Timeline   what is due when, for everybody; nothing else makes time pass
+    Process    one simulated process: a hub with a loop of its own.  It can be frozen (SIGSTOP: nothing of it runs, what
+               comes due meanwhile runs at once when it is thawed) and killed (nothing of it ever runs again)
+
+One process runs at a time, until all its greenlets wait.  No thread, no sleep, no real clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from gevent._hub_local import get_hub_if_exists, set_hub
+from gevent.hub import Hub
+from greenlet import getcurrent
+
+CALLBACKS_A_TURN = 50_000  # more without time passing: it runs in circles
+
+
+class Circles(AssertionError):
+    """A process does not come to rest although no time passes."""
+
+
+class Timeline:
+    """now: monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.stopped = False
+        self._due: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._number = count()
+
+    def at(self, when: float, fn: Callable[..., object], *args: Any) -> None:
+        heapq.heappush(self._due, (max(when, self.now), next(self._number), fn, args))
+
+    def after(self, seconds: float, fn: Callable[..., object], *args: Any) -> None:
+        self.at(self.now + seconds, fn, *args)
+
+    def run_until(self, until: float) -> None:
+        due = self._due
+        while due and due[0][0] <= until and not self.stopped:
+            self.now, _, fn, args = heapq.heappop(due)
+            fn(*args)
+        self.now = max(self.now, until)
+
+
+class Callback:
+    """One call in the loop, as gevent's own: it can be taken back."""
+
+    __slots__ = ("args", "callback")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.callback: Callable[..., object] | None = callback
+        self.args: tuple[Any, ...] | None = args
+
+    def stop(self) -> None:
+        self.callback = self.args = None
+
+    close = stop
+
+    @property
+    def pending(self) -> bool:
+        return self.callback is not None
+
+    def __bool__(self) -> bool:
+        return self.callback is not None
+
+
+class Timer:
+    """A timer of the loop, as far as gevent's primitives use one."""
+
+    def __init__(self, process: Process, after: float) -> None:
+        self._process = process
+        self._after = max(0.0, after)
+        self._started = 0
+        self.callback: Callable[..., object] | None = None
+        self.args: tuple[Any, ...] | None = None
+
+    def start(self, callback: Callable[..., object], *args: Any, **_: Any) -> None:
+        self.callback, self.args = callback, args
+        self._started += 1
+        self._process.after(self._after, self._fire, self._started)
+
+    def _fire(self, started: int) -> None:
+        if self.callback is not None and started == self._started:
+            callback, args = self.callback, self.args or ()
+            self.callback = self.args = None
+            callback(*args)
+
+    def stop(self) -> None:
+        self.callback = self.args = None
+
+    close = stop
+
+    @property
+    def active(self) -> bool:
+        return self.callback is not None
+
+    pending = active
+
+    def __enter__(self) -> Timer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Loop:
+    """The event loop of one process: gevent asks for callbacks and timers, nothing else."""
+
+    def __init__(self, process: Process) -> None:
+        self.error_handler: Any = None
+        self.ready: deque[Callback] = deque()
+        self._process = process
+
+    def run_callback(self, fn: Callable[..., object], *args: Any) -> Callback:
+        callback = Callback(fn, args)
+        self.ready.append(callback)
+        return callback
+
+    run_callback_threadsafe = run_callback
+
+    def timer(self, after: float, repeat: float = 0.0, ref: bool = True, priority: object = None) -> Timer:
+        return Timer(self._process, after)
+
+    def update_now(self) -> None:
+        pass
+
+    def now(self) -> float:
+        return self._process.timeline.now
+
+    def run(self) -> None:
+        """Never returns: rests in the caller of Process.turn whenever nothing is ready."""
+        ready = self.ready
+        while True:
+            for _ in range(CALLBACKS_A_TURN):
+                if not ready:
+                    break
+                callback = ready.popleft()
+                fn, args = callback.callback, callback.args
+                if fn is None:
+                    continue
+                callback.stop()
+                try:
+                    fn(*args or ())
+                except Exception as e:
+                    self._process.failed(e)
+            else:
+                self._process.failed(Circles(f"{self._process.name} runs in circles: {ready[0].callback}"))
+                ready.clear()
+            self._process.main.switch()
+
+
+class ProcessHub(Hub):  # type: ignore[misc]  # gevent has no types
+    """failed: what greenlets of no task group raise."""
+
+    failed: Callable[[BaseException], None]
+
+    def handle_error(self, context: object, type: object, value: Any, tb: object) -> None:
+        self.failed(value)
+
+    def start_periodic_monitoring_thread(self) -> None:
+        pass
+
+
+class Process:
+    """failed(exception): called for what nobody caught."""
+
+    def __init__(self, name: str, timeline: Timeline, failed: Callable[[BaseException], None]) -> None:
+        self.name = name
+        self.timeline = timeline
+        self.failed = failed
+        self.dead = False
+        self.frozen = False
+        self.main = getcurrent()
+        self._backlog: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._loop = Loop(self)
+        self._hub = ProcessHub(loop=self._loop)
+        self._hub.failed = failed
+
+    def after(self, seconds: float, fn: Callable[..., object], *args: Any) -> None:
+        """Call fn(*args) in this process, once that time has passed and it is not frozen."""
+        timeline = self.timeline
+        timeline.at(timeline.now + seconds, self.run, fn, *args)
+
+    def freeze(self) -> None:
+        self.frozen = True
+
+    def thaw(self) -> None:
+        self.frozen = False
+        backlog, self._backlog = self._backlog, []
+        for fn, args in backlog:
+            self._loop.run_callback(fn, *args)
+        self._turn()
+
+    def kill(self) -> None:
+        self.dead = True
+        self._loop.ready.clear()
+        self._backlog.clear()
+
+    def run(self, fn: Callable[..., object], *args: Any) -> None:
+        """Call fn(*args) in this process now, or once it is thawed; and what follows, until all its greenlets wait."""
+        if self.frozen and not self.dead:
+            self._backlog.append((fn, args))
+        elif not self.dead:
+            self._loop.run_callback(fn, *args)
+            self._turn()
+
+    def _turn(self) -> None:
+        """Run what is ready until all greenlets wait.  In the main greenlet."""
+        if self.dead or getcurrent() is not self.main:
+            return
+        before = get_hub_if_exists()
+        set_hub(self._hub)
+        try:
+            self._hub.switch()
+        finally:
+            set_hub(before)

@@ -1,0 +1,125 @@
+"""Schedules: what happens to a group and when, made from a seed, told as a story, and shrunk while it still fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+NAMES = ("a", "b", "c", "d")
+CHAOS_S = 16.0  # then everything is mended
+SHORT_S, LONG_S = (0.3, 4.0), (6.5, 12.0)  # than the session of 6 s
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """at: seconds from the start.  who: a member, a topic or nobody.  a, b: seconds or counts, see the sentence."""
+
+    at: float
+    what: str
+    who: str
+    a: float = 0.0
+    b: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.at:7.3f} s  {SENTENCES[self.what].format(who=self.who, a=self.a, b=self.b)}"
+
+
+SENTENCES = {
+    "join": "{who} joins",
+    "close": "{who} leaves cleanly",
+    "kill": "kill -9 {who}",
+    "freeze": "{who} is frozen for {a:.2f} s",
+    "expire": "ZooKeeper ends the session of {who}",
+    "cut": "the network between {who} and ZooKeeper is cut for {a:.2f} s",
+    "reset": "the connection of {who} breaks off; {a:.0f} requests under way still arrive",
+    "slow": "requests of {who} take {b:.2f} s, for {a:.2f} s",
+    "late": "answers and watches reach {who} {b:.2f} s late, for {a:.2f} s",
+    "break claims": "the connection of {who} breaks off at write {a:.0f} of owner nodes ({b:.0f}: it arrives)",
+    "break commits": "the connection of {who} breaks off at write {a:.0f} of offsets ({b:.0f}: it arrives)",
+    "break ids": "the connection of {who} breaks off at write {a:.0f} of id nodes ({b:.0f}: it arrives)",
+    "grow": "{who} gets {a:.0f} more partitions",
+    "topic": "topic {who} is created with {a:.0f} partitions",
+    "broker": "the leaders of half of {who} are away for {a:.2f} s",
+    "produce": "{a:.0f} messages for each partition of {who}",
+}
+WEIGHTS = {
+    "join": 4, "close": 3, "kill": 3, "freeze": 4, "expire": 2, "cut": 4, "reset": 3, "slow": 2, "late": 3,
+    "break claims": 4, "break commits": 3, "break ids": 1, "grow": 1, "topic": 1, "broker": 1, "produce": 5,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """topics: their partitions; streams: of each member, and whether it subscribes by a filter."""
+
+    seed: int
+    topics: dict[str, int]
+    streams: dict[str, tuple[int, bool]]
+    events: tuple[Event, ...]
+
+    def __str__(self) -> str:
+        topics = ", ".join(f"{topic} with {count} partitions" for topic, count in self.topics.items())
+        members = ", ".join(
+            f"{name} with {count} streams{' of t.*' if by_filter else ''}"
+            for name, (count, by_filter) in self.streams.items()
+        )
+        lines = [f"seed {self.seed}: topics {topics}; members {members}", *map(str, self.events)]
+        return "\n".join([*lines, f"{CHAOS_S:7.3f} s  everything is mended"])
+
+
+def schedule(seed: int) -> Schedule:
+    rng = Random(seed)
+    topics = {f"t{n}": rng.choice((1, 1, 2, 2, 3, 4, 8)) for n in range(rng.choice((2, 2, 3)))}
+    names = NAMES[: rng.randint(2, 4)]
+    streams = {name: (rng.choice((1, 1, 2)), rng.random() < 0.4) for name in NAMES}
+    events = [Event(0.0, "produce", topic, rng.randint(0, 8)) for topic in topics]
+    events += [Event(rng.choice((0.0, 0.0, 2.5 * rng.random())), "join", name) for name in names]
+    centers = [rng.uniform(2.0, CHAOS_S - 2) for _ in range(rng.randint(1, 3))]
+    for topic in topics:
+        events += [Event(rng.uniform(1.0, CHAOS_S), "produce", topic, rng.randint(1, 5)) for _ in range(3)]
+    for _ in range(rng.randint(4, 16)):
+        near = min(CHAOS_S - 0.1, max(0.5, rng.choice(centers) + rng.choice((0.05, 0.5, 3.0)) * rng.gauss(0, 1)))
+        events.append(_event(rng, near, topics, names))
+    return Schedule(seed, topics, streams, tuple(sorted(events, key=lambda event: event.at)))
+
+
+def _event(rng: Random, at: float, topics: dict[str, int], names: tuple[str, ...]) -> Event:
+    what = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    who, topic = rng.choice(names), rng.choice(list(topics))
+    length_s = rng.uniform(*rng.choice((SHORT_S, SHORT_S, LONG_S)))
+    match what:
+        case "freeze" | "cut":
+            return Event(at, what, who, length_s)
+        case "slow" | "late":
+            return Event(at, what, who, length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())
+        case "reset":
+            return Event(at, what, who, rng.randint(0, 4))
+        case "break claims" | "break commits" | "break ids":
+            return Event(at, what, who, rng.randint(1, 4), rng.randint(0, 1))
+        case "grow":
+            return Event(at, what, topic, rng.randint(1, 2))
+        case "topic":
+            return Event(at, what, f"t{rng.randint(3, 4)}", rng.randint(1, 3))
+        case "broker":
+            return Event(at, what, topic, length_s)
+        case "produce":
+            return Event(at, what, topic, rng.randint(1, 8))
+        case _:
+            return Event(at, what, who)
+
+
+def shrink(given: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
+    """The same with as few events as still fail: halves, quarters, then one after the other."""
+    size = max(1, len(given.events) // 2)
+    while True:
+        at, shorter = 0, False
+        while at < len(given.events):
+            tried = replace(given, events=given.events[:at] + given.events[at + size :])
+            if fails(tried):
+                given, shorter = tried, True
+            else:
+                at += size
+        if size == 1 and not shorter:
+            return given
+        size = max(1, size // 2)

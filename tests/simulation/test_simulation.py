@@ -1,0 +1,92 @@
+"""Schedules of a group, and the proof that the simulation finds what is wrong: `make simulate` goes on."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.simulation.mutations import MUTATIONS, mutated
+from tests.simulation.schedule import Event, Schedule, schedule, shrink
+from tests.simulation.world import run, shortest, told, virtual_time
+
+SCHEDULES, CPU_S = 300, 4.0  # whichever comes first
+SEEDS = 250  # a mutation is found within so many
+
+
+@pytest.fixture(autouse=True)
+def _simulated() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    with virtual_time():
+        yield
+    logging.disable(logging.NOTSET)
+
+
+def test_schedules_keep_all_promises() -> None:
+    until, seen, done = time.process_time() + CPU_S, Counter[str](), 0
+    for seed in range(1000, 1000 + SCHEDULES):
+        if done >= 20 and time.process_time() > until:
+            break
+        if run(schedule(seed), seen) is not None:
+            pytest.fail(str(shortest(schedule(seed))), pytrace=False)
+        done += 1
+    assert seen["messages sent"] > 10 * done
+    assert seen["released"] > 0
+    assert seen["fence"] > 0, "nothing happened that could go wrong"
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_wrong_decision_is_found(name: str) -> None:
+    with mutated(name):
+        found = next((seed for seed in range(SEEDS) if run(schedule(seed)) is not None), None)
+    assert found is not None, f"{SEEDS} schedules keep all promises although there is {name}"
+    assert run(schedule(found)) is None, "and without it they are kept"
+
+
+def test_a_failing_schedule_is_shrunk_to_a_story() -> None:
+    with mutated("no fence"):
+        seed = next(seed for seed in range(SEEDS) if run(schedule(seed)) is not None)
+        story = shortest(schedule(seed))
+    assert len(story.schedule.events) < len(schedule(seed).events)
+    assert "may send of it, too" in str(story)
+    assert " joins" in str(story)
+
+
+def test_a_schedule_is_the_same_again() -> None:
+    def once() -> tuple[Counter[str], object]:
+        seen = Counter[str]()
+        return seen, run(schedule(7), seen)
+
+    assert once() == once()
+
+
+def test_shrinking_keeps_what_is_needed() -> None:
+    events = tuple(Event(float(n), "join", "a", n) for n in range(20))
+    given = Schedule(1, {}, {}, events)
+    kept = shrink(given, lambda tried: {events[3], events[17]} <= set(tried.events))
+    assert kept == replace(given, events=(events[3], events[17]))
+
+
+def test_a_frozen_member_is_fenced_and_another_takes_over() -> None:
+    """Frozen for longer than its session while it has messages to send: told by hand, to see that what is simulated is
+    what is meant."""
+    events = (
+        Event(0.0, "join", "a"),
+        Event(0.5, "join", "b"),
+        Event(3.0, "produce", "t0", 40),
+        Event(3.1, "freeze", "a", 10.0),
+        Event(14.0, "produce", "t0", 5),
+    )
+    given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), events)
+    seen = Counter[str]()
+    assert run(given, seen) is None
+    assert seen["fence"] == 1
+    with mutated("no fence"):
+        found = told(given)
+    assert found is not None
+    assert "may send of it, too" in found.why
+    assert any("is frozen for 10.00 s" in line for line in found.told)
