@@ -22,7 +22,8 @@ from tests.simulation.mutations import MUTATIONS, mutated
 from tests.simulation.schedule import schedule
 from tests.simulation.world import World, run, shortest, virtual_time
 
-CHUNK = 250
+CHUNK = 50
+EACH = 500  # schedules from one line to the next
 
 
 def main() -> int:
@@ -45,7 +46,7 @@ def main() -> int:
             if broken:
                 print(f"after {done} schedules:\n{broken}", flush=True)
                 return 1
-            if done % 5000 < CHUNK:
+            if done % EACH < CHUNK:
                 _rate(done, began, cpu_s)
     _rate(done, began, cpu_s)
     print("what happened: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(seen.items())))

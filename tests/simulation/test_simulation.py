@@ -14,7 +14,7 @@ from tests.simulation.mutations import MUTATIONS, mutated
 from tests.simulation.schedule import Event, Schedule, schedule, shrink
 from tests.simulation.world import run, shortest, told, virtual_time
 
-SCHEDULES, CPU_S = 300, 4.0  # whichever comes first
+SCHEDULES, CPU_S = 300, 2.5  # whichever comes first
 SEEDS = 250  # a mutation is found within so many
 
 
