@@ -416,6 +416,26 @@ def test_stretches_of_one_size_are_hopped_over_as_entry_by_entry(
     assert compiled.hop(bytes(data), 0, kind, least) == (at, count, last)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from([None, b"kkk", b"kkkk"]), st.sampled_from([b"vvvvv", b"vvvvvv"])), max_size=200),
+    st.integers(0, 80),
+    st.integers(0, 120),
+    st.sampled_from([0, 1]),
+)
+def test_a_piece_ends_behind_its_last_complete_entry_whatever_their_sizes(
+    differ: list[tuple[bytes | None, bytes]], alike: int, cut: int, magic: int
+) -> None:
+    pairs = [*differ, *[(b"kk", b"v")] * alike, *differ]
+    whole = [entry(7 + n, value, key, magic) for n, (key, value) in enumerate(pairs)]
+    data = b"".join(whole)[: -cut or None]
+    at = count = 0
+    while count < len(whole) and at + len(whole[count]) <= len(data):
+        at, count = at + len(whole[count]), count + 1
+    with running(None, scanning):
+        found = indexing._hop(memoryview(data), magic)
+    assert found == (at, count, 6 + count if count else 0)
+
+
 # ---- which form runs -------------------------------------------------------------------------------------------
 
 SHOWN = """

@@ -131,19 +131,29 @@ def _hop(view: memoryview, magic: int) -> tuple[int, int, int]:
     """Where the complete entries of a view end, how many they are, the last one's offset."""
     quick = ready()
     hop, worth = (hop_alike, MANY_ALIKE) if quick is None else (quick.hop, 1)
-    total, at, count, last, again = len(view), 0, 0, 0, 0
-    while at + LOG_OVERHEAD + LEAST[magic] <= total:
-        offset, size, kind = HEAD.unpack_from(view, at)
-        if at + LOG_OVERHEAD + size > total:
-            break
+    total, size_of = len(view), _INT32.unpack_from
+    least_at = total - LOG_OVERHEAD - LEAST[magic]  # where a complete entry begins at most
+    at, count, last, again = 0, 0, 0, 0
+    while at <= least_at:
         entries = 0
         if at >= again:
+            _, size, kind = HEAD.unpack_from(view, at)
+            if at + LOG_OVERHEAD + size > total:
+                break
             at, entries, reached = hop(view, at, kind, LEAST[magic])
             again = at + AGAIN if entries < worth else 0
             if entries:
                 count, last = count + entries, reached
-        if not entries:
-            at, count, last = at + LOG_OVERHEAD + size, count + 1, offset
+        if not entries:  # neighbours that differ: one after the other, for a while
+            begin, until = at, min(again, least_at + 1)
+            while at < until:
+                after = at + LOG_OVERHEAD + size_of(view, at + _SIZE_AT)[0]
+                if after > total:
+                    least_at = -1
+                    break
+                begin, at, count = at, after, count + 1
+            if at > begin:
+                last = HEAD.unpack_from(view, begin)[0]
     return at, count, last
 
 
@@ -221,6 +231,7 @@ class _Opening:
 _V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
 _V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length
 _INT32 = struct.Struct(">i")
+_SIZE_AT = 8  # of an entry
 _CRC_FROM = 16
 _ATTRIBUTES = 17
 _FAR = 1 << 62  # offsets and shifts below it add up within int64
