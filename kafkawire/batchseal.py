@@ -13,7 +13,7 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch.setProducerState, incr
 from __future__ import annotations
 
 from kafkawire.errors import CorruptMessage
-from kafkawire.formats.v2.layout import CODEC, OVERHEAD, TRANSACTIONAL, batch_at, head_over
+from kafkawire.formats.v2.layout import CODEC, OVERHEAD, TRANSACTIONAL, head_of, under_producer
 from kafkawire.model import ProducerId
 from kafkawire.primitives import Bytes
 
@@ -30,19 +30,13 @@ def sealed(
     Base offset 0, no leader epoch, the producer's own timestamps: as brokers want it.  Its checksum is not verified.
     Raises CorruptMessage for entries that are not exactly one batch.
     """
-    batch = batch_at(entries, 0)
-    if batch is None or batch.end != len(entries):
+    head = head_of(entries, 0)
+    if head is None or head.size != len(entries):
         raise CorruptMessage("not exactly one record batch", 0)
-    records = memoryview(entries)[OVERHEAD:]
-    head = head_over(
-        records,
-        attributes=batch.attributes & CODEC | (TRANSACTIONAL if transactional else 0),
-        last_offset_delta=batch.last_offset_delta,
-        timestamps_ms=(batch.first_timestamp_ms, batch.max_timestamp_ms),
-        producer=(producer.id, producer.epoch, sequence),
-        count=batch.count,
-    )
-    return [head, records], batch.last_offset_delta + 1
+    view = memoryview(entries)
+    records = view[OVERHEAD:]
+    attributes = head.attributes & CODEC | (TRANSACTIONAL if transactional else 0)
+    return [under_producer(view, records, attributes, (*producer, sequence)), records], head.last_offset_delta + 1
 
 
 def unsealed(entries: Bytes) -> list[bytes | memoryview]:

@@ -33,7 +33,7 @@ from kafkawire.columns import Part as Stretch
 from kafkawire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
-from kafkawire.model import PIECE_BYTES, Message, MessageSet, Part, Run, TopicPartition
+from kafkawire.model import PIECE_BYTES, RECORD_BATCH, Message, MessageSet, Part, Run, TopicPartition
 from producer.errors import MessageRefused as MessageRefused
 from producer.reslice import Share, Sharing, StretchBuilder, resliced, rows_before_damage
 from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES, StepBuilder
@@ -79,12 +79,14 @@ def pass_through(
     within = not (dialect.offsets.entries_only or aligned)
     for number, runs in enumerate(_travelling(fetched)):
         run = runs[-1]
+        if run.magic >= RECORD_BATCH and len(runs) == 1 and _passes(fetched, run, start, dialect):
+            entries = fetched.buffer[run.begin : run.end]
+            start = run.resume_at
+            yield Step(start, (Part(target, entries, run.magic, run.codec, run.entries, start),))
+            continue
         wrapped = run.atomic and not run.record_batch
         may_begin_before = number == 0 and wrapped and within
-        if run.record_batch and len(runs) == 1 and _passes(fetched, run, start, dialect):
-            entries = fetched.buffer[run.begin : run.end]
-            yield Step(run.resume_at, (Part(target, entries, run.magic, run.codec, run.entries, run.resume_at),))
-        elif (
+        if (
             run.record_batch
             or must_rewrite(fetched, run, dialect)
             or (may_begin_before and _begins_before(one_run(fetched, run, start)))
@@ -108,7 +110,7 @@ def _travelling(fetched: MessageSet) -> Iterator[tuple[Run, ...]]:
     """
     joined: list[Run] = []
     for run in fetched.runs:
-        small = run.record_batch and run.end - run.begin < JOINED_BYTES.get(run.codec, 0)
+        small = run.magic >= RECORD_BATCH and run.end - run.begin < JOINED_BYTES.get(run.codec, 0)
         if joined and (not small or run.codec != joined[0].codec):
             yield tuple(joined)
             joined = []

@@ -102,10 +102,12 @@ class Sequences:
         piece = batch.pieces[0]
         if piece.part.magic < RECORD_BATCH or self.off:
             return True
-        if not self.ready(batch.tp, piece):
+        if self._transactional and (self.broken or batch.tp not in self._added):
             return False
         partition = self._known(batch.tp, piece)
-        assert partition is not None
+        if partition is None:
+            self._want()
+            return False
         if piece.seal is None:
             buffers, count = sealed(piece.part.entries, partition.producer, partition.next, self._transactional)
             piece.seal = partition.open = Seal(partition.producer, partition.next, count, buffers)

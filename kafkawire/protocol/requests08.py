@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkawire.errors import LocalError, RemoteError, Truncated, error_info
@@ -43,6 +43,14 @@ _REQUEST = struct.Struct(">ihhih")
 _REPLY = struct.Struct(">ii")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+# partition, error, base offset; from v8 on how many records are refused, and the length of a sentence (-1: none)
+_PRODUCED_ROWS = {
+    0: struct.Struct(">ihq"),
+    2: struct.Struct(">ihq8x"),
+    5: struct.Struct(">ihq16x"),
+    8: struct.Struct(">ihq16xih"),
+}
+_NOTHING_SAID = [0, -1]
 _PRODUCE_PARTITION = struct.Struct(">ii")  # partition, bytes of the set
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
 WITHOUT_BATCHES = 2  # the newest version of Produce for formats v0 and v1
@@ -229,6 +237,8 @@ class Request:
     buffers: list[bytes | memoryview]
     expects_reply: bool = True
     finish: Callable[[dict[str, Any]], object] | None = field(default=None, repr=False)  # decoded dict -> the reply
+    # The same from the bytes, without the dict; None: what is odd in them is for the table.
+    quick: Callable[[memoryview], object | None] | None = field(default=None, repr=False, compare=False)
     max_reply_bytes: int = MAX_REPLY_BYTES
     quiet: QuietRows | None = field(default=None, repr=False)  # of a Fetch
 
@@ -257,6 +267,8 @@ class Request:
         return PlainBody(size, self._read, self.max_reply_bytes)
 
     def _read(self, data: memoryview) -> object:
+        if self.quick is not None and (found := self.quick(data)) is not None:
+            return found
         fields = self.api.decode_reply(self.version, data)
         return self.finish(fields) if self.finish else fields
 
@@ -356,7 +368,9 @@ def produce(
             head = b""
     if head:
         buffers.append(head)
-    return Request(apis.PRODUCE, version, buffers, expects_reply=acks != 0, finish=_produced)
+    return Request(
+        apis.PRODUCE, version, buffers, expects_reply=acks != 0, finish=_produced, quick=partial(_quickly, version)
+    )
 
 
 def metadata(d: ApiVersions, topics: Sequence[str] | None, create: bool = True) -> Request:
@@ -507,6 +521,31 @@ def _request(
 ) -> Request:
     spoken = d.speaks(api.key) if version is None else version
     return Request(api, spoken, [api.encode_request(spoken, fields)], finish=finish, max_reply_bytes=max_reply_bytes)
+
+
+def _quickly(version: int, data: memoryview) -> dict[TopicPartition, ProducedPartition] | None:
+    """A Produce reply in which no record is refused and nobody says a sentence, several times as fast as by its table;
+    None: for the table, which knows the rest, and what is wrong with it."""
+    row = _PRODUCED_ROWS[0 if version < 2 else 2 if version < 5 else 5 if version < 8 else 8]
+    found: dict[TopicPartition, ProducedPartition] = {}
+    try:
+        (topics,), at = _INT32.unpack_from(data), 4
+        for _ in range(topics):
+            (length,) = _INT16.unpack_from(data, at)
+            named = at + 2 + length
+            (partitions,) = _INT32.unpack_from(data, named)
+            if length < 0 or partitions < 0:
+                return None
+            topic, at = str(data[at + 2 : named], "utf-8"), named + 4
+            for _ in range(partitions):
+                partition, error, base_offset, *rest = row.unpack_from(data, at)
+                if rest and rest != _NOTHING_SAID:
+                    return None
+                found[TopicPartition(topic, partition)] = ProducedPartition(error, base_offset)
+                at += row.size
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return found if topics >= 0 and at + (4 if version else 0) == len(data) else None
 
 
 def _produced(fields: dict[str, Any]) -> dict[TopicPartition, ProducedPartition]:

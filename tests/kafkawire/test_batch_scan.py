@@ -13,6 +13,7 @@ from kafkawire.formats import mixed
 from kafkawire.formats.compiled import load
 from kafkawire.formats.mixed import message_set, scan
 from kafkawire.formats.v01 import messages as v01
+from kafkawire.formats.v2 import scan as batchscan
 from kafkawire.formats.v2.layout import LOG_APPEND_TIME
 from kafkawire.kernels import cache_folder
 from kafkawire.model import Scan
@@ -291,3 +292,42 @@ def test_a_scan_of_any_bytes_ends_and_says_where(
     except CorruptMessage:
         read = []
     assert all(offset >= start for offset in read)
+
+
+# ---- read at once, or field by field -------------------------------------------------------------------------------
+
+KINDS = st.sampled_from([0, 1, LOG_APPEND_TIME, TRANSACTIONAL, -1])  # -1: the end of a transaction
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(KINDS, st.integers(1, 3), st.integers(0, 2)), max_size=5),
+    st.integers(0, 16),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=2),
+    st.integers(0, 80),
+)
+def test_heads_read_at_once_say_what_whole_heads_do(
+    kinds: list[tuple[int, int, int]], start: int, flips: list[tuple[int, int]], cut: int
+) -> None:
+    data, at = bytearray(), 0
+    for kind, count, hole in kinds:
+        attributes = max(kind, 0)
+        data += marker(at, 7, ABORT) if kind < 0 else batch(rows_of(at, count), attributes, last=at + count - 1 + hole)
+        at += 1 if kind < 0 else count + hole
+    for place, value in flips:
+        if place < len(data):
+            data[place] = value
+    data = data[: len(data) - cut]
+
+    def found() -> tuple[object, ...] | type[Exception]:
+        try:
+            seen = batchscan.scan(bytes(data), start, batchscan.AbortedTransactions([(7, 2)]))
+        except UnknownMagic as other:
+            return type(other)
+        damage = seen.damage and (seen.damage.why, seen.damage.position, seen.damage.offset)
+        return seen.end, seen.resume_at, seen.runs, seen.needed, damage, seen.left_out, seen.kept_back
+
+    quick = found()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(batchscan, "head_of", lambda buffer, begin: None)
+        assert quick == found()

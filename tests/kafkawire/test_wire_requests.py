@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.protocol import apis
 from kafkawire.protocol import requests08 as requests
 from kafkawire.protocol.requests08 import ProducedPartition, Request, request_header
 from tests.kafkawire.wire_vectors import named
@@ -186,3 +191,56 @@ def test_offsets_of_groups_are_refused_where_the_release_keeps_none() -> None:
 def test_a_partition_of_0_7_is_refused() -> None:
     with pytest.raises(LocalError, match=r"t/0-1 is a partition of 0\.7"):
         requests.fetch(D082, 1, 1, [(TopicPartition("t", BrokerPartition(0, 1)), 0, 1)])
+
+
+# ---- Produce replies, at once or by their table --------------------------------------------------------------------
+
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 60), st.integers(-1, 1 << 40), st.booleans()), max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 8), st.dictionaries(st.text(max_size=4), ROWS, max_size=3), st.integers(0, 6), st.binary(max_size=2)
+)
+def test_a_produce_reply_read_at_once_is_that_of_its_table(
+    version: int, topics: dict[str, list[tuple[int, int, int, bool]]], cut: int, more: bytes
+) -> None:
+    rows = [
+        {
+            "topic": name,
+            "partitions": [
+                {
+                    "partition": partition,
+                    "error": error,
+                    "base_offset": offset,
+                    "timestamp": -1,
+                    "log_start_offset": 3,
+                    "record_errors": [{"batch_index": 1, "message": "no"}] if said else [],
+                    "error_message": "refused" if said else None,
+                }
+                for partition, error, offset, said in each
+            ],
+        }
+        for name, each in topics.items()
+    ]
+    whole = apis.PRODUCE.encode_reply(version, {"topics": rows, "throttle_time_ms": 0})
+    data = memoryview(whole[: len(whole) - cut] + more)
+    request = replace(requests.produce(D24, 1, 1000, {T0: [BATCH]}, 2), version=version)
+
+    def read(quick: object) -> object:
+        try:
+            return replace(request, quick=quick)._read(data)  # type: ignore[arg-type]
+        except RemoteError as odd:
+            return type(odd), str(odd)
+
+    assert read(partial(requests._quickly, version)) == read(None)
+
+
+def test_the_usual_produce_reply_needs_no_table() -> None:
+    rows = [{"partition": n, "error": 0, "base_offset": n, "timestamp": -1, "log_start_offset": 0} for n in (0, 1)]
+    fields = {
+        "topics": [{"topic": "t", "partitions": [{**row, "record_errors": [], "error_message": None} for row in rows]}]
+    }
+    for version in range(9):
+        data = memoryview(apis.PRODUCE.encode_reply(version, {**fields, "throttle_time_ms": 0}))
+        assert requests._quickly(version, data) == {T0: ProducedPartition(0, 0), T1: ProducedPartition(0, 1)}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkawire.batchseal import LARGEST_SEQUENCE, after, sealed
 from kafkawire.errors import CorruptMessage, LinkLost
-from kafkawire.formats.v2.layout import batch_at
+from kafkawire.formats.v2.layout import batch_at, head_over
 from kafkawire.formats.v2.read import crc_is_right
 from kafkawire.model import Broker, Part, ProducerId, TopicPartition
 from producer.batches import Batch, Batches, Limits
@@ -88,6 +88,23 @@ def test_a_sealed_batch_has_the_producer_in_its_head_and_the_records_as_they_wer
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, numbers) == (99, 3, 40, 5)
     assert (batch.base_offset, batch.leader_epoch, batch.transactional, batch.control) == (0, -1, True, False)
     assert bytes(records) == b"records"
+
+
+def test_a_head_that_is_taken_over_is_the_one_that_would_be_made():
+    entries = bytearray(record_batch(b"records", 5))
+    entries[21:23] = b"\x00\x14"  # lz4, of a transaction that is not ours
+    batch = batch_at(entries, 0)
+    assert batch is not None
+    for producer, sequence, transactional in ((ProducerId(1 << 40, 3), 40, True), (ProducerId(-1, -1), -1, False)):
+        (head, records), _ = sealed(entries, producer, sequence, transactional)
+        assert head == head_over(
+            records,
+            attributes=4 | 16 * transactional,
+            last_offset_delta=4,
+            timestamps_ms=(batch.first_timestamp_ms, batch.max_timestamp_ms),
+            producer=(*producer, sequence),
+            count=5,
+        )
 
 
 @pytest.mark.parametrize("entries", [b"", record_batch(b"a")[:-1], record_batch(b"a") + record_batch(b"b")])

@@ -24,6 +24,8 @@ from kafkawire.headers import text
 from kafkawire.primitives import Bytes
 from kafkawire.varints import varint
 
+WRONG_CHECKSUM = "wrong checksum"
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -43,7 +45,7 @@ def crc_is_right(buffer: Bytes, batch: Batch) -> bool:
 def check_crc(buffer: Bytes, batch: Batch) -> None:
     """Raises CorruptMessage for a batch whose bytes are not those its checksum was made of."""
     if not crc_is_right(buffer, batch):
-        raise CorruptMessage("wrong checksum", batch.begin, batch.base_offset)
+        raise CorruptMessage(WRONG_CHECKSUM, batch.begin, batch.base_offset)
 
 
 def opened(buffer: Bytes, batch: Batch, limit: int = OPEN_LIMIT) -> bytes:

@@ -16,15 +16,27 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from kafkawire.errors import CorruptMessage
-from kafkawire.formats.v2.layout import CRC_FROM, LOG_APPEND_TIME, LOG_OVERHEAD, OVERHEAD, Batch, batch_at
+from kafkawire.formats.v2.layout import (
+    CODEC,
+    CONTROL,
+    CRC_FROM,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    OVERHEAD,
+    TRANSACTIONAL,
+    Batch,
+    batch_at,
+    head_of,
+)
 from kafkawire.formats.v2.read import check_crc, records
-from kafkawire.model import Entry, Run, Scan
+from kafkawire.model import RECORD_BATCH, Entry, Run, Scan
 from kafkawire.primitives import Bytes
 
 Aborted = Iterable[tuple[int, int]]  # producer id, first offset of a transaction that it aborted
 
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 _ABORT = 0
+KEPT_BACK = TRANSACTIONAL | CONTROL  # what may be: most batches are of no transaction, and asked nothing more
 LOWEST = -(1 << 63)  # as a start: everything is wanted
 _START = struct.Struct(">qi")  # base offset, size
 _FIRST_FIELDS = struct.Struct(">q15xi")  # base offset, last offset delta
@@ -77,7 +89,17 @@ def scan(buffer: Bytes, start: int, aborted: AbortedTransactions | None = None, 
     at, reached, resume_at = begin, LOWEST, start
     damage = None
     try:
-        while (batch := batch_at(buffer, at)) is not None:
+        while True:
+            head = head_of(buffer, at)
+            if head is not None and head.base_offset >= reached and head.number and not head.attributes & KEPT_BACK:
+                base, size, _, attributes, delta, count = head
+                since, at, reached = at, at + size, base + delta + 1
+                if reached > start:
+                    runs.append(Run(since, at, attributes & CODEC, RECORD_BATCH, count, reached))
+                    resume_at = reached
+                continue
+            if (batch := batch_at(buffer, at)) is None:
+                break
             if batch.base_offset < reached:
                 why = f"it begins at offset {batch.base_offset}, and what is before it ends at {reached - 1}"
                 raise CorruptMessage(why, batch.begin, batch.base_offset)

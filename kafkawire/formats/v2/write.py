@@ -25,12 +25,22 @@ from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any
 
 from kafkawire import compression
+from kafkawire.castagnoli import crc32c
 from kafkawire.columns import Columns, headers_of, laid, numbered
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.v2.columns import READER, index
-from kafkawire.formats.v2.layout import OVERHEAD, Batch, batch_at, head_over
-from kafkawire.formats.v2.read import check_crc, records
+from kafkawire.formats.v2.layout import (
+    CONTROL,
+    CRC_FROM,
+    LOG_APPEND_TIME,
+    OVERHEAD,
+    Batch,
+    batch_at,
+    head_of,
+    head_over,
+)
+from kafkawire.formats.v2.read import WRONG_CHECKSUM, records
 from kafkawire.headers import NO_HEADERS
 from kafkawire.kernels import ready
 from kafkawire.model import RECORD_BATCH, MessageSet, Part, Run
@@ -154,17 +164,16 @@ def may_pass(entries: Bytes, begin: int, start: int) -> bool:
     Not those of a batch whose records were removed by a cleaner (compaction), nor times that a broker set: they would
     become those of the producer.  Raises CorruptMessage for a wrong checksum: the new head would have a right one.
     """
-    batch = batch_at(entries, begin)
-    passes = (
-        batch is not None
-        and batch.count == batch.last_offset_delta + 1
-        and batch.base_offset >= start
-        and not batch.log_append_time
-        and not batch.control
-    )
-    if batch is not None and passes:
-        check_crc(entries, batch)
-    return passes
+    head = head_of(entries, begin)
+    if head is None:
+        batch_at(entries, begin)  # raises where that is no batch
+        return False
+    base, size, crc, attributes, delta, number = head
+    if number != delta + 1 or base < start or attributes & (LOG_APPEND_TIME | CONTROL):
+        return False
+    if crc32c(memoryview(entries)[begin + CRC_FROM : begin + size]) != crc:
+        raise CorruptMessage(WRONG_CHECKSUM, begin, base)
+    return True
 
 
 def check(entries: Bytes) -> CorruptMessage | None:
