@@ -94,6 +94,11 @@ def main(
     for setting in settings:
         if "=" not in setting:
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--setting")
+    if advertise:
+        print(
+            f"localkafka: --advertise {advertise}: everybody who reaches this machine reaches the cluster",
+            file=sys.stderr,
+        )
     set_up_logging("warning")  # else the ZooKeeper client would print each failed connect on stderr
     _stop_on_signal()
     values = dict(setting.split("=", 1) for setting in settings)

@@ -137,9 +137,11 @@ def read(record: bytes) -> DeadLetter:
     try:
         head = json_value(line)
         if not found or not isinstance(head, dict) or head["dead_letter"] != VERSION:
-            raise NoDeadLetter(f"no dead letter of version {VERSION}: {line[:100]!r}")
-        if head["carried"] != len(data):
-            raise NoDeadLetter(f"{len(data)} bytes follow the head, which says {head['carried']}")
+            raise NoDeadLetter(f"{len(record)} bytes that are no dead letter of version {VERSION}")
+        carried = head["carried"]
+        if carried != len(data):
+            said = carried if isinstance(carried, int) else "no number"  # what is no dead letter is not quoted
+            raise NoDeadLetter(f"{len(data)} bytes follow the head, which says {said}")
         return DeadLetter(
             source=head["source"],
             topic=head["topic"],
@@ -160,4 +162,4 @@ def read(record: bytes) -> DeadLetter:
     except NoDeadLetter:
         raise
     except (KeyError, TypeError, ValueError) as exc:
-        raise NoDeadLetter(f"no dead letter: {type(exc).__name__}: {exc}") from exc
+        raise NoDeadLetter(f"no dead letter: its head makes no sense ({type(exc).__name__})") from exc

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.model import TopicPartition
+from mirrormaker.masking import raised
 from producer.conversion import MessageHandlerFailed
 
 Encode = Callable[[Any], bytes | None]
@@ -41,10 +42,9 @@ class Encoder:
             for one in data:
                 encoded.append(encode(one) if nulls or one is not None else None)
         except Exception as exc:  # a user's code may raise anything
-            offset = offsets[len(encoded)]
-            raise MessageEncoderFailed(
-                f"{source} at {offset}: {self} raised {type(exc).__name__}: {exc}", offset
-            ) from exc
+            row = len(encoded)
+            why = raised(exc, (data[row],))
+            raise MessageEncoderFailed(f"{source} at {offsets[row]}: {self} {why}", offsets[row]) from exc
         if not set(map(type, encoded)) <= {bytes, type(None)}:
             row = next(row for row, one in enumerate(encoded) if not (one is None or type(one) is bytes))
             raise MessageEncoderFailed(

@@ -29,6 +29,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
 from kafkawire.headers import Headers, packed, unpacked
 from kafkawire.model import Message, PartitionId, TopicPartition
+from mirrormaker.masking import frames, raised
 from mirrormaker.outputs import Outputs
 from producer.conversion import MessageHandlerFailed, Output, Rows
 
@@ -83,10 +84,11 @@ def handled(handler: Handler, message: Message, name: str) -> list[Sent]:
     Raises MessageHandlerFailed, naming topic, partition, offset and handler; what the handler raised is its __cause__.
     """
     where = f"{message.topic}/{message.partition} at {message.offset}: message.handler {name}"
+    data = message.key, message.value  # it may change them
     try:
         given = handler(message)
     except Exception as exc:  # a user's code may raise anything
-        raise MessageHandlerFailed(f"{where} raised {type(exc).__name__}: {exc}") from exc
+        raise MessageHandlerFailed(f"{where} {raised(exc, data)}") from exc
     return interpreted(given, message, where)
 
 
@@ -187,7 +189,7 @@ class Raised:
         if cause is not None and kind_of(cause) not in self._kinds:
             self._kinds.add(kind_of(cause))
             extra = {"event": "handler-failed", "source": self._source, "topic": topic}
-            log.error("source %s: %s", self._source, failed, exc_info=cause, extra=extra)
+            log.error("source %s: %s", self._source, failed, extra={**extra, "below": frames(cause)})
 
 
 _MessageRow = tuple[int, bytes | None, bytes | None, int | None, int | None, bytes | None, int]
@@ -311,9 +313,7 @@ class MessageHandler:
                 try:
                     given: Any = handler(message)
                 except Exception as exc:  # a user's code may raise anything
-                    raise MessageHandlerFailed(
-                        f"{self._where(source, offset)} raised {type(exc).__name__}: {exc}"
-                    ) from exc
+                    raise MessageHandlerFailed(f"{self._where(source, offset)} {raised(exc, (key, value))}") from exc
                 plain: Message | None = None
                 if given.__class__ is Message:
                     plain, to_send, its_key = given, given.value, given.key

@@ -36,6 +36,13 @@ POLICY_FIELDS = {
 }  # fields of MirrorOptions and TopicOverride, by kind of bad message
 
 
+def source_name(raw: object) -> str:
+    """Option type: text that a log and the name of a file can have."""
+    if not isinstance(raw, str) or not raw.isprintable() or len(raw) > 100:
+        raise ValueError("printable text of at most 100 characters")
+    return raw
+
+
 def replication(raw: object) -> int:
     text = str(raw).strip()
     if isinstance(raw, bool) or not text.isdigit():
@@ -73,7 +80,10 @@ def no_partitions(raw: object) -> tuple[TopicPartition, ...]:
 class SourceOptions(ConsumerConfig):
     """A source cluster: the consumer's options, and those that only a mirror has."""
 
-    name: str = option("name", "", "name of the source in logs and status; when empty its place in the list")
+    name: str = option(
+        "name", "", "name of the source in logs, status and names of its files; when empty its place in the list",
+        kind=source_name,
+    )  # fmt: skip
     topic_prefix: str = option(
         "topic.prefix", "", "begins the names of this source's topics in the target, such as dc1.; not of renamed ones",
         kind=prefix,

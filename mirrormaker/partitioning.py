@@ -24,6 +24,7 @@ from kafkawire.grouping import MANY
 from kafkawire.kernels import ready
 from kafkawire.keyhashes import KEYLESS, KeyIndexes
 from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
+from mirrormaker.masking import raised
 from producer.errors import PartitionerFailed
 from producer.partitioners import UnkeyedPartitioner, byte_array_partitioner, is_pure, rule_of
 
@@ -133,10 +134,11 @@ class ChosenPartitioner:
         try:
             index = self.of_key(key, partitions)
         except Exception as exc:  # a user's code may raise anything
-            raise PartitionerFailed(f"partitioner.class {self.name} raised {type(exc).__name__}: {exc}") from exc
+            raise PartitionerFailed(f"partitioner.class {self.name} {raised(exc, (key,))}") from exc
         if type(index) is not int or not 0 <= index < partitions:
             there = f"{partitions} partitions: 0 to {partitions - 1} are there"
-            raise PartitionerFailed(f"partitioner.class {self.name} gave back {index!r} for {there}")
+            given = index if type(index) is int else f"a {type(index).__name__}"  # which may be the key
+            raise PartitionerFailed(f"partitioner.class {self.name} gave back {given} for {there}")
         return index
 
     def indexes(self, partitions: int) -> KeyIndexes | None:

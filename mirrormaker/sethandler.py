@@ -28,6 +28,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.headers import Headers, packed, unpacked
 from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.handler import DROP, Drops, Raised
+from mirrormaker.masking import raised
 from mirrormaker.outputs import Outputs
 from producer.conversion import MessageHandlerFailed, Rows
 
@@ -164,7 +165,7 @@ class SetHandler:
         try:
             given = self._handler(columns)
         except Exception as exc:  # a user's code may raise anything
-            failed = self._failed(source, rows, f"raised {type(exc).__name__}: {exc}")
+            failed = self._failed(source, rows, raised(exc, (*keys, *values)))
             failed.__cause__ = exc
             self._raised.log(failed, source.topic)
             raise failed from exc
