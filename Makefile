@@ -13,7 +13,7 @@ PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkp
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint matrix bench faults soak fuzz simulate clean
+.PHONY: demo test check lint matrix bench faults soak fuzz simulate audit clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -53,9 +53,12 @@ fuzz: $(STAMP)     ## decoders, readers of files and nodes, servers with mutated
 simulate: $(STAMP) ## the group in virtual time, with faults by seed (SCHEDULES=10000 SEED=1; MUTATION="no fence"; STORY=1 tells one)
 	$(BIN)/python -m tests.simulation --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1) $(if $(MUTATION),--mutation "$(MUTATION)") $(if $(STORY),--story)
 
+audit: $(STAMP)    ## known vulnerabilities of what is installed here (pip-audit, in an environment of its own)
+	$(BIN)/python -m tests.security.audit
+
 bench: $(STAMP)    ## ratios against the JVM and other clients in one run, a summary, docs/performance.md (FULL=1: an hour)
 	$(BIN)/python benchmarks/run.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .audit build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(PKGS) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

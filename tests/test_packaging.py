@@ -2,8 +2,10 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -144,3 +146,31 @@ def _imported() -> set[str]:
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 found.add(node.module.split(".")[0])
     return found - ours - sys.stdlib_module_names
+
+
+def test_what_a_reader_of_a_source_distribution_needs_is_in_it(tmp_path: Path):
+    """SECURITY.md is linked from the first pages, and is in the sdist, by MANIFEST.in."""
+    assert "(SECURITY.md)" in (ROOT / "README.md").read_text()
+    assert "(../SECURITY.md)" in (ROOT / "docs" / "guide.md").read_text()
+    included = (ROOT / "MANIFEST.in").read_text().split()
+    assert "SECURITY.md" in included
+    assert all((ROOT / name).is_file() for name in included if name != "include")
+
+
+@pytest.mark.thorough
+def test_a_source_distribution_has_the_pages(tmp_path: Path):
+    tree = tmp_path / "tree"
+    tops = [
+        ROOT / name for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "SECURITY.md", "CHANGELOG.md")
+    ]
+    for path in [*tops, *(ROOT / f"{name}.py" for name in PROJECT["tool"]["setuptools"]["py-modules"])]:
+        tree.mkdir(exist_ok=True)
+        shutil.copy(path, tree)
+    for top in OURS:
+        shutil.copytree(ROOT / top, tree / top, ignore=shutil.ignore_patterns("__pycache__"))
+    build = f"from setuptools.build_meta import build_sdist; print(build_sdist({str(tmp_path)!r}))"
+    done = python("-W", "ignore", "-c", build, cwd=tree)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / done.stdout.splitlines()[-1]) as made:
+        names = {name.partition("/")[2] for name in made.getnames()}
+    assert {"SECURITY.md", "README.md", "CHANGELOG.md", "mirrormaker/http/page.html"} <= names

@@ -46,3 +46,12 @@ def raises_for_some(message: Message) -> object:
     if message.value is not None and message.value.startswith(b"raise"):
         raise ValueError("not for me")
     return message
+
+
+def quotes(message: Message) -> object:
+    """Raises with the whole message in its text, at one that says poison; drops what says bad by an error of int()."""
+    if b"poison" in (message.value or b""):
+        raise ValueError(f"cannot read {message.value!r} of {message.key!r}, in hex {(message.value or b'').hex()}")
+    if b"number" in (message.value or b""):
+        int(message.value or b"")
+    return message
