@@ -288,15 +288,17 @@ class BrokerConnection:
 
     def _answered(self, sent: InFlight, answers: Any) -> None:
         """Pass the response to Outcomes.  answers: by partition; None: a barrier confirmed the request."""
-        refresh = False
+        refresh, outcomes, at, broker = False, self._s.outcomes, now(), sent.link.broker
         for batch in sent.batches:
             if answers is None:
-                self._s.outcomes.stored(batch, now())
+                outcomes.stored(batch, at)
                 continue
             answer = answers.get(batch.tp, UNANSWERED)
-            at = answer.base_offset
-            said = "" if answer.stored else answer.sentence
-            refresh |= self._s.outcomes.answered(batch, answer.error, at, sent.link.broker, now(), said=said)
+            if answer.stored:
+                outcomes.stored(batch, at, answer.base_offset)
+                continue
+            said = answer.sentence
+            refresh |= outcomes.answered(batch, answer.error, answer.base_offset, broker, at, said=said)
         if refresh:
             self._s.leaders.refresh()
 
