@@ -176,7 +176,7 @@ def test_the_original_s_files_neither(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [f"a: *{TOKEN}", f"a: !{TOKEN} x", f"a: '{TOKEN}", f"{TOKEN}: b: c", f'a: "\\q{TOKEN}"']
+    "text", [f"a: *{TOKEN}", f"a: !{TOKEN} x", f"a: '{TOKEN}", f"{TOKEN}: b: c", f'a: "\\q{TOKEN}"'], ids=range(5)
 )
 def test_what_is_no_yaml_is_not_quoted(text: str) -> None:
     with pytest.raises(YamlRefused) as refused:
