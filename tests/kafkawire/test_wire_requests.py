@@ -198,6 +198,18 @@ def test_a_partition_of_0_7_is_refused() -> None:
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 60), st.integers(-1, 1 << 40), st.booleans()), max_size=4)
 
 
+def produce_reply(version: int, topics: dict[str, list[tuple[int, int, int, bool]]]) -> bytes:
+    def row(partition: int, error: int, offset: int, said: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {"partition": partition, "error": error, "base_offset": offset}
+        found |= {"timestamp": -1} if version >= 2 else {}
+        found |= {"log_start_offset": 3} if version >= 5 else {}
+        refused = [{"batch_index": 1, "message": "no"}] if said else []
+        return found | ({"record_errors": refused, "error_message": "no" if said else None} if version >= 8 else {})
+
+    rows = [{"topic": name, "partitions": [row(*one) for one in each]} for name, each in topics.items()]
+    return apis.PRODUCE.encode_reply(version, {"topics": rows, **({"throttle_time_ms": 0} if version else {})})
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.integers(0, 8), st.dictionaries(st.text(max_size=4), ROWS, max_size=3), st.integers(0, 6), st.binary(max_size=2)
@@ -205,25 +217,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 60), st.integers(-1
 def test_a_produce_reply_read_at_once_is_that_of_its_table(
     version: int, topics: dict[str, list[tuple[int, int, int, bool]]], cut: int, more: bytes
 ) -> None:
-    rows = [
-        {
-            "topic": name,
-            "partitions": [
-                {
-                    "partition": partition,
-                    "error": error,
-                    "base_offset": offset,
-                    "timestamp": -1,
-                    "log_start_offset": 3,
-                    "record_errors": [{"batch_index": 1, "message": "no"}] if said else [],
-                    "error_message": "refused" if said else None,
-                }
-                for partition, error, offset, said in each
-            ],
-        }
-        for name, each in topics.items()
-    ]
-    whole = apis.PRODUCE.encode_reply(version, {"topics": rows, "throttle_time_ms": 0})
+    whole = produce_reply(version, topics)
     data = memoryview(whole[: len(whole) - cut] + more)
     request = replace(requests.produce(D24, 1, 1000, {T0: [BATCH]}, 2), version=version)
 
@@ -237,10 +231,6 @@ def test_a_produce_reply_read_at_once_is_that_of_its_table(
 
 
 def test_the_usual_produce_reply_needs_no_table() -> None:
-    rows = [{"partition": n, "error": 0, "base_offset": n, "timestamp": -1, "log_start_offset": 0} for n in (0, 1)]
-    fields = {
-        "topics": [{"topic": "t", "partitions": [{**row, "record_errors": [], "error_message": None} for row in rows]}]
-    }
     for version in range(9):
-        data = memoryview(apis.PRODUCE.encode_reply(version, {**fields, "throttle_time_ms": 0}))
+        data = memoryview(produce_reply(version, {"t": [(0, 0, 0, False), (1, 0, 1, False)]}))
         assert requests._quickly(version, data) == {T0: ProducedPartition(0, 0), T1: ProducedPartition(0, 1)}
