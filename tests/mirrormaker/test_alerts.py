@@ -18,7 +18,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from mirrormaker.http.metrics import MirrorMetrics
-from mirrormaker.report import MirrorReport, ProduceReport, ReloadReport, WorkerReport
+from mirrormaker.report import COPIED, ConnectionReport, MirrorReport, ProduceReport, ReloadReport, WorkerReport
 from tests.fakes.reports import partition, report, source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +45,8 @@ def everything() -> MirrorReport:
         dropped_fields={("dc1", "orders", "headers"): 1},
         gaps={("dc1", "orders"): 1, ("old", "clicks"): 1},
         workers=(WorkerReport(number=1, pid=1, state="running"),),
+        handled={("dc1", "orders", COPIED): 1},
+        connections=(ConnectionReport(source="dc1", side="target", broker=3, open=1, most=2),),
     )
 
 

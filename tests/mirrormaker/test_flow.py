@@ -178,7 +178,7 @@ def test_a_new_source_partition_has_its_topic_looked_at_again(tasks: TaskGroup) 
     until(lambda: sends.parts)
     grown["t"] = 3
     flow.take(fetched("t", 2, 0), Share())
-    until(lambda: len(sends.parts) == 2)
+    until(lambda: len(sends.parts) == 2 and "t" in flow.topics)
     assert flow.topics["t"].route.partitioning == "key"
     assert targets.asked == ["t", "t"]
     assert sends.parts[1].tp.partition == 0  # no key: source partition 2 of 2 target partitions
@@ -358,7 +358,7 @@ def test_a_failing_set_handler_parks_at_its_message_counts_each_drop_once_and_lo
     assert [value for _, value in sends.values()] == [b"v-5", b"v-7", b"v-9"]
     assert share.told == [("failed", "t/0 at 11: message.set.handler a:b raised ValueError: no", 11)]
     assert flow.left_out == {("t", "message.set.handler"): 3}
-    assert sum(record.exc_info is not None for record in caplog.records) == 1
+    assert sum(hasattr(record, "below") for record in caplog.records) == 1  # where it was raised
 
 
 def test_a_set_handler_that_sends_to_a_topic_which_nobody_creates_fails(tasks: TaskGroup) -> None:

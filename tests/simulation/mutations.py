@@ -63,11 +63,12 @@ def _lease_without_end(beat_answered: Any) -> Callable[..., Any]:
 
 
 def _highest(done: Any) -> Callable[..., Any]:
-    def mutated(self: Progress, ticket: DeliveryTicket) -> None:
+    def mutated(self: Progress, ticket: DeliveryTicket) -> object:
         counts = ticket.live
-        done(self, ticket)
+        found = done(self, ticket)
         if counts:
             self.committable = max(self.committable, ticket.resume_at)
+        return found
 
     return mutated
 
@@ -103,7 +104,7 @@ MUTATIONS: dict[str, list[Patch]] = {
         (RebalanceExecutor, "_locate", _as_read_before),
     ],
     "no fence": [(Lease, "beat_answered", _lease_without_end)],
-    "commit of the highest": [(Progress, "_done", _highest)],
+    "commit of the highest": [(Progress, "ticket_done", _highest)],
     "claim without waiting for the former owner": [(Claims, "_claim", _steal)],
     "a watch that is not set again": [(GroupReader, "_read_ids", _watch_once)],
 }

@@ -22,7 +22,7 @@ from zkconsumer.fetching.progress import DeliveryTicket
 from zkconsumer.session.lease import Lease
 
 FETCHED_AT_ONCE = 6  # messages
-QUEUED = 3  # sets
+UNDONE = 24  # messages, fetched and not done: then nothing more is asked for
 FETCH_S, HAND_ON_S, STORE_S = 0.03, 0.6, 0.25  # at most
 AGAIN_S = 0.3
 
@@ -93,6 +93,7 @@ class Reader:
 
     def add(self, cursors: Iterable[Cursor]) -> None:
         for cursor in cursors:
+            cursor.lead(True)
             if cursor.position is None:
                 cursor.reset_to(0)  # the log begins there, and so says auto.offset.reset
             assert cursor.position is not None
@@ -111,7 +112,7 @@ class Reader:
         if cursor.withheld and self.process.timeline.now < cursor.lease.valid_until:
             cursor.refetch_withheld()
         log, position = self._logs[cursor.tp], cursor.position
-        if position is None or not cursor.fetchable or cursor._queued_sets >= QUEUED:
+        if position is None or not cursor.fetchable or cursor.buffered_bytes >= UNDONE:
             self.process.after(AGAIN_S, self._fetch, cursor)
         elif not log.up or position >= log.end:
             log.waiting.append(lambda: self.process.after(FETCH_S * self._rng.random(), self._fetch, cursor))

@@ -113,7 +113,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "1650 mirror data loss": (
         "mirror_crashes:kill_9_in_the_middle_loses_nothing_and_repeats_only_what_was_not_committed",
     ),
-    "1997 mirror data loss": ("mirror_crashes:a_target_leader_that_dies_costs_no_message",),
+    "1997 mirror data loss": ("target:f19_target_leaders_go_away",),
     "2190 mirror data loss": (
         "mirror_crashes:a_stop_while_the_target_hangs_ends_in_time_with_75_and_commits_only_what_was_acknowledged",
     ),

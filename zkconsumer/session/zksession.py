@@ -168,7 +168,9 @@ class ZkSession(ZkCalls):
         while self.fenced and now() < deadline:
             sleep(0.01)
         if self.fenced:
-            raise Unreachable(f"ZooKeeper at {self.hosts} connected but does not answer")
+            trouble = self._client._connection.trouble if self._client is not None else ""
+            said = f": {trouble}" if trouble else ""
+            raise Unreachable(f"ZooKeeper at {self.hosts} connected but does not answer{said}")
 
     def close(self) -> None:
         """End the session: ephemeral nodes vanish with it.  Takes at most CLOSE_S when ZooKeeper does not answer."""
