@@ -34,6 +34,19 @@ LARGE = 1000  # bytes of a value that the target refuses
 Values = list[bytes | None]
 
 
+class Delivered:
+    """A set as its stream gives it: its tickets are of the progress that it was fetched for."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def ticket(self, resume_at: int, parts: int = 1) -> DeliveryTicket:
+        return self._progress.ticket(resume_at, parts)
+
+    def holding(self) -> Callable[[], bool]:
+        return lambda: True
+
+
 class Partition:
     """A source partition: entries in memory, fetched all at once each time; what a Source says of it."""
 
@@ -41,7 +54,7 @@ class Partition:
         self.options = SimpleNamespace(version=release)
         self.name = "dc1"
         self.in_target, self.deleted = False, dict[str, str]()
-        self.forward: Callable[[MessageSet, Partition], None]
+        self.forward: Callable[[MessageSet, Delivered], None]
         self.log = b""
         self.begin = 1000 if release == "0.7.2" else 0
         self.progress = Progress(self.begin)
@@ -55,12 +68,6 @@ class Partition:
     def topic(self, name: str) -> SourceTopic:
         return SourceTopic(1, 1)
 
-    def holding(self) -> Callable[[], bool]:
-        return lambda: True
-
-    def ticket(self, resume_at: int, parts: int = 1) -> DeliveryTicket:
-        return self.progress.ticket(resume_at, parts)
-
     def parked(self) -> dict[TopicPartition, Parked]:
         return {TP: self.progress.parked} if self.progress.parked is not None and self.owned else {}
 
@@ -72,13 +79,14 @@ class Partition:
         return True
 
     def fetch(self, at: int) -> None:
+        self.progress.close()  # a set from before, of which some is forwarded yet, counts no more
         self.progress = Progress(at)
         self.fetched += 1
         data = self.log if self.begin == 0 else self.log[at - self.begin :]
         found, scan = self._dialect.messages.message_set("t", 0, at, memoryview(data), None)
         assert scan.damage is None
         if found.runs:
-            self.forward(found, self)
+            self.forward(found, Delivered(self.progress))
 
 
 class Target:
