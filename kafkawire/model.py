@@ -176,6 +176,7 @@ class Scan:
     left_out: bool = False
     # Offsets [first, behind) of what transactions keep from a reader: their markers, and messages that were aborted.
     kept_back: tuple[tuple[int, int], ...] = ()
+    ascends: bool = True  # each entry has a larger offset than the one before
 
 
 @dataclass(frozen=True, slots=True)

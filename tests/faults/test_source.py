@@ -6,10 +6,13 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from kafkawire.errors import RemoteError
+from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, message_set
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
@@ -18,7 +21,7 @@ from tests.faults.harness.damage import fuzzed_log
 from tests.faults.harness.leaders import leading, led_by, lines_of, move_leaders, wait_in_sync, wait_moved
 from tests.faults.harness.row import SEEDS, Accept, Fault, Run, row
 from tests.integration.mirroring import Mirror
-from tests.integration.sparktopics import produce, stored
+from tests.integration.sparktopics import produce, simple
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 
@@ -103,10 +106,25 @@ FUZZED = int(os.environ.get("FAULT_FUZZED", "10000"))  # entries of the source's
 SPREAD = 20  # partitions: what is damaged is fetched again and again before it is left out
 
 
-@pytest.mark.xfail(
-    reason="a wrapper whose checksum is right and whose inner offsets do not ascend ends the daemon: "
-    "ValueError: ticket of 1 parts up to 8 after one up to 120259084295 (Progress.ticket, by way of mirrormaker.flow)"
-)
+def readable(cluster: ClusterClient, tp: TopicPartition) -> set[bytes | None]:
+    """Values of all entries of a log that can be read, each for itself: a plain one whose checksum is right passes
+    through as it is, whatever the sizes in it say, and is met by whoever reads the target."""
+    found: set[bytes | None] = set()
+    with simple(cluster, tp) as consumer:
+        at, end = consumer.earliest(tp), consumer.latest(tp)
+        while at < end:
+            fetched = consumer.fetch(tp.topic, int(str(tp.partition)), at, 4 << 20)
+            begin, data = 0, bytes(fetched.buffer)
+            while begin < len(data):
+                size = LOG_OVERHEAD + int.from_bytes(data[begin + 8 : begin + LOG_OVERHEAD], "big")
+                with suppress(RemoteError):
+                    entry = memoryview(data)[begin : begin + size]
+                    found |= {one.value for one in message_set(tp.topic, 0, LOWEST, entry, -1)[0].messages()}
+                begin += size
+            at = fetched.resume_at
+    return found
+
+
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_f30_the_daemon_survives_fuzzed_batches(
     own_cluster: Callable[..., Cluster], target: ClusterClient, unique: Unique, tmp_path: Path, seed: int
@@ -135,8 +153,7 @@ def test_f30_the_daemon_survives_fuzzed_batches(
         mirror.wait_all_committed([topic], 400)
         assert mirror.stop()[0] == 0, mirror.said_last()
     lost = {
-        partition: values - {value for _, _, value in stored(target, topic, partition)}
-        for partition, values in whole.items()
+        partition: values - readable(target, TopicPartition(topic, partition)) for partition, values in whole.items()
     }
     assert {partition: sorted(values)[:5] for partition, values in lost.items() if values} == {}
     print(

@@ -234,6 +234,24 @@ def test_a_nested_wrapper_the_broker_did_not_number_inside_loses_nothing_at_a_re
         assert len(again) >= len(got) - done - 1
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("offsets", [(4, 1 << 36, 6), (4, 4, 5), (5, 4, 6)])
+def test_offsets_that_do_not_ascend_in_a_wrapper_are_damage(magic: int, offsets: tuple[int, ...]) -> None:
+    """Under a right checksum: to count one as done would jump over messages, or come back to them for ever."""
+    damaged = wrapped(offsets[-1], b"".join(entry(at, b"%d" % at, magic=magic) for at in offsets), magic=magic)
+    fetched, _ = message_set("t", 0, 0, memoryview(damaged + entry(9, b"after")), -1)
+    with pytest.raises(CorruptMessage, match=r"inside the wrapper, .*offsets that do not ascend") as caught:
+        list(fetched.messages())
+    assert (caught.value.position, caught.value.offset) == (0, offsets[-1])
+    columns = fetched.index()
+    assert (len(columns), str(columns.damage)) == (0, str(caught.value))
+
+
+def test_an_offset_in_a_wrapper_behind_its_own_is_damage() -> None:
+    with pytest.raises(CorruptMessage, match="offsets that do not ascend to that of the wrapper, 5"):
+        read(wrapped(5, entry(4, b"a") + entry(6, b"b")))
+
+
 def test_an_inner_format_that_is_not_the_wrappers_is_refused() -> None:
     with pytest.raises(UnknownMagic, match="format v1 in a wrapper of format v0"):
         read(wrapped(5, entry(4, b"a") + entry(5, b"b", magic=1)))

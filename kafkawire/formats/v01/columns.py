@@ -20,7 +20,7 @@ from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats import layouts as common
 from kafkawire.formats.layouts import Indexing
-from kafkawire.formats.v01.read import Wrapper, opened, wrapper
+from kafkawire.formats.v01.read import Wrapper, opened, shift_of, wrapper
 from kafkawire.formats.v01.scan import (
     AGAIN,
     ENTRY_OVERHEAD,
@@ -193,9 +193,8 @@ class _Opening:
         data, found = opened(outer, depth, self.left)
         if not found.runs:
             return
-        last = found.resume_at - 1
-        shift = offset - last if outer.magic else 0
-        if depth == 1 or last + shift == offset:
+        shift = shift_of(outer, found, offset, depth)
+        if shift is not None:
             self._lay(outer, data, found, shift, depth)
         elif self.layout.pinned is not None:
             self._lay(outer, data, found, 0, depth)

@@ -254,9 +254,8 @@ def _inside(walk: Walk, outer: Wrapper, offset: int, depth: int, left: list[int]
     data = bytes(view)  # slices of bytes cost half of those of a view
     if not found.runs:
         return
-    last = found.resume_at - 1
-    shift = offset - last if outer.magic else 0
-    if depth > 1 and last + shift != offset:
+    shift = shift_of(outer, found, offset, depth)
+    if shift is None:
         yield from _at_one_offset(walk, outer, data, found, offset, depth, left)
         return
     for run in found.runs:
@@ -265,6 +264,22 @@ def _inside(walk: Walk, outer: Wrapper, offset: int, depth: int, left: list[int]
             yield from _inside(walk, nested, nested.offset + shift, depth + 1, left)
         else:
             yield from _PLAIN[run.magic](walk, data, run.begin, run.end, 0, shift, outer.appended_ms)
+
+
+def shift_of(outer: Wrapper, found: Scan, offset: int, depth: int) -> int | None:
+    """What to add to the offsets in a wrapper, whose own absolute one is given; None: the broker did not number them.
+
+    Brokers number what a top-level wrapper holds, up to the wrapper's own offset.  Raises CorruptMessage where they are
+    others: to go on behind such an offset would jump over messages, or come back to them for ever.
+    """
+    last = found.resume_at - 1
+    shift = offset - last if outer.magic else 0
+    right = found.ascends and last + shift == offset
+    if depth > 1:
+        return shift if right else None
+    if not found.ascends or last + shift > offset:
+        raise CorruptMessage(f"offsets that do not ascend to that of the wrapper, {offset}", 0, offset)
+    return shift
 
 
 def _at_one_offset(

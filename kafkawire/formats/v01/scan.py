@@ -55,7 +55,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
     plain = -1  # magic and attributes of the run we are in; -1: in none
     least = entries = 0
     twin = -1  # behind the entry that was repeated last; -1: none was
-    damage = None
+    ascends, damage = True, None
     quick = ready()
     hop, worth, again = (hop_alike, MANY_ALIKE, 0) if quick is None else (quick.hop, 1, 0)
     while at + _SMALLEST <= total:
@@ -69,7 +69,9 @@ def scan(buffer: Bytes, start: int) -> Scan:
         damage = _damage(at, offset, size, kind >> 8, cut=end > total)
         if damage is not None or end > total:
             break
-        if offset <= last and start != LOWEST:
+        if offset <= last and start == LOWEST:
+            ascends = False
+        elif offset <= last:
             again_at = next((n for n in (twin, first, 0) if buffer[n : n + end - at] == buffer[at:end]), -1)
             if again_at >= 0:
                 if entries:
@@ -88,7 +90,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
         last = offset
         at = end
         if plain >= 0 and at >= again and total - at > _WORTH:
-            at, more, reached = hop(buffer, at, plain, least, None if start == LOWEST else last)
+            at, more, reached = hop(buffer, at, plain, least, last if ascends else None)
             if more:
                 entries, last = entries + more, reached
             if more < worth:
@@ -98,7 +100,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
     if entries:
         runs.append(Run(begin, at, 0, plain >> 8, entries, last + 1))
     if runs or damage:
-        return Scan(at, max(start, last + 1), tuple(runs), 0, damage)
+        return Scan(at, max(start, last + 1), tuple(runs), 0, damage, ascends=ascends)
     if _is_padding(buffer, at):
         return Scan(at, start + 1, (), 0, None, left_out=True)
     return Scan(at, max(start, last + 1), (), _needed(buffer, at), None)
