@@ -293,6 +293,16 @@ def test_what_is_before_a_wrapper_that_does_not_open_is_told_though_none_of_it_i
     agree(compiled, wrapped(20, wrapped(5, unnumbered)) + entry(21, b"behind"))
 
 
+@pytest.mark.parametrize("byte", range(8))
+def test_an_offset_in_a_wrapper_that_is_wrong_in_any_byte_is_damage(byte: int, compiled: Kernels) -> None:
+    plain = bytearray(b"".join(entry(n, None) for n in range(9)))
+    plain[2 * len(entry(0, None)) + byte] ^= 1
+    data = wrapped(8, bytes(plain))
+    agree(compiled, data)
+    told, _ = by_messages(message_set("t", 0, LOWEST, memoryview(data), -1)[0], True)
+    assert told.damage is not None
+
+
 @settings(max_examples=120, deadline=None)
 @given(
     magic=st.integers(0, 1),
