@@ -437,14 +437,14 @@ def test_a_callback_that_blocks_holds_up_no_greenlet(cluster: FakeCluster) -> No
 def test_a_login_is_renewed_with_nothing_in_flight_and_nothing_is_lost(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One sends as fast as it may while another receives; each login lasts two seconds, and is renewed early."""
+    """One sends as fast as it may while another receives; each login of two seconds is renewed early, thrice."""
     monkeypatch.setattr("kafkawire.net.security.LOGIN_AGAIN", (0.1, 0.2))
     got: list[bytes] = []
     with Front(cluster.ports[1], users=USERS, lifetime_ms=2000) as front:
         link = Link(front.broker, "me", logging_in("SCRAM-SHA-256").connect(tasks.connect), 10_000)
         link.open()
         sent = 0
-        until = time.monotonic() + 1.5
+        until = time.monotonic() + 60
         done = tasks.Event()
 
         def sending() -> None:
@@ -465,7 +465,7 @@ def test_a_login_is_renewed_with_nothing_in_flight_and_nothing_is_lost(
             else:
                 tasks.sleep(0)
         link.close()
-        assert front.logins >= 3
+        assert front.logins >= 4
         assert front.broken == []
     assert got == list(range(sent))
     assert cluster.values("t", 0) == [b"%d" % n for n in range(sent)]
