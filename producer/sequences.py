@@ -88,31 +88,33 @@ class Sequences:
 
     def ready(self, tp: TopicPartition, head: Piece | None) -> bool:
         """Whether the next batch of tp may be sealed, as far as is known; if not, what is missing is asked for."""
-        if head is None or head.part.magic < RECORD_BATCH or self.off:
-            return True
-        if self._transactional and (self.broken or tp not in self._added):
-            return False
-        if self._known(tp, head) is None:
-            self._want()
-            return False
-        return True
+        return head is None or self._unnumbered(head) or self._numbers(tp, head) is not None
 
     def seal(self, batch: Batch) -> bool:
         """Seal a batch that is about to be sent, or find it sealed.  False: it may not be sent yet."""
         piece = batch.pieces[0]
-        if piece.part.magic < RECORD_BATCH or self.off:
+        if self._unnumbered(piece):
             return True
-        if self._transactional and (self.broken or batch.tp not in self._added):
-            return False
-        partition = self._known(batch.tp, piece)
+        partition = self._numbers(batch.tp, piece)
         if partition is None:
-            self._want()
             return False
         if piece.seal is None:
             buffers, count = sealed(piece.part.entries, partition.producer, partition.next, self._transactional)
             piece.seal = partition.open = Seal(partition.producer, partition.next, count, buffers)
         piece.seal.sent += 1
         return True
+
+    def _unnumbered(self, piece: Piece) -> bool:
+        return piece.part.magic < RECORD_BATCH or self.off
+
+    def _numbers(self, tp: TopicPartition, head: Piece) -> _Partition | None:
+        """The numbers for the next batch of tp; None: what is missing is asked for."""
+        if self._transactional and (self.broken or tp not in self._added):
+            return None
+        partition = self._known(tp, head)
+        if partition is None:
+            self._want()
+        return partition
 
     def _known(self, tp: TopicPartition, head: Piece) -> _Partition | None:
         """The numbers for the next batch of tp; None: another producer id is needed first."""

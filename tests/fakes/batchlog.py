@@ -7,7 +7,7 @@ import struct
 import crc32c
 
 from kafkawire.formats.v2.layout import HEAD, OVERHEAD, batch_at
-from kafkawire.formats.v2.read import crc_is_right
+from kafkawire.formats.v2.read import check_crc
 
 OK, OUT_OF_ORDER, EPOCH_OVER, UNKNOWN = 0, 45, 47, 59
 
@@ -32,7 +32,7 @@ class BatchLog:
         batch = batch_at(data, 0)
         assert batch is not None
         assert batch.end == len(data), "one whole batch"
-        assert crc_is_right(data, batch), "the checksum is that of the new head"
+        check_crc(data, batch)  # the checksum is that of the new head
         assert HEAD.unpack_from(data)[0] == 0, "a producer's base offset is 0"
         assert batch.producer_id >= 0
         known = self.producers.get(batch.producer_id)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkawire.batchseal import LARGEST_SEQUENCE, after, sealed
 from kafkawire.errors import CorruptMessage, LinkLost
 from kafkawire.formats.v2.layout import batch_at, head_over
-from kafkawire.formats.v2.read import crc_is_right
+from kafkawire.formats.v2.read import check_crc
 from kafkawire.model import Broker, Part, ProducerId, TopicPartition
 from producer.batches import Batch, Batches, Limits
 from producer.outcomes import Outcomes, Patience
@@ -84,7 +84,7 @@ def test_a_sealed_batch_has_the_producer_in_its_head_and_the_records_as_they_wer
     data = bytes(head) + bytes(records)
     batch = batch_at(data, 0)
     assert batch is not None
-    assert crc_is_right(data, batch)
+    check_crc(data, batch)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, numbers) == (99, 3, 40, 5)
     assert (batch.base_offset, batch.leader_epoch, batch.transactional, batch.control) == (0, -1, True, False)
     assert bytes(records) == b"records"

@@ -150,8 +150,7 @@ def under_producer(batch: memoryview, records: memoryview, attributes: int, prod
         _PRODUCER.pack(*producer),
         bytes(batch[COUNT_AT:OVERHEAD]),
     )
-    checksum = crc32c(records, crc32c(checked))
-    return _START.pack(0, len(batch) - LOG_OVERHEAD, -1, 2, checksum) + checked
+    return _headed(checked, records, 0)
 
 
 def head_over(
@@ -168,6 +167,10 @@ def head_over(
 
     timestamps_ms: the first and the newest.  producer: id, epoch and base sequence; -1 each: none.
     """
-    checked = _CHECKED.pack(attributes, last_offset_delta, *timestamps_ms, *producer, count)
+    return _headed(_CHECKED.pack(attributes, last_offset_delta, *timestamps_ms, *producer, count), records, base_offset)
+
+
+def _headed(checked: bytes, records: Bytes, base_offset: int) -> bytes:
+    """The whole head: `checked`, which the checksum covers, and what stands before it, without a leader epoch."""
     checksum = crc32c(records, crc32c(checked))
     return _START.pack(base_offset, OVERHEAD - LOG_OVERHEAD + len(records), -1, 2, checksum) + checked

@@ -24,8 +24,6 @@ from kafkawire.headers import text
 from kafkawire.primitives import Bytes
 from kafkawire.varints import varint
 
-WRONG_CHECKSUM = "wrong checksum"
-
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -37,15 +35,15 @@ class Record(NamedTuple):
     headers: Headers
 
 
-def crc_is_right(buffer: Bytes, batch: Batch) -> bool:
-    """Whether a batch's bytes are those its checksum was made of."""
-    return crc32c(memoryview(buffer)[batch.begin + CRC_FROM : batch.end]) == batch.crc
-
-
 def check_crc(buffer: Bytes, batch: Batch) -> None:
     """Raises CorruptMessage for a batch whose bytes are not those its checksum was made of."""
-    if not crc_is_right(buffer, batch):
-        raise CorruptMessage(WRONG_CHECKSUM, batch.begin, batch.base_offset)
+    check_bytes(buffer, batch.begin, batch.end, batch.crc, batch.base_offset)
+
+
+def check_bytes(buffer: Bytes, begin: int, end: int, crc: int, base_offset: int) -> None:
+    """The same for a batch of which no more is known."""
+    if crc32c(memoryview(buffer)[begin + CRC_FROM : end]) != crc:
+        raise CorruptMessage("wrong checksum", begin, base_offset)
 
 
 def opened(buffer: Bytes, batch: Batch, limit: int = OPEN_LIMIT) -> bytes:

@@ -25,14 +25,12 @@ from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any
 
 from kafkawire import compression
-from kafkawire.castagnoli import crc32c
 from kafkawire.columns import Columns, headers_of, laid, numbered
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.v2.columns import READER, index
 from kafkawire.formats.v2.layout import (
     CONTROL,
-    CRC_FROM,
     LOG_APPEND_TIME,
     OVERHEAD,
     Batch,
@@ -40,7 +38,7 @@ from kafkawire.formats.v2.layout import (
     head_of,
     head_over,
 )
-from kafkawire.formats.v2.read import WRONG_CHECKSUM, records
+from kafkawire.formats.v2.read import check_bytes, records
 from kafkawire.headers import NO_HEADERS
 from kafkawire.kernels import ready
 from kafkawire.model import RECORD_BATCH, MessageSet, Part, Run
@@ -171,8 +169,7 @@ def may_pass(entries: Bytes, begin: int, start: int) -> bool:
     base, size, crc, attributes, delta, number = head
     if number != delta + 1 or base < start or attributes & (LOG_APPEND_TIME | CONTROL):
         return False
-    if crc32c(memoryview(entries)[begin + CRC_FROM : begin + size]) != crc:
-        raise CorruptMessage(WRONG_CHECKSUM, begin, base)
+    check_bytes(entries, begin, begin + size, crc, base)
     return True
 
 
