@@ -19,11 +19,10 @@ the trace: what everybody does after each event, and in the end who reads what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from tests.scenarios.coordinated.world import World
-from tests.scenarios.rebalance.story import _lines as lines_of
+from tests.scenarios.stories import events_of, happen, turns
 from zkconsumer.kafkagroup.lifecycle import Do
 
 
@@ -31,27 +30,16 @@ def tell(events: str) -> str:
     """The trace that the events lead to."""
     world = World()
     told: list[str] = []
-    for line in events.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
+    for line in events_of(events):
         before = len(world.trace)
-        happen(world, line.strip())
+        happen(EFFECTS, world, line)
         world.run()
-        told.append(f"> {line.strip()}")
-        told += lines_of(world.trace[before:])
+        told.append(f"> {line}")
+        told += turns(world.trace[before:])
     told.append("")
     for name, member in sorted(world.members.items()):
         told.append(f"{name} reads {' '.join(map(str, sorted(member.reading))) or 'nothing'}")
     return "\n".join(told) + "\n"
-
-
-def happen(world: World, line: str) -> None:
-    for pattern, effect in EFFECTS.items():
-        found = re.fullmatch(pattern, line)
-        if found:
-            effect(world, *found.groups())
-            return
-    raise ValueError(f"a story does not know what happens at {line!r}")
 
 
 def _hold(world: World, name: str, what: str) -> None:

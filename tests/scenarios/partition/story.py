@@ -32,19 +32,11 @@ Offsets count messages; what may be committed, and how many bytes are held in me
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from tests.scenarios.partition.world import World
+from tests.scenarios.stories import events_of, happen
 from zkconsumer.fetching.partition import Do
-
-RULE = "----"
-
-
-def split(text: str) -> tuple[str, str]:
-    """(events, trace) of a story's file."""
-    events, _, trace = text.partition(f"\n{RULE}\n")
-    return events, trace
 
 
 def tell(events: str) -> str:
@@ -52,13 +44,11 @@ def tell(events: str) -> str:
     world = World()
     told: list[str] = []
     before = facts(world)
-    for line in events.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
+    for line in events_of(events):
         world.said = []
-        happen(world, line.strip())
+        happen(EFFECTS, world, line)
         after = facts(world)
-        told.append(f"> {line.strip()}")
+        told.append(f"> {line}")
         if world.said:
             told.append(f"  {', '.join(world.said)}")
         changes = [now for was, now in zip(before, after, strict=True) if was != now]
@@ -77,15 +67,6 @@ def facts(world: World) -> list[str]:
     busy = "drained" if partition.drained else "messages are in hand"
     committable = "nothing may be committed" if done is None else f"{done} may be committed"
     return [state, f"epoch {partition.epoch}", committable, f"{world.held_bytes} bytes held", busy]
-
-
-def happen(world: World, line: str) -> None:
-    for pattern, effect in EFFECTS.items():
-        found = re.fullmatch(pattern, line)
-        if found:
-            effect(world, *found.groups())
-            return
-    raise ValueError(f"a story does not know what happens at {line!r}")
 
 
 def _start(world: World, at: str) -> None:

@@ -22,47 +22,27 @@ After each event everybody goes on, one after the other, until nobody can withou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import World
+from tests.scenarios.stories import events_of, happen, turns
 from zkconsumer.group.steps import Do
-
-RULE = "----"
-WIDTH = 118
-
-
-def split(text: str) -> tuple[str, str]:
-    """(events, trace) of a story's file."""
-    events, _, trace = text.partition(f"\n{RULE}\n")
-    return events, trace
 
 
 def tell(events: str) -> str:
     """The trace that the events lead to."""
     world = World()
     told: list[str] = []
-    for line in events.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
+    for line in events_of(events):
         before = len(world.trace)
-        happen(world, line.strip())
+        happen(EFFECTS, world, line)
         world.run()
-        told.append(f"> {line.strip()}")
-        told += _lines(world.trace[before:])
+        told.append(f"> {line}")
+        told += turns(world.trace[before:])
     told.append("")
     told += [f"{tp} is {owner.thread}'s" for tp, owner in sorted(world.owners.items())] or ["nobody owns anything"]
     return "\n".join(told) + "\n"
-
-
-def happen(world: World, line: str) -> None:
-    for pattern, effect in EFFECTS.items():
-        found = re.fullmatch(pattern, line)
-        if found:
-            effect(world, *found.groups())
-            return
-    raise ValueError(f"a story does not know what happens at {line!r}")
 
 
 def _join(world: World, name: str, streams: str) -> None:
@@ -101,24 +81,3 @@ EFFECTS: dict[str, Callable[..., object]] = {
     r"unregister (\w+)": lambda world, name: world.unregister(name),
     r"time": lambda world: world.pass_time(),
 }
-
-
-def _lines(trace: list[tuple[str, str]]) -> list[str]:
-    """One paragraph per turn of a member."""
-    paragraphs: list[tuple[str, list[str]]] = []
-    for name, said in trace:
-        if not paragraphs or paragraphs[-1][0] != name:
-            paragraphs.append((name, []))
-        paragraphs[-1][1].append(said)
-    return [line for name, actions in paragraphs for line in _wrapped(name, actions)]
-
-
-def _wrapped(name: str, actions: list[str]) -> list[str]:
-    lines = [f"{name}: {actions[0]}"]
-    for action in actions[1:]:
-        if len(lines[-1]) + len(action) + 2 > WIDTH:
-            lines[-1] += ","
-            lines.append(" " * (len(name) + 2) + action)
-        else:
-            lines[-1] += f", {action}"
-    return lines

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.scenarios.coordinated.story import happen
+from tests.scenarios.coordinated.story import EFFECTS
 from tests.scenarios.coordinated.world import World
+from tests.scenarios.stories import happen
 from zkconsumer.kafkagroup import lifecycle
 from zkconsumer.kafkagroup.lifecycle import Claim, Do, Failed, Fenced, Finished, Joined, Phase, Synced
 
@@ -46,11 +47,11 @@ def test_each_partition_has_one_reader_at_every_moment_and_one_in_the_end(
 ) -> None:
     chance = random.Random(seed)
     world = World()
-    happen(world, "topic t 2")
-    happen(world, "join a")
+    happen(EFFECTS, world, "topic t 2")
+    happen(EFFECTS, world, "join a")
     for line, steps in lines:
         if possible(world, line):
-            happen(world, line)
+            happen(EFFECTS, world, line)
         for _ in range(steps):
             names = world.movable()
             if names:
