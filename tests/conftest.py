@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from groundwork.logs import LimitedHandler
+from groundwork.tasks import TaskGroup
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.seven import original
@@ -100,6 +101,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(f"CI must have {' and '.join(missing)}: tests on real clusters may not be skipped there")
     if missing:
         pytest.skip(f"needs {' and '.join(missing)} on the PATH")
+
+
+@pytest.fixture
+def tasks() -> Iterator[TaskGroup]:
+    """A group of tasks for what runs in them, ended with its test; none of them may have died."""
+    made = TaskGroup()
+    yield made
+    assert made.stop(2) == []
+    assert made.death is None
 
 
 @pytest.fixture(autouse=True)
