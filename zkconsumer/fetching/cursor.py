@@ -79,8 +79,7 @@ class DeliveredSet(FetchedSet):
     def acked(self, resume_at: int) -> None:
         """A message was acknowledged (kafkawire.model.Handed), and with it those before."""
         with self.cursor.lock:
-            if resume_at > self.acked_to:
-                self.acked_to = resume_at
+            FetchedSet.acked(self, resume_at)
 
     @property
     def topic(self) -> int | None:
@@ -518,8 +517,6 @@ class Cursor:
             return self.partition.message_ticket(delivered, resume_at)
 
     def may_send(self, ticket: DeliveryTicket) -> bool:
-        if ticket.live and now() < self.lease.valid_until:
-            return True
         with self.lock:
             return self.partition.may_send(ticket, now())
 

@@ -142,19 +142,18 @@ class ZkSession(ZkCalls):
             self.close()
             raise Unreachable(f"ZooKeeper at {self.hosts} is not reached: {e}") from e
         if not connected:
-            trouble = client._connection.trouble
+            why = self._trouble(" The last try: ")
             self.close()
             raise Unreachable(
                 f"ZooKeeper at {self.hosts} does not answer within {self._connection_timeout_s:g} s "
-                "(zookeeper.connection.timeout.ms): is it running, and is zookeeper.connect right?"
-                + (f" The last try: {trouble}" if trouble else "")
+                f"(zookeeper.connection.timeout.ms): is it running, and is zookeeper.connect right?{why}"
             )
         try:
             missing = self.ask("look for the chroot", missing_chroot, self.connect, "zookeeper.connect")
         except ZooKeeperAway as e:
-            trouble = client._connection.trouble
+            why = self._trouble(": ")
             self.close()
-            raise Unreachable(f"{e} right after it began{f': {trouble}' if trouble else ''}") from e
+            raise Unreachable(f"{e} right after it began{why}") from e
         if missing is not None:
             self.close()
             raise ChrootMissing(missing)
@@ -168,9 +167,12 @@ class ZkSession(ZkCalls):
         while self.fenced and now() < deadline:
             sleep(0.01)
         if self.fenced:
-            trouble = self._client._connection.trouble if self._client is not None else ""
-            said = f": {trouble}" if trouble else ""
-            raise Unreachable(f"ZooKeeper at {self.hosts} connected but does not answer{said}")
+            raise Unreachable(f"ZooKeeper at {self.hosts} connected but does not answer{self._trouble(': ')}")
+
+    def _trouble(self, begins: str) -> str:
+        """Why the last try to connect failed, as the end of a sentence; "": it did not."""
+        trouble = self._client._connection.trouble if self._client is not None else ""
+        return f"{begins}{trouble}" if trouble else ""
 
     def close(self) -> None:
         """End the session: ephemeral nodes vanish with it.  Takes at most CLOSE_S when ZooKeeper does not answer."""
