@@ -116,7 +116,7 @@ def option(
     required  the key must be given: load() and the class have no default for it
     least     smallest number allowed
     secret    the value is masked in output; kind makes a Secret of it
-    instead   keys one of which may be given instead: then a required option has its default
+    instead   other keys; any one may be given instead: then a required option has its default
     behind    the key after which the reference page lists this one (default: the order of the fields)
     newer     values of the JVM's newer client and their equivalents here, for the error message
     """

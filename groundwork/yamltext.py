@@ -1,5 +1,5 @@
-"""Parsing of YAML that refuses what PyYAML takes and nobody means: a key given twice in one mapping, of which it would
-keep the last, and aliases that make much out of little.  Errors never quote the text, which may hold a password.  Pure.
+"""Parsing of YAML that refuses what PyYAML takes but an author cannot mean: a key given twice in one mapping, where it
+keeps the last, and aliases that expand beyond measure.  Errors never quote the text, which may hold a password.  Pure.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 too few file descriptors    reported as such
 what cannot be understood   a response of another size, number or kind than any, an error that kazoo does not know,
                             credentials that are refused: kazoo ends the loop of its connection, the client is
-                            closed for ever, and nobody is told.  Here the connection is lost: one sentence, and
+                            closed for ever, without an event.  Here the connection is lost: one sentence, and
                             another one RETRY_S later
 too large                   a response of more than MAX_RESPONSE_BYTES, for which kazoo would make room
 """

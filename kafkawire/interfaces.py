@@ -74,7 +74,7 @@ class MessageFormats(Protocol):
         """The entry at byte `begin` of a buffer fetched at `position`, by its own fields; None where there is none."""
 
     def behind(self, buffer: Bytes, begin: int, position: int) -> int | None:
-        """Where to go on behind the entry at byte `begin`, at `position` of the log; it may be cut.  None: not told."""
+        """Where to go on behind the entry at byte `begin`, at `position` of the log; it may be cut.  None: unknown."""
 
     def next_border(self, data: Bytes, start: int = 0) -> int | None:
         """Where the next entry begins at or behind byte `start`, found by its checksum.

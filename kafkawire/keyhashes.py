@@ -68,7 +68,7 @@ def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> list[int] | No
     LARGEST bytes, or the rule is MURMUR2, or one of them has the code at which ABSOLUTE_07 may fail.
 
     Arrays.hashCode is a sum over the bytes of a key, each times a power of 31.  So the sum of all keys is one sum of
-    large integers: one for each place in a key, with 64 bits for each key, of which the lower 32 are its code.
+    large integers: one for each place in a key, with 64 bits for each key; the lower 32 are its code.
     """
     size, count = len(keys[0]), len(keys)
     data = b"".join(keys)

@@ -161,7 +161,7 @@ def broker_security_problems(options: SecurityOptions) -> Iterator[str]:
     if logs_in and mechanism is None:
         yield f"'security.protocol' {protocol} needs 'sasl.mechanism': {', '.join(MECHANISMS)}"
     elif not logs_in and (mechanism is not None or options.sasl_username is not None or options.sasl_callback):
-        yield f"'sasl' options are given, but 'security.protocol' is {protocol}: nobody would log in"
+        yield f"'sasl' options are given, but 'security.protocol' is {protocol}, which has no login"
     elif logs_in and mechanism == OAUTHBEARER:
         if options.sasl_callback is None:
             yield "'sasl.mechanism' OAUTHBEARER needs 'sasl.oauthbearer.callback', which gets the tokens"

@@ -1,4 +1,4 @@
-"""Numbers of varying length, of which records of format v2 are made.
+"""Numbers of varying length, as in records of format v2.
 
 A varint is zigzag (0, -1, 1, -2 …: 0, 1, 2, 3 …), then seven bits a byte, the lowest first; the highest bit of a byte
 says that another one follows.  Ten bytes hold any number of 64 bits.

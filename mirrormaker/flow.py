@@ -460,7 +460,7 @@ class Flow:
         if first != mine:
             both = merged_sentence(target, (first, mine))
             raise TopicRefused(
-                f"topic {name}: resume is target-end, and {both}; what is whose could not be told apart: give one of "
+                f"topic {name}: resume is target-end, and {both}; their messages could not be kept apart: give one of "
                 "them another name (topic.rename, topic.prefix), or set resume: committed"
             )
 

@@ -1,4 +1,4 @@
-"""Happenings: the last events of a mirror, as its log said them, for whoever looks at it while it runs.
+"""Happenings: the last events of a mirror, as its log said them, for the views of a running mirror.
 
 Each warning and error is one, and each event with a name: `extra={"event": "parked"}`, as the log has it.  A
 repetition is counted by the log's own limit, so that one noisy partition does not push out all others.

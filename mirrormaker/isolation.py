@@ -1,4 +1,4 @@
-"""Isolation: a fetched set with a part of its messages one by one, so that the one that is bad can be told.  Pure.
+"""Isolation: a fetched set with a part of its messages one by one, to find the one that is bad.  Pure.
 
     isolated(set, begin, until)   what lies outside of begin..until as it is; inside, each message as a set of its own
 

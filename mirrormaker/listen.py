@@ -43,7 +43,7 @@ def unsafe(address: Address) -> str:
     if address.local:
         return ""
     return (
-        f"http.listen={address}: whoever reaches this address reads topics, offsets and reasons, there is no password; "
+        f"http.listen={address}: its clients read topics, offsets and reasons without a password; "
         f"{address.port} alone listens on {LOCAL}"
     )
 

@@ -3,8 +3,8 @@
     headers      of record batches (Kafka 0.11 and later); no older format has any
     timestamps   of 0.10 and later; formats v0 and 0.7's have none
 
-A message that has such a field parks its partition, and the sentence names the option that lets it go without: nothing
-is lost that nobody gave up.
+A message that has such a field parks its partition, and the sentence names the option that drops the field: nothing
+is lost that the operator did not give up.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Keys and values are in no log, page or report.  But an exception of a handler may quote them without meaning to:
 `ValueError: invalid literal for int() with base 10: 'the value'`.  What its text has in common with a message is
 masked: LEAST bytes in a row or more, as they are or in hexadecimal; of a shorter key or value all of it, from SHORTEST
-bytes on.  What a handler composes anew from a message (in base64, say) is not found.
+bytes on.  What a handler composes from a message (in base64, say) is not found.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Report: a mirror at one moment, as every view of it shows it: status line, `mirrormaker status`, /status, the status
-page and /metrics.  Pure: made elsewhere, changed by nobody.
+page and /metrics.  Pure: made elsewhere, never changed.
 
     MirrorReport      the whole: sources, partitions, topics that wait, what happened lately
     SourceReport      one source cluster

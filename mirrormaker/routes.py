@@ -326,7 +326,7 @@ class TopicRoute:
 
     def shares(self, source: TopicPartition, stretches: Sequence[Stretch], kept: Sequence[bool]) -> list[Share]:
         """Messages that a handler kept as they were, for their target partitions.  stretches: all of its messages, each
-        from the first row of its columns on; kept: of each of them whether it is to be sent.
+        from the first row of its columns on; kept: whether each one is sent.
 
         Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
         """

@@ -163,7 +163,7 @@ class Selection:
         )
 
     def certainly_fed_back(self) -> str:
-        """A topic that would feed itself, as far as it can be told without the topics of the cluster: a sentence.
+        """A topic that would feed itself, as far as the configuration alone shows it: a sentence.
 
         Looked at are the topics that the configuration names, and samples of what its patterns leave open.
         """

@@ -119,7 +119,7 @@ class Handled(NamedTuple):
     kept: list[bool] | None
 
     def outputs(self, rows: Rows) -> Outputs:
-        """What is to be sent for these messages.  LocalError for headers that are none."""
+        """What to send for these messages.  LocalError for headers that are none."""
         given = self.columns
         columns = as_list(given.offsets), as_list(given.keys), as_list(given.values), as_list(given.timestamps_ms)
         return Outputs(*columns, rows.resume_at, blocks_of(given, rows), given.topics, given.partitions)
@@ -145,7 +145,7 @@ class SetHandler:
     def handled(self, source: TopicPartition, rows: Rows) -> Handled:
         """What the handler wants sent for messages of a source partition.
 
-        Raises MessageHandlerFailed: of the first message that is wrong where that can be told, else of all of them.
+        Raises MessageHandlerFailed: names the first wrong message where it is known, else all of them.
         """
         before = offsets, keys, values, stamps, headers = (
             list(rows.offsets),
@@ -229,7 +229,7 @@ class SetHandler:
                     raise self._failed_at(source, offset, why)
 
     def _failed(self, source: TopicPartition, rows: Rows, why: str) -> MessageHandlerFailed:
-        """Of one offset, or of messages of which it is not known which one it was."""
+        """Names one offset, or all of them where the wrong one is not known."""
         first, last = rows.offsets[0], rows.offsets[-1]
         if first == last:
             return self._failed_at(source, first, why)
@@ -247,9 +247,9 @@ def _without(timestamps_ms: list[int | None]) -> list[int | None]:
 
 
 def _kept(given: MessageColumns, before: Sequence[list[Any] | None]) -> list[bool] | None:
-    """Of each row of columns as they were whether it is among those that were given back; None: these are others.
+    """Of each row of columns as they were whether it is among those that the handler returned; None: these are others.
 
-    before: offsets, keys, values, timestamps and headers.  Items that are the same object are told at once.
+    before: offsets, keys, values, timestamps and headers.  Items that are the same object need no comparison.
     """
     offsets = before[0] or []
     if given.topics is not None or given.partitions is not None or (given.headers is not None and before[4] is None):

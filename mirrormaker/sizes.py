@@ -1,8 +1,8 @@
 """Message sizes of both clusters compared, as far as they can be known: for `mirrormaker check --online`.
 
 A topic's own limit, max.message.bytes, is in ZooKeeper (0.8.1 and later); that of brokers is not, and is what
-target.message.max.bytes says of the target.  A source topic without a limit of its own has its brokers', which nobody
-outside of them knows: such a topic is not compared.
+target.message.max.bytes says of the target.  A source topic without a limit of its own has its brokers', which
+only they know: such a topic is not compared.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Watchdog:
                 self._systemd.alive()
 
     def stalled(self, at: float) -> list[str]:
-        """Sources of which something lags that could move and has not for STALL_S, where neither the target, nor their
+        """Sources with a lag that could shrink and has not for STALL_S, where neither the target, nor their
         ZooKeeper, nor a missing leader or topic is the reason.
 
         The trouble of one source is no excuse for another.

@@ -80,7 +80,7 @@ class Topics(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Wish:
-    """A topic that is to be made, for all who wait for it."""
+    """A topic to be created, shared by all tasks that wait for it."""
 
     topic: str
     source: SourceTopic

@@ -62,7 +62,7 @@ class TransactionRefused(LocalError):
 
 
 class Coordinators:
-    """Asks coordinators of one cluster.  brokers(): those that are known now, any of which can look a coordinator up;
+    """Asks coordinators of one cluster.  brokers(): those that are known now; any one can look a coordinator up;
     Unreachable where none is.
 
     links: of these alone.

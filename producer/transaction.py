@@ -136,7 +136,7 @@ class Transaction:
         self.wanted |= set(tps) - self.added
 
     def commit(self, group: str = "", offsets: Offsets | None = None) -> None:
-        """Commit what was sent, all of which is acknowledged, and these offsets of a group with it."""
+        """Commit what was sent and acknowledged, and these offsets of a group with it."""
         assert self.state is State.OPEN, self.state
         self.state = State.COMMITTING
         self._group, self._offsets = group, dict(offsets or {})

@@ -2,7 +2,7 @@
 
 A fetch in an older format is converted down by such a broker, and does not show everything: headers and the ends of
 transactions are left out, messages of aborted transactions are not, and of a batch that is larger than the fetch
-nothing comes.  So a consumer that is told to speak to a broker as to an older release asks in this version why nothing
+nothing comes.  So a consumer that speaks to a broker as to an older release asks in this version why nothing
 came, and what it does not get.  Of record batches (kafkawire.formats.v2) the heads are read, and of their records as
 much as tells whether any has headers.
 """

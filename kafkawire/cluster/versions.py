@@ -106,7 +106,7 @@ def spoken_versions(row: Dialect) -> str:
 
 
 class FollowingDialect(Dialect):
-    """A Dialect that whoever holds it can go on holding while its cluster becomes another release.
+    """A Dialect that stays valid in the hands of its users while its cluster becomes another release.
 
     Its values are replaced as a whole, between two requests; what was read from it before stays as it was.
     """
@@ -168,7 +168,7 @@ class ClusterVersions:
         return sorted(self._found.values(), key=lambda one: one.broker)
 
     def connect(self, connect: Connect) -> Connect:
-        """The same, where each connection asks its broker first what it is; of a pinned release nobody is asked."""
+        """The same, where each connection asks its broker first what it is; with a pinned release none is asked."""
         return connect if self.pinned else AskingConnect(connect, self)
 
     def refusal(self, brokers: Iterable[Broker], option: str, connect: Connect) -> str | None:

@@ -23,7 +23,7 @@ class PartitionView:
 class ClusterView:
     """brokers by id; partitions by topic; errors: the code of each topic that has an error instead of partitions.
 
-    controller: the broker that makes and changes topics; None: not told (before 0.10, by ZooKeeper), or none now.
+    controller: the broker that makes and changes topics; None: unknown (before 0.10, by ZooKeeper), or none now.
     """
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)

@@ -91,7 +91,7 @@ class Link:
     timeout_ms bounds the connecting, and each silence while bytes are waited for or wait to be taken: a reply that
     trickles in is not timed out, one that stops is.  A fetch may wait max_wait_ms on the broker: keep it well below.
 
-    observer: of all links of the process (a profile); None: nobody.
+    observer: of all links of the process (a profile); None: none.
     """
 
     observer: ClassVar[LinkObserver | None] = None

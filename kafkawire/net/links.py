@@ -80,7 +80,7 @@ class Links:
         return counts
 
     def meet(self, brokers: Iterable[Broker]) -> None:
-        """There are these brokers: a connect that wants to know them before they are connected to is told."""
+        """Name the brokers of the cluster to a connect that wants to know them before it connects."""
         meet: Callable[[Iterable[Broker]], object] | None = getattr(self._connect, "meet", None)
         if meet is not None:
             meet(brokers)

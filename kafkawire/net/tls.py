@@ -83,7 +83,7 @@ class Tls:
         return f"{files} cannot be used: {error}; {helps}"
 
     def stamps(self) -> tuple[tuple[int, int], ...]:
-        """Times and sizes of the files: other ones are to be read again."""
+        """Times and sizes of the files: once they differ, the files are read again."""
         found = []
         for name in (self.ca, self.certificate, self.key):
             if name is not None:
@@ -242,7 +242,7 @@ class TlsTransport:
                 self._incoming.write_eof()
 
     def _last_word(self) -> SecurityFailure | None:
-        """Why the other side closed, where its last record says it.  Who waits for bytes will be told it, too."""
+        """Why the other side closed, where its last record says it.  A reader that waits for bytes gets it, too."""
         if self._waits:
             return None
         try:

@@ -103,7 +103,7 @@ def ended(opened: Any) -> bool:
 
 
 def close(opened: Any) -> None:
-    """Close a socket; whoever waits in it is woken."""
+    """Close a socket, and wake the task that waits in it."""
     try:
         opened.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in recv, which close alone does not
     except OSError:

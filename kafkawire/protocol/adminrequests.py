@@ -1,7 +1,7 @@
 """Requests that make topics, give them partitions, and describe their settings; what their replies mean.
 
 As requests08: each builder takes the dialect first.  CreateTopics and CreatePartitions go to the controller, which else
-answers 41 (a broker of KRaft hands them on); DescribeConfigs of a topic goes to any broker.
+answers 41 (a broker of KRaft forwards them); DescribeConfigs of a topic goes to any broker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def create_topics(d: ApiVersions, topics: Mapping[str, NewTopic], timeout_ms: in
     version = d.speaks(adminapis.CREATE_TOPICS.key)
     for name, topic in topics.items():
         if version < 4 and BROKERS_DEFAULT in (topic.partitions, topic.replication):
-            raise LocalError(f"topic {name}: Kafka {d.release} wants to be told its partitions and replicas")
+            raise LocalError(f"topic {name}: Kafka {d.release} needs its number of partitions and replicas")
     fields: dict[str, Any] = {
         "topics": [
             {

@@ -15,7 +15,7 @@ from kafkawire.protocol.requests08 import Request
 
 
 def tells_rebalance_timeout(d: ApiVersions) -> bool:
-    """Whether the coordinator is told how long to wait for a member to join again; else it waits a session timeout."""
+    """Whether JoinGroup names the time that a member has to join again; else it is the session timeout."""
     return d.speaks(groupapis.JOIN_GROUP.key) >= 1
 
 
@@ -31,7 +31,7 @@ def join_group(
 ) -> Request:
     """Become a member, or stay one in the next generation.  Answered once all members have joined.
 
-    member_id: "" of a new member; it is told one.  protocols: (name, metadata), the preferred one first.
+    member_id: "" of a new member; the response names its own.  protocols: (name, metadata), the preferred one first.
     """
     version = d.speaks(groupapis.JOIN_GROUP.key)
     fields: dict[str, Any] = {

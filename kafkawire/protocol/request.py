@@ -71,8 +71,8 @@ class FetchedPartition:
     """One partition of a Fetch reply; buffer is its message set alone, so a slow partition pins no bytes of another.
 
     high_watermark: None where the generation has none (0.7).
-    last_stable_offset: before it no transaction is open, so read_committed reads up to it; None: not told
-    log_start_offset: None: not told
+    last_stable_offset: before it no transaction is open, so read_committed reads up to it; None: unknown
+    log_start_offset: None: unknown
     aborted: (producer id, first offset) of the aborted transactions that touch the set; of read_committed only
     """
 

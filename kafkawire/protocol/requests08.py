@@ -477,7 +477,7 @@ def offset_fetch(d: ApiVersions, group: str, tps: Iterable[TopicPartition] | Non
     version = d.speaks(apis.OFFSET_FETCH.key, store)
     if tps is None:
         if version < 2:
-            raise LocalError(f"OffsetFetch v{version} (Kafka {d.release}) has to be told which partitions")
+            raise LocalError(f"OffsetFetch v{version} (Kafka {d.release}) needs the partitions")
         fields: dict[str, Any] = {"group": group, "topics": None}
         return _request(d, apis.OFFSET_FETCH, fields, version)
     asked = list(tps)
@@ -524,7 +524,7 @@ def _request(
 
 
 def _quickly(version: int, data: memoryview) -> dict[TopicPartition, ProducedPartition] | None:
-    """A Produce reply in which no record is refused and nobody says a sentence, several times as fast as by its table;
+    """A Produce reply in which no record is refused and no error has a text, several times as fast as by its table;
     None: for the table, which knows the rest, and what is wrong with it."""
     row = _PRODUCED_ROWS[0 if version < 2 else 2 if version < 5 else 5 if version < 8 else 8]
     found: dict[TopicPartition, ProducedPartition] = {}

@@ -20,8 +20,8 @@ Made by `python -m mirrormaker.commands.reference`; do not edit it by hand (a te
 | `mirrormaker run`, `check` | [of the mirror](#options-of-the-mirror): YAML, or the original's `.properties` |
 | `ConsumerConnector`, `zkconsumer consume --consumer-property` | [of the consumer](#options-of-the-consumer) |
 | `Producer`, `zkproducer --property` | [of the producer](#options-of-the-producer) |
-| Spark's format `kafka08` | [spark](spark.md#options-of-reading) |
-| `sparkpipeline load` | [load jobs](spark-jobs.md#options-of-a-job) |
+| Spark's format `kafka08` | [spark](spark-options.md#options-of-reading) |
+| `sparkpipeline load` | [load jobs](spark-load.md#options-of-a-job) |
 
 Names are Kafka's own; those of 0.7 are taken, too ("other name").  An unknown one is an error that names the nearest.
 Keys of the JVM's newer client (`bootstrap.servers` …) are errors that name the key to give.
@@ -39,7 +39,7 @@ The original's `.properties` files are read as they are (`--consumer.config`, `-
 the options below that the JVM does not know, such as `version` and `target.zookeeper.connect`.  A key of the JVM's
 newer client beside the key to give is a warning: the clients of 0.8.2 ignore them, too.  A JVM class that is not known
 here (`partitioner.class`, serializers) is an error that says what to name instead; with `--unknown-options warn` it is
-a warning that says what decides.  [Which are known](operations.md#partitioners-and-encoders).
+a warning that says what decides.  [Which are known](transform.md#partitioners-and-encoders).
 
 """
 

@@ -301,7 +301,7 @@ class PartitionTransactions:
                 self.sender.submit(part, ticket)
 
     def _step_stored(self) -> None:
-        """Wake the task once nothing of the open transaction is under way: what is stored before changes nothing."""
+        """Wake the task once nothing of the open transaction is in flight: what is stored before changes nothing."""
         if self._steps.stored:
             self._wake.set()
 

@@ -1,7 +1,7 @@
 """The position of a source partition as the target has it: a committed offset, written in the copies' own transaction.
 
 name        transactional id and group of one source partition: PREFIX-SOURCE-TOPIC-PARTITION.  One for each, because
-            who owns the partition must fence who owned it, and nobody else
+            the owner of the partition must fence the one before it, and no other
 partition   the offset is committed for a partition of the target topic: brokers take offsets of topics they have only,
             and the source topic may have another name there, or more partitions
 metadata    the creation of the source topic (czxid), so that the position of a deleted topic, or of a topic of another

@@ -1,7 +1,7 @@
 """delivery.guarantee: exactly-once, for one source: the transactions of all its partitions, as a flow sees them.
 
-A transactional id per source partition, and not one per mirror: the source's group hands partitions to another process
-one by one, and whoever takes one must fence who had it, without harm to the partitions that stay where they are.  An id
+A transactional id per source partition, and not one per mirror: the source's group assigns partitions to processes
+one by one, and the new owner must fence the one before, without harm to the partitions that stay where they are.  An id
 of the process would need the group's generation in each commit (KIP-447) to fence a process that only believes that it
 owns a partition; a group in ZooKeeper has none, and its coordinator would not be the target's.
 
@@ -170,7 +170,7 @@ class SourceTransactions:
         return self._queued_max_bytes // 2 // max(1, live)
 
     def _retire(self, transactions: PartitionTransactions) -> None:
-        """A period is over; what still comes of it is told so by it, until another one begins."""
+        """End an ownership period: what still arrives for it is refused until the next one begins."""
         self._target.retire(transactions.sender)
 
     # ---- of the mirror ----------------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ class Checkpoints:
     """The ownership periods of one source.  write(records) gets the records, in order.  target(topic): a source topic's
     name in the target.
 
-    What other sources were told of a target partition's end says nothing here: their senders are others, and a request
+    What other sources know of a target partition's end says nothing here: their senders are others, and a request
     of this source that is not answered yet may be stored before it.
     """
 

@@ -5,7 +5,7 @@ CPU       the event loop is busy nearly all of the time
 source    nothing is left to copy; or the fetches bring what they bring, and the way there is short
 target    what is fetched waits to be acknowledged, and the way there is short
 link      the same, and the way to the brokers is long (no response comes sooner) or narrow (most of the time
-          bytes are under way)
+          bytes are in transit)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Side:
     """Requests to the brokers of one side.
 
     waiting   share of the time with a request that waits for the first byte of its response
-    moving    share of the time in which bytes of a response (source) or of a request (target) are under way
+    moving    share of the time in which bytes of a response (source) or of a request (target) are in transit
     soonest_s the shortest time that any response took; None: there was none
     bytes     that came or went
     """
@@ -143,7 +143,7 @@ def _link(side: Side, where: str, helps: str, seconds: float) -> Bottleneck | No
         rate = side.bytes / (side.moving * seconds) / 1e6
         return Bottleneck(
             "link",
-            f"bytes are under way {side.moving:.0%} of the time on the link of the {where}, {rate:.1f} MB/s; "
+            f"bytes are in transit {side.moving:.0%} of the time on the link of the {where}, {rate:.1f} MB/s; "
             "compression.codec at the producers, or a wider link helps",
         )
     return None

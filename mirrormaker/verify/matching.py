@@ -390,6 +390,6 @@ class Tally:
         return match(self._rows[SOURCE], self.optional, self._rows[TARGET], cut, self._vector)
 
     def shares(self) -> Shares:
-        """What is to be read again, after too many messages to be kept."""
+        """The scopes to read again, after more messages than memory may hold."""
         assert self._buckets is not None
         return self._buckets.shares(self.optional, 2 * self._limit)

@@ -67,7 +67,7 @@ class WorkerProcess:
     # ---- its process ------------------------------------------------------------------------------------------------
 
     def start(self, begin: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        """Start a process.  begin: what it is told first.  Raises OSError."""
+        """Start a process.  begin: the first message to it.  Raises OSError."""
         ours, theirs = socket.socketpair()
         try:
             env = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
@@ -105,7 +105,7 @@ class WorkerProcess:
         return code
 
     def stop(self) -> None:
-        """Have it stop in order: by request where it answers requests, so that a SIGTERM of somebody else is not taken
+        """Have it stop in order: by request where it answers requests, so that a SIGTERM from elsewhere is not taken
         for the second one."""
         if self.serving and self._channel is not None:
             self._channel.send({"id": 0, "command": "stop", "arguments": {}})

@@ -514,7 +514,7 @@ class Supervisor:
             for row in map(self._row, self._workers)
         ]
         extra = {"event": "dump", "always": True, "below": [*lines, *stacks()]}
-        log.warning("SIGUSR1: the workers, each of which says where it stands, and this process", extra=extra)
+        log.warning("SIGUSR1: where this process stands; each worker logs its own", extra=extra)
         for worker in self.serving:
             worker.signal(signal.SIGUSR1)
 

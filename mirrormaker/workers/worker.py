@@ -57,8 +57,8 @@ def run_worker(number: int, fd: int, read: Callable[[], Configuration], profile_
 
 
 def of_worker(configuration: Configuration, number: int) -> Configuration:
-    """What one worker runs: the supervisor listens for all, has said what is to be said, and a `consumer.id` that is
-    given names each worker's own."""
+    """What one worker runs: the supervisor listens for all, has logged the warnings, and a `consumer.id` that is
+    given gets the worker's number."""
     mirror = replace(configuration.mirror, http_listen=None, control_socket=OFF)
     sources = tuple(_with_own_id(source, number) for source in configuration.sources)
     return replace(configuration, sources=sources, mirror=mirror, warnings=(), notes=())

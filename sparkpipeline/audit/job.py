@@ -65,7 +65,7 @@ class AuditRequest:
 
 
 def compare(spark: Any, reading: Reading, asked: AuditRequest, tell: Tell) -> AuditResult:
-    """Compare two clusters.  Raises what the reading of ranges raises, as Spark hands it on."""
+    """Compare two clusters.  Raises what the reading of ranges raises, as Spark passes it on."""
     context = spark.sparkContext
     cores = context.defaultParallelism
     size = size_for(sum(until - start for b in asked.bounds.values() for start, until in b.values()), cores)

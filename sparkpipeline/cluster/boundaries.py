@@ -86,7 +86,7 @@ class EntryBoundaries:
         """What to fetch where not even one entry came."""
         if size >= MAX_FETCH_BYTES or needed <= size:
             raise CorruptData(
-                "no entry begins here, or one that is larger than any fetch: where to cut the range cannot be told",
+                "no entry begins here, or one that is larger than any fetch: where to cut the range is not known",
                 topic=tp.topic, partition=tp.partition, offset=position,
             )  # fmt: skip
         return min(MAX_FETCH_BYTES, needed)
@@ -180,7 +180,7 @@ def ends_at_boundaries(
 
 
 def cut_at_boundaries(pieces: Iterable[OffsetRange], border: Boundary) -> list[OffsetRange]:
-    """Ranges of which some follow each other, cut from one, in order: each cut moved on to where an entry begins.  What
+    """Ranges in order, some of them neighbours cut from one: each cut moved on to where an entry begins.  What
     has nothing left is left out."""
     found: list[OffsetRange] = []
     listed = list(pieces)

@@ -299,5 +299,5 @@ def _make(zk: KazooClient, path: str, data: bytes, acl: Any = None) -> bool:
 def _difference(group: str, tp: TopicPartition, *, wanted: int, held: Committed, closed: bool) -> str | None:
     if held == wanted:
         return None
-    why = "its node may not be written: another identity made it" if closed else "somebody else writes it too"
+    why = "its node may not be written: another identity made it" if closed else "another process writes it too"
     return f"group {group}, {tp}: {wanted} was to be written and {held!r} is there: {why}"

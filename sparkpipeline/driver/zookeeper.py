@@ -259,7 +259,7 @@ def _taken(zk: KazooClient, path: str, who: str) -> str | None:
         try:
             data, _ = zk.get(path)
         except NoNodeError:
-            return "somebody who just left"
+            return "a process that just left"
         return (data or b"").decode("utf-8", "replace")
     return None
 

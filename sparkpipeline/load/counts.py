@@ -10,8 +10,8 @@ nothing is committed.
 
 Where brokers have transactions (0.11) offsets do not count rows either: markers stand among the messages, and those of
 aborted transactions are left out.  The reader says of each range how many offsets these are, by the heads of batches
-alone; rows and they together must be as many as the range has offsets.  A range of which no row came has nobody to say
-it: the driver reads it once more, and must find no message either.
+alone; rows and they together must be as many as the range has offsets.  For a range without rows no task
+says it: the driver reads it once more, and must find no message either.
 
 Where offsets are bytes (0.7) they do not count rows.  There the reader says how many bytes of the log its rows cover,
 and all ranges together must have as many as the rows cover: a message that is left out would be missing there.

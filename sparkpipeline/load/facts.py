@@ -109,7 +109,7 @@ def batch_facts(
     state: JobState,
     closed: Iterable[Hour],
 ) -> dict[str, Any]:
-    """The facts of a batch that read topics.  state: after it; closed: hours of it that were closed before."""
+    """The facts of a batch that read topics.  state: after it; closed: its hours that were closed before."""
     rows = hour_rows(counts)
     already = set(closed)
     return {

@@ -120,7 +120,7 @@ def reading(config: LoadConfig, may_lose: bool, columns: tuple[str, ...]) -> Rea
 
 
 def read_again(config: LoadConfig, access: ClusterAccess, rng: OffsetRange, may_lose: bool) -> tuple[int, int]:
-    """A range of which nothing came, read once more by the driver: its messages, and what transactions keep back."""
+    """A range without rows, read once more by the driver: its messages, and what transactions keep back."""
     kept_back: dict[OffsetRange, int] = {}
     options = reading(config, may_lose, ("offset",))
     with closing(read_many([rng], access, options, kept_back)) as sets:

@@ -1,8 +1,8 @@
 """How far one range is read, and what a response means for it.  Pure: no socket, and no clock of its own.
 
 a set                                   the position moves behind it; the range is done once that is until
-nothing, and the log goes on past it    twice, then it is a gap (compaction).  0.8 tells the log's end as it is
-                                        after it has read: what it told the first time, the second answer has seen.
+nothing, and the log goes on past it    twice, then it is a gap (compaction).  0.8 reads the log's end
+                                        after the messages: the second response covers the first one's end.
                                         That one is to the largest fetch: Kafka 3.x sends nothing of a larger batch
 what a broker of 0.11 or later leaves   one step on: it was no message
 out (padding: the end of a transaction)
@@ -49,7 +49,7 @@ class Sizes:
 
 
 class Cursor:
-    """One range on its way.
+    """One range while it is read.
 
     lost       offsets skipped because they were gone, by options.fail_on_data_loss
     kept_back  offsets of the range that transactions keep: markers, and messages of aborted ones
@@ -176,7 +176,7 @@ class Cursor:
     # ---- what went wrong ---------------------------------------------------------------------------------------
 
     def other_leader(self) -> None:
-        """What the one before told of the log's end counts no more: this one may show less."""
+        """The log end of the leader before counts no more: this one may show less."""
         self._seen_end = -1
 
     def out_of_patience(self, now: float) -> bool:

@@ -1,6 +1,6 @@
 """Ranges fetched set by set, one range after the other; leaders lost and found again, offsets that are gone.
 
-    the next request is on its way before a set is handed out: while that is used, the broker reads and sends
+    the next request is in flight before a set is handed out: while that is used, the broker reads and sends
     small ranges of one leader are asked for together, and handed out in their turn
     another leads, a link broke         looked up; reading goes on behind the last set
     the log does not hold the offset    data is lost: an error, or skipped where options.fail_on_data_loss is False
@@ -77,7 +77,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:
-    """A request on its way."""
+    """A request in flight."""
 
     broker: Broker
     link: Link
@@ -245,7 +245,7 @@ class RangeFetcher:
         cursor.lose(min(earliest, until) if position < earliest else until, why, self._now())
 
     def _failed(self, cursor: Cursor, why: LinkLost | PipelineError) -> None:
-        """Forget what is on its way, and wait for another leader; raises NoLeader once patience is over."""
+        """Forget what is in flight, and wait for another leader; raises NoLeader once patience is over."""
         self._asked = None
         self._brokers.links.close(PURPOSE)
         cursor.other_leader()

@@ -156,7 +156,7 @@ def covering(pieces: Iterator[Piece]) -> Iterator[Piece]:
 def accounting(pieces: Iterator[Piece], kept_back: Mapping[OffsetRange, int]) -> Iterator[Piece]:
     """The same, but none without rows, and the last of each range says how many of its offsets transactions keep back.
 
-    kept_back: by range, known once the next one has begun.  Of a range without rows nobody says it."""
+    kept_back: by range, known once the next one has begun.  Not known of a range without rows."""
     last: Piece | None = None
     for piece in pieces:
         if last is not None and len(piece):

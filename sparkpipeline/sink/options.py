@@ -75,9 +75,7 @@ def acks(raw: object) -> int:
     text = str(raw).strip().lower()
     if text in ("-1", "all", "1"):
         return 1 if text == "1" else -1
-    raise ValueError(
-        "-1 (or all: every in-sync replica has it) or 1 (the leader has it); 0 tells nobody what was stored"
-    )
+    raise ValueError("-1 (or all: every in-sync replica has it) or 1 (the leader has it); 0 gives no acknowledgement")
 
 
 def partitioner(raw: object) -> str:
@@ -229,7 +227,7 @@ def _check_answers(protocol: str) -> None:
     """A sink promises at least once, and so needs brokers that say what they stored.  Raises OptionRefused."""
     if protocol != "auto" and not dialect(resolve_release(protocol)).answers_produce:
         raise OptionRefused(
-            f"brokers of Kafka {protocol} acknowledge nothing, so that nobody could tell whether a row is stored; write"
+            f"brokers of Kafka {protocol} acknowledge nothing, so it could not be known whether a row is stored; write"
             " to 0.8 or later",
             option="protocol",
         )

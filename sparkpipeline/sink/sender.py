@@ -424,7 +424,7 @@ class Leaders:
 
     def _unknown(self, topic: str) -> PipelineError:
         if self.view is None:
-            return Unreachable(f"{self._failure}; {topic} is to be written there")
+            return Unreachable(f"{self._failure}; {topic} is written there")
         return UnknownPartition(
             f"the target has no such topic after {self._config.topic_wait_ms} ms (topic.wait.ms); nothing here creates "
             "topics: create it with as many partitions as it is to have",

@@ -126,7 +126,7 @@ def _check_limits(options: SourceOptions) -> None:
     if options.max_wait_ms >= options.socket_timeout_ms:
         raise OptionRefused(
             f"{options.max_wait_ms} is not less than kafka.socket.timeout.ms, {options.socket_timeout_ms}: a broker"
-            " that waits as it is told would be taken for dead",
+            " that waits that long would be taken for dead",
             option="kafka.fetch.wait.max.ms",
         )
     if options.fetch_bytes_cap < options.fetch_bytes:

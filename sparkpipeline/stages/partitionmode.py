@@ -1,6 +1,6 @@
 """Mode `partition`: which partitions of a stage's output have to be computed again.  Pure: names of folders.
 
-A partition is a set of folders, `date=2026-01-31/hour=08`, told apart by the stage's partition columns.  One that no
+A partition is a set of folders, `date=2026-01-31/hour=08`, named by the stage's partition columns.  One that no
 batch touched since the stage last looked is left alone; one that was touched is computed again from all live files of
 the inputs in it, and takes the place of what the stage wrote for it before.  With no columns there is one partition:
 everything.  Compaction touches nothing.

@@ -119,7 +119,7 @@ class Member:
         self.note(steps.Changed(what))
 
     def subscribe(self, registration: Registration) -> None:
-        """Subscribe to other topics: the group is told and rebalances; what stays assigned here is read on."""
+        """Subscribe to other topics: the group rebalances; what stays assigned here is read on."""
         self._group.subscribe(registration)
         self._executor.resubscribed()
         self.changed(GroupChange.IDS)

@@ -9,7 +9,7 @@ turn, and a report of another turn is late and changes nothing.  `drop` and `ala
     stop fetchers -> drain -> commit offsets -> join -> sync -> read offsets -> start fetchers
 
 The rebalance is eager, as the Java consumer's is with range, roundrobin and sticky: everything is revoked before the
-member joins, for whoever gets a partition begins with it at once, and from then on the coordinator takes no commit of
+member joins, since the next owner of a partition begins with it at once, and the coordinator then takes no commit of
 the generation before.  Heartbeats go on until the member joins again; that they are answered is the lease under which
 it delivers and commits, and the generation is its claim.
 
@@ -41,7 +41,7 @@ NOTHING: Assignment = {}
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What we own partitions by: a generation of the group, and who we are in it."""
+    """What we own partitions by: a generation of the group, and our member id."""
 
     generation: int
     member_id: str

@@ -5,7 +5,7 @@ start while the other side has members:
 
     starts     sees                                                          else
     kafka      members (ids) or owners in ZooKeeper                          StillInZooKeeper
-               offsets in ZooKeeper of which Kafka has none                  StillInZooKeeper
+               offsets in ZooKeeper that Kafka does not have                 StillInZooKeeper
                a marker of a migration that did not hand the group over      StillInZooKeeper
     zookeeper  a marker of a migration that handed the group to Kafka        ByKafka
                members in the group that Kafka coordinates                   ByKafka
@@ -87,7 +87,7 @@ def check_registering(group: str, marker: Marker | None, kafka_members: Sequence
 def check_copied(group: str, committed: Mapping[TopicPartition, Committed]) -> None:
     """May a member that Kafka coordinates start?  Raises StillInZooKeeper.
 
-    committed: what Kafka has of the partitions of which ZooKeeper has an offset.
+    committed: what Kafka has of the partitions with an offset in ZooKeeper.
     """
     left = sorted(tp for tp, at in committed.items() if at is NONE)
     if left:

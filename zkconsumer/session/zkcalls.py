@@ -217,8 +217,8 @@ class ZkCalls:
         }
 
     def replace(self, path: str, version: int, data: bytes, session_id: int | None = None) -> WriteOutcome:
-        """Delete an ephemeral node of the expected version and create it with other data, pipelined: those who watch
-        the children of its parent are told, which other data alone would not do.  CHANGED, MISSING: as it was."""
+        """Delete an ephemeral node of the expected version and create it with other data, pipelined: watches
+        on the children of its parent fire, which other data alone would not do.  CHANGED, MISSING: as it was."""
         client = self._connected(session_id)
         gone, made = client.delete_async(path, version=version), client.create_async(path, data, ephemeral=True)
         outcome = _outcome(self._answer(f"delete {path}", gone))

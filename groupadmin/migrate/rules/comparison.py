@@ -72,7 +72,7 @@ def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -
 
 
 def not_in_kafka(snapshot: GroupSnapshot) -> tuple[str, ...]:
-    """A sentence for each existing partition of which ZooKeeper has an offset and Kafka has none, or does not answer.
+    """A sentence for each existing partition whose offset ZooKeeper has and Kafka has not, or does not answer.
 
     Offsets of an earlier topic of that name are none.
     """

@@ -57,7 +57,7 @@ class StepFacts:
     kafka_members   members of a group of this name that Kafka coordinates; None also: brokers before 0.9 have none
     kafka_unknown   why these are not known; then kafka_members is no proof that there are any
     owners          number of owner nodes in ZooKeeper
-    not_in_kafka    number of partitions of which ZooKeeper has an offset and Kafka has none, or does not answer
+    not_in_kafka    number of partitions whose offset ZooKeeper has and Kafka has not, or does not answer
     failed_checks   failed checks, each with finding and remedy (checks.failures)
     blocked         number of partitions that the plan leaves open: conflicts, out of range, unreadable
     stale           number of partitions whose stores have changed since the plan, or cannot be read
