@@ -24,8 +24,8 @@ demo: $(STAMP)     ## the main job on real clusters: mirror, kill -9, prove that
 	$(BIN)/python -m localkafka.demo $(if $(KEEP),--keep)
 
 lint: $(STAMP)
-	$(BIN)/ruff format --check $(PKGS) pyspark_kafka08.py tests benchmarks
-	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py tests benchmarks
+	$(BIN)/ruff format --check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks
+	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -143,7 +143,16 @@ def test_what_is_copied_from_the_checkout_exists_and_is_in_the_context() -> None
 def test_the_context_has_every_package_and_nothing_that_changes_by_itself() -> None:
     packages = {name.rstrip("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
     modules = {f"{name}.py" for name in PROJECT["tool"]["setuptools"]["py-modules"]}
-    wanted = {*packages, *modules, "pyproject.toml", PROJECT["project"]["readme"], "LICENSE"}
+    wanted = {
+        *packages,
+        *modules,
+        "pyproject.toml",
+        "setup.py",
+        PROJECT["project"]["readme"],
+        "LICENSE",
+        "conf",
+        "systemd",
+    }
     found = {path.name for path in ROOT.iterdir() if not ignored(path.name)}
     assert found == wanted
     assert not ignored("localkafka/poms/0.8.2.2.xml")
