@@ -14,3 +14,17 @@ DATA = DAEMON_EXIT["data"]  # a bad message whose policy is fail
 PERMISSION = DAEMON_EXIT["permission"]  # a file of the configuration may not be read
 DIFFERENCE = EXIT["partly"]  # `verify`: the target lacks messages
 INTERRUPTED = 130  # ctrl-C before `run` began, or of `check`: as a shell counts SIGINT
+
+MEANING = {
+    CLEAN: "done; of run: a clean stop",
+    DIFFERENCE: "verify: the target lacks messages",
+    USAGE: "wrong command line",
+    DATA: "run: a bad message whose policy is fail; else: the running mirror refuses",
+    UNREACHABLE: "a cluster, or the running mirror, is out of reach",
+    INTERNAL: "a part of the program died",
+    STATE_FOLDER: "a folder or socket of this program cannot be made, read or written",
+    TEMPORARY: "a stop before everything was acknowledged; sent again after the next start",
+    PERMISSION: "a file of the configuration may not be read",
+    CONFIGURATION: "wrong configuration",
+    INTERRUPTED: "interrupted by ctrl-C",
+}

@@ -5,6 +5,7 @@
     mirrormaker check ... [--online]         the same arguments: says what is wrong, starts nothing
     mirrormaker verify ... [--since TIME]    the same arguments: compares what both clusters hold
     mirrormaker status, topics, pause, resume, throttle, parked, set-log-level, profile      ask a running mirror
+    mirrormaker sample-config, systemd-unit, completion      files to begin with
 
 Data on stdout, everything else on stderr; one sentence an error.  Exit codes: mirrormaker.exits.
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 import click
 
+from groundwork.commands import Group, completion
 from groundwork.java import filter_text
 from groundwork.logs import FORMS, LEVELS, set_up_logging
 from groundwork.openfiles import too_many
@@ -29,6 +31,7 @@ from groundwork.plural import counted
 from mirrormaker import exits
 from mirrormaker.commands.control import parked, pause, profile, resume, set_log_level, throttle
 from mirrormaker.commands.flags import original_flags
+from mirrormaker.commands.samples import sample_config, systemd_unit
 from mirrormaker.commands.status import status
 from mirrormaker.commands.topics import topics as topics_command
 from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
@@ -148,13 +151,28 @@ def _configuration(
     return from_flags(consumers, Path(producer_config) if producer_config else None, given, unknown_options)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        "mirrormaker sample-config > mirror.yaml",
+        "mirrormaker check mirror.yaml --online",
+        "mirrormaker run mirror.yaml",
+    ],
+    exit_codes=exits.MEANING,
+)
 @click.version_option(version(DISTRIBUTION), "--version", prog_name="mirrormaker")
 def cli() -> None:
     """Mirrors topics between Kafka clusters; joins ZooKeeper consumer groups as the JVM's MirrorMaker does."""
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        "mirrormaker run mirror.yaml",
+        "mirrormaker run --consumer.config dc1.properties --producer.config dc2.properties --whitelist 'orders.*'",
+        "mirrormaker run mirror.yaml --workers 4 --log-format json",
+    ]
+)
 @click.option("--log-level", type=click.Choice(LEVELS), help="Lowest level of log lines.  [default: mirror.log.level]")
 @click.option("--log-format", type=click.Choice(FORMS), help="Form of log lines.  [default: mirror.log.format]")
 @workers_option
@@ -186,7 +204,13 @@ def run(file: Path | None, *, as_worker: str | None, profile_seconds: float | No
     return run_daemon(found, read, profile_s=profile_seconds)
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        "mirrormaker check mirror.yaml",
+        "mirrormaker check mirror.yaml --online  # connect to both clusters too",
+        "mirrormaker check mirror.yaml --strict  # before a deployment",
+    ]
+)
 @click.option(
     "--online",
     is_flag=True,
@@ -216,7 +240,13 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
     return exits.CLEAN
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        "mirrormaker verify mirror.yaml",
+        "mirrormaker verify mirror.yaml --since 7d --deep",
+        "mirrormaker verify mirror.yaml --topics 'orders|payments.*' -o json",
+    ]
+)
 @verify_options
 @configured
 def verify(file: Path | None, **flags: Any) -> int:
@@ -241,4 +271,6 @@ def topics(mirror: MirrorOptions) -> str:
 
 
 for command in (status, topics_command, pause, resume, throttle, parked, set_log_level, profile):
+    cli.add_command(command)
+for command in (sample_config, systemd_unit, completion("mirrormaker")):
     cli.add_command(command)

@@ -1,0 +1,116 @@
+"""What the commands of all programs share: examples and exit codes at the end of --help, and completion for the shell.
+
+    @click.group(cls=Group, examples=["mirrormaker run mirror.yaml"], exit_codes={0: "done", 64: "wrong command line"})
+    def cli(): ...
+
+    @cli.command(examples=["mirrormaker run mirror.yaml  # until SIGTERM"])
+    def run(): ...
+
+    cli.add_command(completion("mirrormaker"))
+
+A command without exit codes of its own has those of the group above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from groundwork.output import EXIT
+
+SHELLS = ("bash", "zsh", "fish")
+EXIT_CODES = {
+    EXIT["done"]: "done",
+    EXIT["runtime"]: "failed while running: a connection, a broker, a file",
+    EXIT["usage"]: "wrong command line",
+    EXIT["refused"]: "refused by a precondition; nothing was changed",
+    EXIT["partly"]: "partly done, or a mismatch was found",
+    EXIT["not found"]: "not found: a topic, a group, a file",
+    EXIT["exceeded"]: "a threshold was exceeded",
+    130: "interrupted by ctrl-C",
+}
+
+
+class Command(click.Command):
+    """A command whose --help ends with examples and exit codes.
+
+    examples: command lines as a shell takes them, each with a comment behind `  #` where it needs one.
+    exit_codes: meaning by code; None: those of the group above.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[str] = (),
+        exit_codes: Mapping[int, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+        self.exit_codes = exit_codes
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+        if codes := exit_codes_of(ctx):
+            with formatter.section("Exit codes"):
+                formatter.write_dl([(str(code), meaning) for code, meaning in sorted(codes.items())])
+
+
+class Group(Command, click.Group):
+    """A group whose --help ends with examples and exit codes; its commands are Commands."""
+
+    command_class = Command
+    group_class = type
+
+
+class SingleCommand(Command):
+    """A program that is one command without sub-commands, and still takes `completion SHELL`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == ["completion"] and not ctx.resilient_parsing:
+            command = completion(str(ctx.info_name))
+            with command.make_context("completion", args[1:], parent=ctx) as inner:
+                command.invoke(inner)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+def exit_codes_of(ctx: click.Context) -> Mapping[int, str]:
+    """Exit codes of a command: its own, or those of the nearest group above that has some."""
+    at: click.Context | None = ctx
+    while at is not None:
+        if isinstance(at.command, Command) and at.command.exit_codes is not None:
+            return at.command.exit_codes
+        at = at.parent
+    return {}
+
+
+def completion(program: str) -> click.Command:
+    """The command `completion SHELL` of a program: prints the script that a shell reads."""
+
+    @click.command(
+        "completion",
+        cls=Command,
+        examples=[
+            f"source <({program} completion bash)  # in ~/.bashrc",
+            f"source <({program} completion zsh)  # in ~/.zshrc, behind compinit",
+            f"{program} completion fish > ~/.config/fish/completions/{program}.fish",
+        ],
+    )
+    @click.argument("shell", type=click.Choice(SHELLS))
+    @click.pass_context
+    def print_script(ctx: click.Context, shell: str) -> None:
+        """Print the completion script of a shell, for its start file."""
+        script = get_completion_class(shell)
+        assert script is not None, shell  # click has had all SHELLS since 8.0
+        variable = f"_{program.replace('-', '_')}_COMPLETE".upper()
+        click.echo(script(ctx.find_root().command, {}, program, variable).source())
+
+    return print_script
