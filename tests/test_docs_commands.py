@@ -1,16 +1,15 @@
-"""Commands that operations.md and producer.md show exist, with their flags; other pages have tests that run theirs."""
+"""Commands that the pages show exist, with their flags, whether or not a test runs them."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
+from tests.docpages import PAGES, blocks
 from tests.fakes.helppages import code_of_help
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
 OURS = re.compile(
     r"(?:[A-Z_]+=\S+ )?((?:mirrormaker|zkconsumer|zkproducer|sparkpipeline|zk-[a-z-]+|python -m kafkawire) .*)"
 )
@@ -19,11 +18,9 @@ END = re.compile(r"\s{2,}| [<>#|] | < | or -b")  # of a command: what it is for,
 
 def commands() -> list[str]:
     found = set()
-    for page in ("operations.md", "producer.md"):
-        text = (DOCS / page).read_text(encoding="utf-8").replace("\\\n", " ")
-        blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
-        for block in (text for language, text in blocks if language in ("", "console", "sh")):
-            for line in block.splitlines():
+    for page in PAGES:
+        for block in (block.text for block in blocks(page) if block.language in ("", "console", "sh")):
+            for line in re.sub(r"\\\n\s*", " ", block).splitlines():
                 command = OURS.fullmatch(line.removeprefix("$ ").strip())
                 if command is not None and "|" not in command[1].split("  ")[0].replace("'", ""):
                     found.add(END.split(re.sub(r"\[(.*?)\]", r"\1", re.sub(r" {2,}(?=--)", " ", command[1])))[0])

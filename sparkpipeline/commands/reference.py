@@ -1,6 +1,6 @@
 """`python -m sparkpipeline.commands.reference source | sink | load | stages`: tables of all options, as Markdown.
 
-docs/spark.md and docs/spark-jobs.md hold them; a test compares.
+docs/spark-options.md, spark-load.md and spark-stages.md hold them; a test compares.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def load_table() -> str:
 
 def stages_tables() -> str:
     """Options of a pipeline's file, of each load and of each stage."""
-    return reference(PipelineFile, heading="####", older=None)
+    return reference(PipelineFile, heading="###", older=None)
 
 
 TABLES: Mapping[str, Callable[[], str]] = {

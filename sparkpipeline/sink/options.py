@@ -1,7 +1,7 @@
 """The options of df.write.format("kafka08"): Spark's own names, and those of the old producers.
 
-One table: a field holds key, other names, default, unit and meaning; reading, checking and docs/spark.md come from it.
-Names are taken in any case, as Spark takes them.  Pure.
+One table: a field holds key, other names, default, unit and meaning; reading, checking and docs/spark-options.md come
+from it.  Names are taken in any case, as Spark takes them.  Pure.
 """
 
 from __future__ import annotations

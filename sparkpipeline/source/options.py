@@ -1,8 +1,8 @@
 """The options of format("kafka08"): Spark's own names and rules, the old clients' names, and a few of ours.
 
-One table: a field holds key, default, unit and meaning; reading, checking and docs/spark.md come from it.  Names are
-taken in any case, as Spark takes them; beside the table stand those that are refused or mean nothing here.  What
-options must not say together is in optionrules.py, whose checked_options() makes a SourceOptions.  Pure.
+One table: a field holds key, default, unit and meaning; reading, checking and docs/spark-options.md come from it.
+Names are taken in any case, as Spark takes them; beside the table stand those that are refused or mean nothing here.
+What options must not say together is in optionrules.py, whose checked_options() makes a SourceOptions.  Pure.
 
     options.bound_of_start(Fixed.EARLIEST)     the first that is given of startingTimestamp,
                                                startingOffsetsByTimestamp and startingOffsets

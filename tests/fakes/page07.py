@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 PAGE = (Path(__file__).parents[2] / "docs" / "from-0.7.md").read_text(encoding="utf-8")
-STEPS, _ = PAGE.split("\n# Consumers on 0.7\n")
+STEPS, _ = PAGE.split("\n## Consumers on 0.7\n")
 JOIN = re.compile(r"\\\n\s*")  # a command that goes on in the next line
 OURS = ("mirrormaker", "zkconsumer", "zkproducer", "zk-offset-checker", "python")
 

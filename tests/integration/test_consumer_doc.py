@@ -1,8 +1,7 @@
-"""Every Python example of docs/consumer.md runs, as a program of its own, against real brokers."""
+"""Every Python example of the pages about the consumer runs, as a program of its own, against real brokers."""
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,12 +14,13 @@ from localkafka.child import Child
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
+from tests.docpages import blocks, text_of
 from tests.integration.readers import Reader, committed, owners
 from tests.integration.sparktopics import produce
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "consumer.md").read_text(encoding="utf-8")
-OPTIONS, *EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+OPTIONS, *EXAMPLES = [block.text for block in blocks("consumer.md") if block.language == "python"]
+EXAMPLES += [block.text for block in blocks("consumer-workers.md") if block.language == "python"][1:]
 EACH = 10  # messages of each of the two partitions
 # Unbuffered (-u, PYTHONUNBUFFERED) print writes each word apart, and another thread's line comes between them.
 WHOLE_LINES = "import sys\n\nsys.stdout.reconfigure(line_buffering=True, write_through=False)\n"
@@ -230,7 +230,7 @@ def test_events_and_status(place: Place) -> None:
     rows = [line for line in printed if line.startswith(f"{place.topic}/")]
     assert len(rows) == 2
     states = ("starting", "looking for leader", "reading")
-    assert all(state in PAGE for state in states)
+    assert all(state in text_of("consumer.md") for state in states)
     assert all(any(f" {state} " in row for state in states) and row.endswith(" None") for row in rows)
     with Reader(place.cluster.zookeeper, place.group, {place.topic: 1}) as reader:
         wait_until(lambda: len(reader.got) == 2 * EACH, 20, "the rest, and the message in its hands again")

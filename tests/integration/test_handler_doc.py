@@ -1,4 +1,4 @@
-"""What docs/operations.md says of message.handler, with its own examples, in mirrors between real clusters."""
+"""What docs/transform.md says of message.handler, with its own examples, in mirrors between real clusters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conftest import Unique
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import produce
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "transform.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("\n## message.handler\n")[2].partition("\n## ")[0]
 (MODULE,) = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
 (LOGGED,) = re.findall(r"```\n(level=error.*?)```", SECTION, re.DOTALL)

@@ -121,10 +121,10 @@ def test_metrics_health_and_status_of_a_mirror_from_its_start_to_its_end(
 
 
 def curls_of_the_page(port: int) -> list[list[str]]:
-    """The commands of docs/operations.md that ask the mirror, for this port."""
+    """The commands of docs/monitoring.md that ask the mirror, for this port."""
     if shutil.which("curl") is None:
         return []
-    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    page = (DOCS / "monitoring.md").read_text(encoding="utf-8")
     lines = re.findall(r"^(curl -s http://127\.0\.0\.1:9308/\S*)", page, re.MULTILINE)
     assert len(lines) >= 3
     return [shlex.split(line.replace("9308", str(port))) for line in lines]

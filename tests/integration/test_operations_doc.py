@@ -1,4 +1,4 @@
-"""Commands that operations.md shows for a running mirror: run as they stand there, in their order."""
+"""Commands for a running mirror that the pages of a mirror show: run as they stand there, in their order."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from localkafka.client import ClusterClient
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
+from tests.docpages import text_of
 from tests.integration.mirroring import PLAIN_ONLY, Mirror, filled
 from tests.integration.sparktopics import produce
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGES = ("mirror.md", "mirror-data.md", "offset-map.md", "exactly-once.md", "monitoring.md", "operations.md")
 FILE, ADDRESS = "orders.yaml", "127.0.0.1:9308"
 KINDS = ("check", "status", "topics", "pause", "resume", "throttle", "parked", "set-log-level", "verify")
 SHOWN = re.compile(rf"^(?:mirrormaker (?:{'|'.join(KINDS)}) {FILE}|mirrormaker parked \w+ {FILE}|curl -s ).*$", re.M)
@@ -32,7 +33,7 @@ LACKING = 4  # what `parked release --execute` of the page leaves out is missing
 
 def shown() -> list[str]:
     """The commands of the page, without what it says behind them."""
-    return [re.split(r"\s+# ", line)[0] for line in SHOWN.findall(PAGE)]
+    return [re.split(r"\s+# ", line)[0] for line in SHOWN.findall("\n".join(map(text_of, PAGES)))]
 
 
 def test_the_page_shows_commands_of_each_kind() -> None:

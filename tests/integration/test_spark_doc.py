@@ -1,10 +1,8 @@
-"""Every example of docs/spark.md and docs/spark-jobs.md runs, in its order, on real clusters; output looks as shown.
+"""Every example of the pages about Spark runs, in its order, on real clusters; output looks as shown.
 
-    <!-- not run: why -->       above a block that cannot run here
-    <!-- test: what -->         what happens before a block, and the page need not tell: one of EVENTS
-
-A block whose first line is a comment with a file's name is that file.  Addresses, folders, topics and groups of the
-pages stand for those of the test; numbers in shown output stand for any number.
+Before a block with the note `test` one of EVENTS happens; one with `not run` says why it cannot run.  A block whose
+first line is a comment with a file's name is that file.  Addresses, folders, topics and groups of the pages stand for
+those of the test; numbers in shown output stand for any number.
 """
 
 from __future__ import annotations
@@ -29,53 +27,23 @@ from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load.config import read_config
 from sparkpipeline.load.job import open_ledger
 from tests.conftest import Unique
+from tests.docpages import Block, blocks
 from tests.integration.sparktopics import everything, produce
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("spark.md", "spark-jobs.md")
+READING = ("spark.md", "spark-options.md", "spark-deploy.md")
+JOBS = ("spark-load.md", "spark-ledger.md", "spark-stages.md", "spark-backfill-audit.md")
 LANGUAGES = ("python", "sql", "sh", "console", "yaml", "json", "")  # "": shown, nothing to run
 ELSEWHERE = re.compile(r"^(?!.*#.*hdfs).*(spark-submit|hdfs://|s3a://|yarn|pip install)", re.MULTILINE)
-FILE = re.compile(r"(?:#|//) ([\w-]+\.(?:yaml|py|json))\n")
 TEN = 1769853600000  # 2026-01-31T10:00Z
 HOUR_MS = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One fenced block.  note: the comment above it, such as ("not run", "why")."""
-
-    language: str
-    text: str
-    line: int
-    note: tuple[str, str] | None
-
-    @property
-    def file(self) -> str | None:
-        named = FILE.match(self.text)
-        return named[1] if named is not None and self.language in ("python", "yaml", "json") else None
-
-
-def blocks(page: str) -> Iterator[Block]:
-    lines = iter(enumerate((DOCS / page).read_text(encoding="utf-8").splitlines(), 1))
-    before = ""
-    for number, line in lines:
-        if line.startswith("```"):
-            inside = []
-            for _, text in lines:
-                if text == "```":
-                    break
-                inside.append(text)
-            said = re.fullmatch(r"<!-- (not run|test): (.*) -->", before)
-            yield Block(line[3:], "\n".join(inside) + "\n", number, (said[1], said[2]) if said else None)
-        before = line
-
-
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", READING + JOBS)
 def test_every_block_runs_or_says_why_it_cannot(page: str) -> None:
     found = list(blocks(page))
-    assert len(found) > 10
+    assert found
     for block in found:
-        where = f"{page}:{block.line}"
+        where = str(block)
         assert block.language in LANGUAGES, f"{where}: nobody knows how to run {block.language}"
         kind, why = block.note or ("", "")
         assert kind != "not run" or len(why.split()) > 3, f"{where}: why is it not run?"
@@ -87,9 +55,9 @@ def test_every_block_runs_or_says_why_it_cannot(page: str) -> None:
 
 @dataclass
 class Story:
-    """One page, told on two clusters, and one of Kafka 0.7."""
+    """Pages, in their order, on two clusters, and one of Kafka 0.7."""
 
-    page: str
+    pages: tuple[str, ...]
     spark: Any
     folder: Path
     source: ClusterClient
@@ -133,7 +101,7 @@ class Story:
             self.sent[tp] = self.sent.get(tp, 0) + count
 
     def tell(self) -> None:
-        for block in blocks(self.page):
+        for block in (block for page in self.pages for block in blocks(page)):
             kind, what = block.note or ("", "")
             if kind == "not run" or not block.language:
                 continue
@@ -143,7 +111,7 @@ class Story:
                 self.play(block, self.here(text))
             except BaseException as exc:
                 said = "".join(self.capsys.readouterr())
-                exc.add_note("\n".join([f"{self.page}:{block.line}; it said:", said, *self.unlike]))
+                exc.add_note("\n".join([f"{block}; it said:", said, *self.unlike]))
                 raise
         assert not self.unlike, "\n".join(self.unlike)
 
@@ -153,7 +121,7 @@ class Story:
             content = named[2] if block.language == "json" else text
             (self.folder / self.here(block.file)).write_text(content)
         elif block.language == "python":
-            exec(compile(text, f"{self.page}:{block.line}", "exec"), self.names)
+            exec(compile(text, str(block), "exec"), self.names)
         elif block.language == "sql":
             for statement in filter(str.strip, text.split(";")):
                 self.names["answer"] = self.spark.sql(statement).collect()
@@ -227,15 +195,15 @@ EVENTS: dict[str, Callable[[Story, str], str]] = {
 def story(
     spark: Any, source: ClusterClient, target: ClusterClient, zk_server: ZooKeeperAt, unique: Unique, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> Iterator[Callable[[str], Story]]:  # fmt: skip
-    """A page on topics of two partitions: orders and payments on both clusters, and others that the pages write to."""
+) -> Iterator[Callable[[tuple[str, ...]], Story]]:  # fmt: skip
+    """Pages on topics of two partitions: orders and payments on both clusters, and others that the pages write to."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "var" / "log").mkdir(parents=True)
 
     seven = Cluster07(brokers=2, zookeeper=zk_server)
 
-    def begun(page: str) -> Story:
-        told = Story(page, spark, tmp_path, source, target, seven, unique.tag, capsys)
+    def begun(pages: tuple[str, ...]) -> Story:
+        told = Story(pages, spark, tmp_path, source, target, seven, unique.tag, capsys)
         for topic in ("orders", "payments"):
             for cluster in (source, target):
                 cluster.create_topic(told.name(topic), 2)
@@ -255,8 +223,8 @@ def counts(cluster: ClusterClient, topic: str) -> list[int]:
 
 @pytest.mark.real
 @pytest.mark.spark
-def test_reading_and_writing_as_the_page_says(story: Callable[[str], Story]) -> None:
-    told = story("spark.md")
+def test_reading_and_writing_as_the_page_says(story: Callable[[tuple[str, ...]], Story]) -> None:
+    told = story(READING)
     again = f"{told.name('orders')}-again"
     told.source.create_topic(again, 2)
     try:
@@ -275,8 +243,8 @@ def test_reading_and_writing_as_the_page_says(story: Callable[[str], Story]) -> 
 
 @pytest.mark.real
 @pytest.mark.spark
-def test_the_jobs_as_the_page_says(story: Callable[[str], Story]) -> None:
-    told = story("spark-jobs.md")
+def test_the_jobs_as_the_page_says(story: Callable[[tuple[str, ...]], Story]) -> None:
+    told = story(JOBS)
     told.more("payments", 30)
     orders, payments = told.name("orders"), told.name("payments")
     told.target.create_topic(told.name("loud"), 2)

@@ -122,9 +122,9 @@ def test_what_is_not_exported_is_found_out(expression: str) -> None:
 
 
 def test_every_metric_is_in_the_dashboard_in_an_alert_or_in_the_page() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"`(mirrormaker_\w+)`", page))
-    assert listed == set(EXPORTED), "the table of docs/operations.md names exactly what is exported"
+    assert listed == set(EXPORTED), "the table of docs/monitoring.md names exactly what is exported"
 
 
 def anchors(page: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""What docs/operations.md says of handlers, partitioners and encoders: its examples do what it says."""
+"""What docs/transform.md says of handlers, partitioners and encoders: its examples do what it says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute
 from mirrormaker.sethandler import MessageColumns, SetHandler
 from producer.conversion import Lists, MessageHandlerFailed, Rows
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "transform.md").read_text(encoding="utf-8")
 V08 = dialect("0.8.2")
 SOURCE = TopicPartition("orders", 0)
 

@@ -257,7 +257,7 @@ def test_the_table_for_the_docs_has_every_option_once():
 
 
 def test_the_docs_say_what_the_table_says():
-    page = Path(__file__).parents[2] / "docs" / "spark.md"
+    page = Path(__file__).parents[2] / "docs" / "spark-options.md"
     text = page.read_text(encoding="utf-8")
     for part in (reference.source_table(), reference.source_refused()):
         assert part in text, "make it anew: python -m sparkpipeline.commands.reference source"
