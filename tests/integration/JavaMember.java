@@ -57,6 +57,7 @@ public class JavaMember {
         } catch (org.apache.kafka.common.errors.WakeupException e) {
             // the end
         } finally {
+            changed("released", consumer.assignment());  // before 0.11 close() calls no listener
             consumer.close();
         }
     }

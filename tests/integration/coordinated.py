@@ -18,6 +18,7 @@ from kafkawire.net.links import Links
 from localkafka import tools
 from localkafka.child import Child
 from localkafka.waiting import wait_until
+from producer.producer import Producer
 from tests.integration.groupprocess import start_ours, told
 from tests.integration.modern import PROGRAM
 from zkconsumer.offsets.coordinator import Coordinator
@@ -32,36 +33,50 @@ def release_of(version: str) -> str:
 
 
 class Writer:
-    """Writes to all partitions of a topic, on and on, by the Java producer of a release, each message once whichever
-    broker dies: values are PARTITION-N."""
+    """Writes to all partitions of a topic, on and on, each message once whichever broker dies.
+
+    By the Java producer of the brokers' release, idempotent; brokers before 0.11 know no such, and get ours.
+    """
 
     def __init__(self, version: str, brokers: str, topic: str, partitions: int, folder: Path) -> None:
         self.sent = [0] * partitions
         self._topic = topic
-        argv = tools.java_command(version, str(PROGRAM), [brokers], SMALL)
-        self._log = folder / "writer.log"
-        pipe = subprocess.PIPE
-        self._child = Child("the writer", argv, self._log, stdin=pipe, stdout=pipe)
+        self._producer: Producer | None = None
+        self._child: Child | None = None
+        if version.startswith(("0.9.", "0.10.")):
+            self._producer = Producer({"metadata.broker.list": brokers, "request.required.acks": -1})
+        else:
+            argv = tools.java_command(version, str(PROGRAM), [brokers], SMALL)
+            pipe = subprocess.PIPE
+            self._child = Child("the writer", argv, folder / "writer.log", stdin=pipe, stdout=pipe)
+            self._tell("open w batch.size=100000 acks=all enable.idempotence=true")  # neither was the default before 3.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._tell("open w batch.size=100000 acks=all enable.idempotence=true")  # neither was the default before 3.0
         self._thread.start()
 
     def _tell(self, line: str) -> None:
+        assert self._child is not None
         to, back = self._child.stdin, self._child.stdout
         assert to is not None
         assert back is not None
         to.write(line.encode() + b"\n")
         to.flush()
-        assert back.readline() == b"ok\n", self._log.read_text(errors="replace")
+        assert back.readline() == b"ok\n", self._child.log_end(25)
 
     def _run(self) -> None:
         while not self._stop.is_set():
             for p, first in enumerate(self.sent):
-                self._tell(f"send w {self._topic} {p} {first} 5 0 0 0")
+                if self._producer is None:
+                    self._tell(f"send w {self._topic} {p} {first} 5 0 0 0")
+                else:
+                    for n in range(first, first + 5):
+                        self._producer.send(self._topic, b"%s/%d #%d" % (self._topic.encode(), p, n), partition=p)
                 self.sent[p] = first + 5
             self._stop.wait(0.1)
-        self._tell("flush w")
+        if self._producer is None:
+            self._tell("flush w")
+        else:
+            self._producer.flush()
 
     def end(self) -> list[int]:
         """Stop; how many messages each partition got."""
@@ -75,7 +90,11 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
-        self._child.close()
+        if self._child is not None:
+            self._child.close()
+        if self._producer is not None:
+            self._thread.join(30)
+            self._producer.close()
 
 
 @dataclass

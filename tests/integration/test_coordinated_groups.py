@@ -1,4 +1,4 @@
-"""Groups on Kafka's own coordinator: members of ours beside the Java consumer's, on real brokers of three lines."""
+"""Groups on Kafka's own coordinator: members of ours beside the Java consumer's, on real brokers of each line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def brokers_of(zk_server: ZooKeeperAt, tmp_path_factory: pytest.TempPathFactory)
 
         def at(version: str, topic: str, partitions: int = PARTITIONS) -> str:
             if version not in started:
-                if version == "2.8.2":
+                if not version.startswith(("3.", "4.")):
                     started[version] = Cluster(version=version, zookeeper=zk_server, settings=SETTINGS)
                 else:
                     folder = tmp_path_factory.mktemp(f"kraft-{version}")
@@ -93,10 +93,16 @@ def options(version: str, brokers: str, group: str, **more: object) -> dict[str,
     }
 
 
-RANGE = pytest.param("3.9.1", "range", marks=pytest.mark.faults)  # as the others, and 40 s more of `make test`
+GROUPS = [
+    ("0.9.0.1", "range"),  # JoinGroup v0: no rebalance timeout, and OffsetCommit v2
+    pytest.param("0.10.2.2", "roundrobin", marks=pytest.mark.faults),  # these two as the others, 40 s each
+    ("2.8.2", "roundrobin"),
+    pytest.param("3.9.1", "range", marks=pytest.mark.faults),
+    ("4.3.1", "sticky"),
+]
 
 
-@pytest.mark.parametrize(("version", "strategy"), [("2.8.2", "roundrobin"), RANGE, ("4.3.1", "sticky")])
+@pytest.mark.parametrize(("version", "strategy"), GROUPS)
 def test_a_group_of_ours_and_of_the_jvm_loses_nothing_while_members_come_freeze_die_and_go(
     brokers_of: Callable[..., str],
     members: list[GroupProcess],
