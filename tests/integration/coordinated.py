@@ -49,7 +49,7 @@ class Writer:
             argv = tools.java_command(version, str(PROGRAM), [brokers], SMALL)
             pipe = subprocess.PIPE
             self._child = Child("the writer", argv, folder / "writer.log", stdin=pipe, stdout=pipe)
-            self._tell("open w batch.size=100000 acks=all enable.idempotence=true")  # neither was the default before 3.0
+            self._tell("open w batch.size=100000 acks=all enable.idempotence=true")  # not the default before 3.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
