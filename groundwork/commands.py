@@ -92,7 +92,7 @@ def exit_codes_of(ctx: click.Context) -> Mapping[int, str]:
     return {}
 
 
-def completion(program: str) -> click.Command:
+def completion(program: str) -> Command:
     """The command `completion SHELL` of a program: prints the script that a shell reads."""
 
     @click.command(
@@ -107,7 +107,7 @@ def completion(program: str) -> click.Command:
     @click.argument("shell", type=click.Choice(SHELLS))
     @click.pass_context
     def print_script(ctx: click.Context, shell: str) -> None:
-        """Print the completion script of a shell, for its start file."""
+        """Print the completion script of a shell."""
         script = get_completion_class(shell)
         assert script is not None, shell  # click has had all SHELLS since 8.0
         variable = f"_{program.replace('-', '_')}_COMPLETE".upper()

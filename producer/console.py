@@ -14,6 +14,7 @@ from typing import BinaryIO, NoReturn
 
 import click
 
+from groundwork.commands import SingleCommand
 from groundwork.openfiles import TooManyOpenFiles, too_many
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress, version_option
@@ -34,7 +35,23 @@ PARSE_KEY, KEY_SEPARATOR = "parse.key", "key.separator"  # of the JVM's line rea
 SHOWN_EVERY = 64  # lines
 
 
-@click.command(name="zkproducer", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    name="zkproducer",
+    cls=SingleCommand,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        "zkproducer --broker-list kafka1:9092 --topic orders < lines.txt",
+        "zkproducer --zookeeper zk1:2181/kafka --topic orders --key-separator : --compression-codec gzip < lines.txt",
+        "zkproducer --broker-list kafka1:9092 --topic orders --kafka-version 0.7.2 --confirm < lines.txt",
+        "zkproducer completion bash  # completion for the shell; zsh, fish",
+    ],
+    exit_codes={
+        0: "all lines are stored",
+        FAILED: "not all lines are stored, or no broker answers",
+        USAGE: "wrong command line",
+        NOT_FOUND: "the topic does not exist",
+    },
+)
 @click.option("--broker-list", metavar="HOST:PORT,…", help="Bootstrap brokers: asked for all others.")
 @click.option("--zookeeper", metavar="HOST:PORT,…/CHROOT", help="ZooKeeper of the brokers, in place of --broker-list.")
 @click.option("--topic", required=True, help="Topic to produce to.")
@@ -79,9 +96,9 @@ def main(
     kafka_version: str | None,
     properties: Sequence[str],
 ) -> None:
-    """Send the lines of standard input to a topic, one message a line, as bytes.
+    """Send the lines of standard input to a topic.
 
-    Ctrl-C, SIGTERM and SIGHUP send what was read so far; a second one gives up.
+    One message a line, as bytes.  Ctrl-C, SIGTERM and SIGHUP send what was read so far; a second one gives up.
     """
     ignore_at_exit()
     if sys.stderr is None:

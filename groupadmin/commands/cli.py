@@ -19,8 +19,8 @@ from importlib.metadata import version
 
 import click
 
+from groundwork.commands import EXIT_CODES, Group, completion
 from groundwork.output import run_command, version_line
-from groupadmin.commands.completion import PROGRAM, completion
 from groupadmin.commands.groups import groups
 from groupadmin.commands.lag import lag
 from groupadmin.commands.migrate import migrate
@@ -32,8 +32,20 @@ from zkconsumer.commands import pipes
 from zkconsumer.commands.cluster import brokers, topics
 from zkconsumer.commands.consume import consume
 
+PROGRAM = "zkconsumer"
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    exit_codes=EXIT_CODES,
+    examples=[
+        "zkconsumer consume -z zk1:2181/kafka --topic orders --group billing",
+        "zkconsumer lag -z zk1:2181/kafka --group billing",
+        "zkconsumer offsets reset -z zk1:2181/kafka --group billing --topic orders --to-earliest --execute",
+    ],
+)
 @click.option(
     "--version",
     "show_version",
@@ -43,7 +55,10 @@ from zkconsumer.commands.consume import consume
 @click.option("-v", "--verbose", is_flag=True, help="With --version.")
 @click.pass_context
 def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
-    """Consumer groups in ZooKeeper: read as a member, inspect and change groups and their offsets."""
+    """Read topics as a group member; show and change groups.
+
+    Groups in ZooKeeper and in Kafka, with their committed offsets and lag.
+    """
     if show_version:
         try:
             click.echo("\n".join([own_version(), *(foundations() if verbose else ())]))
@@ -54,7 +69,7 @@ def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
         raise click.UsageError("a command is missing; zkconsumer --help lists them", ctx)
 
 
-for command in (consume, groups, offsets, lag, verify_rebalance, migrate, topics, brokers, completion):
+for command in (consume, groups, offsets, lag, verify_rebalance, migrate, topics, brokers, completion(PROGRAM)):
     cli.add_command(command)
 
 

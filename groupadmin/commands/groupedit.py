@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
@@ -49,7 +50,14 @@ from zkconsumer.options.arguments import parse_duration
 PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
 
 
-@click.command("delete")
+@click.command(
+    "delete",
+    cls=Command,
+    examples=[
+        "zkconsumer groups delete -z zk1:2181/kafka -b kafka1:9092 --group billing",
+        "zkconsumer groups delete -z zk1:2181/kafka --group 'console-consumer-.*' --regex --inactive-for 30d --execute",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
 @groups_option
@@ -77,11 +85,13 @@ def delete_command(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Delete groups: all their nodes in ZooKeeper, and their offsets in Kafka.
+    """Delete groups from ZooKeeper, and their offsets from Kafka.
+
+    All nodes of a group in ZooKeeper go.
 
     Kafka deletes the offsets at its next check, within ten minutes by default.  Groups with members are refused.  The
-    undo file restores the offsets.  With --inactive-for, groups of unknown age are left alone: those without any offset
-    node and, unless with --storage zookeeper, those with offsets in Kafka.
+    undo file restores the offsets.  With --inactive-for, groups of unknown age are left alone: those without any
+    offset node and, unless with --storage zookeeper, those with offsets in Kafka.
     """
     if not groups:
         raise click.UsageError("--group is missing (with --regex, '.*' is all of them)")
@@ -145,7 +155,14 @@ def delete_groups(
     print_note(f"{counted(len(groups), 'group')} deleted")
 
 
-@click.command("rename")
+@click.command(
+    "rename",
+    cls=Command,
+    examples=[
+        "zkconsumer groups rename billing invoices -z zk1:2181/kafka -b kafka1:9092",
+        "zkconsumer groups rename billing invoices -z zk1:2181/kafka --execute",
+    ],
+)
 @click.argument("old", callback=group_name)
 @click.argument("new", callback=group_name)
 @zookeeper_option(required=False)
@@ -160,7 +177,9 @@ def rename_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Copy the offsets of group OLD to group NEW in each store, read them back, and then delete OLD.
+    """Copy the offsets of a group to another name, then delete it.
+
+    The offsets of OLD are copied to NEW in each store and read back before OLD is deleted.
 
     NEW may have no offsets yet.  OLD keeps its offsets until all are copied.
     """

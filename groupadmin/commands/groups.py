@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import click
 
+from groundwork.commands import Group
 from groundwork.output import EXIT, fail, write
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import admin_client
@@ -140,7 +141,14 @@ KAFKA_MEMBERS = ("member", "client", "host", "subscription", "partitions", "prob
 LEADERS = "Brokers to ask for leaders, instead of ZooKeeper; without -z: of a group in Kafka alone."
 
 
-@click.group()
+@click.group(
+    cls=Group,
+    examples=[
+        "zkconsumer groups list -z zk1:2181/kafka -b kafka1:9092",
+        "zkconsumer groups describe -z zk1:2181/kafka --group billing",
+        "zkconsumer groups delete -z zk1:2181/kafka --group billing --execute",
+    ],
+)
 def groups() -> None:
     """List, describe, delete and rename consumer groups."""
 
@@ -149,16 +157,22 @@ for _each in (delete_command, rename_command):
     groups.add_command(_each)
 
 
-@groups.command("list")
+@groups.command(
+    "list",
+    examples=[
+        "zkconsumer groups list -z zk1:2181/kafka",
+        "zkconsumer groups list -z zk1:2181/kafka -b kafka1:9092 -o json",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option("Brokers: list their groups, too; without -z theirs alone.")
 @kafka_version_option
 @output_option()
 def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
-    """Print all groups with their number of members and of topics read.
+    """Print all groups with their numbers of members and topics.
 
-    With -b also the groups in Kafka: by ListGroups from 0.9 on, and by the records of __consumer_offsets (on 0.8.2 only
-    by these).
+    With -b also the groups in Kafka: by ListGroups from 0.9 on, and by the records of __consumer_offsets (on 0.8.2
+    only by these).
     """
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         found: list[Listed] = []
@@ -176,7 +190,13 @@ def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], ka
     write(both, LIST_BOTH, output)
 
 
-@groups.command("describe")
+@groups.command(
+    "describe",
+    examples=[
+        "zkconsumer groups describe -z zk1:2181/kafka --group billing",
+        "zkconsumer groups describe -b kafka1:9092 --group billing",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option(LEADERS)
 @group_option()
@@ -185,10 +205,10 @@ def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], ka
 def describe_command(
     zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
 ) -> None:
-    """Print topic, partition, owner, committed offset, end of the log and lag of each partition of a group.
+    """Print owner, committed offset and lag of each partition.
 
-    There is a row for each store with an offset, and the time since it was written.
-    A thread without a partition, because its topic has fewer partitions than threads, is a row without partition.
+    There is a row for each store with an offset, and the time since it was written.  A thread without a partition,
+    because its topic has fewer partitions than threads, is a row without partition.
 
     With -b alone ZooKeeper is not asked: the owners are the members that Kafka coordinates (0.9 and later).
     """
@@ -213,7 +233,13 @@ def describe_command(
     print_unit(admin.dialect)
 
 
-@groups.command("members")
+@groups.command(
+    "members",
+    examples=[
+        "zkconsumer groups members -z zk1:2181/kafka --group billing",
+        "zkconsumer groups members -b kafka1:9092 --group billing -o json",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option(f"{BROKERS}  Without -z: members that Kafka coordinates.")
 @group_option()
@@ -222,7 +248,9 @@ def describe_command(
 def members_command(
     zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
 ) -> None:
-    """Print the members of a group: host, subscription, streams, session, and why a node cannot be read.
+    """Print the members of a group.
+
+    Host, subscription, streams and session of each, and why a node cannot be read.
 
     A node with session - outlives its member and must be deleted.  The mode is where a member commits its offsets:
     zookeeper, dual or kafka; JVM members publish none.

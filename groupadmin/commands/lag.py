@@ -19,6 +19,7 @@ from itertools import count
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groundwork.tasks import sleep
@@ -50,7 +51,14 @@ from zkconsumer.offsets.store import NONE, Unknown
 TOTALS = ("group", "members", "partitions", "lag", "unknown")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "zkconsumer lag -z zk1:2181/kafka -b kafka1:9092",
+        "zkconsumer lag -z zk1:2181/kafka --group billing --watch 5",
+        "zkconsumer lag -z zk1:2181/kafka --group billing --threshold 100000  # exit code 6 above",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option(
     "Brokers to ask for leaders, instead of those in ZooKeeper; without --group also groups that only Kafka has,"
@@ -77,7 +85,7 @@ def lag(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print consumer lag of each group, or of each partition of one group.
+    """Print consumer lag by group, or of one by partition.
 
     Committed offsets are read from the group's store: ZooKeeper, Kafka, or of both the offset where its members would
     start.  Age is the time since that offset was written (- if unknown, as for Kafka's with --watch).

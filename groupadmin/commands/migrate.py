@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import click
 
+from groundwork.commands import Group
 from groupadmin.commands.migrateplan import check_command, plan_command
 from groupadmin.commands.migratestatus import status_command
 from groupadmin.commands.migratesteps import (
@@ -25,9 +26,19 @@ from groupadmin.commands.migratesteps import (
 )
 
 
-@click.group()
+@click.group(
+    cls=Group,
+    examples=[
+        "zkconsumer migrate plan -z zk1:2181 --group billing --plan billing.json",
+        "zkconsumer migrate check -z zk1:2181 --plan billing.json",
+        "zkconsumer migrate copy -z zk1:2181 --plan billing.json --execute",
+    ],
+)
 def migrate() -> None:
-    """Move consumer groups from ZooKeeper to Kafka, or back; planned first, and resumable."""
+    """Move consumer groups from ZooKeeper to Kafka, or back.
+
+    Planned first, and resumable.
+    """
 
 
 for command in (

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
@@ -62,7 +63,15 @@ COLUMNS = (
 CHECKS = ("outcome", "check", "group", "seen", "remedy")
 
 
-@click.command("plan")
+@click.command(
+    "plan",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate plan -z zk1:2181 --group billing --plan billing.json",
+        "zkconsumer migrate plan -z zk1:2181 --groups-regex 'etl-.*' --prefer max --plan etl.json",
+        "zkconsumer migrate plan -z zk1:2181 --all --exclude 'console-consumer-.*' --plan all.json",
+    ],
+)
 @cluster_options
 @groups_options
 @click.option("--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), help="File to write the plan to.")
@@ -101,12 +110,9 @@ def plan_command(
     recreated: str,
     output: str,
 ) -> None:
-    """Read both stores, and plan for each partition what a migration to Kafka would do.  Nothing is changed.
+    """Plan a migration to Kafka, and change nothing.
 
-    \b
-    zkconsumer migrate plan -z zk1:2181 --group billing --plan billing.json
-    zkconsumer migrate plan -z zk1:2181 --groups-regex 'etl-.*' --prefer max --plan etl.json
-    zkconsumer migrate plan -z zk1:2181 --all --exclude 'console-consumer-.*' --plan all.json
+    Reads both stores, and plans for each partition what the migration would do.
     """
     if not wanted.anything:
         raise click.UsageError("which groups? Give --group, --groups-regex or --all")
@@ -211,7 +217,15 @@ def _summary(plan: Plan, place: Files | None) -> None:
 # check ----------------------------------------------------------------------------------------------------------------
 
 
-@click.command("check")
+@click.command(
+    "check",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate check -z zk1:2181 --plan billing.json",
+        "zkconsumer migrate check -z zk1:2181 --plan billing.json --broker-retention 24h --downtime 4h",
+        "zkconsumer migrate check -z zk1:2181 --plan all.json -o json",
+    ],
+)
 @cluster_options
 @plan_options
 @groups_options
@@ -240,12 +254,9 @@ def check_command(
     keepalive: bool,
     output: str,
 ) -> None:
-    """Check for obstacles to the plan; exit code 3 when there are any.  Only the journal is written.
+    """Check for obstacles to a plan.
 
-    \b
-    zkconsumer migrate check -z zk1:2181 --plan billing.json
-    zkconsumer migrate check -z zk1:2181 --plan billing.json --kafka-version 0.8.2 --broker-retention 24h --downtime 4h
-    zkconsumer migrate check -z zk1:2181 --plan all.json -o json
+    Exit code 3 when there are any.  Only the journal is written.
     """
     operator = OperatorFacts(
         release=said_release(kafka_version),

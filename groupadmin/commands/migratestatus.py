@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import write
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
@@ -40,7 +41,16 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("status")
+@click.command(
+    "status",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate status --plan billing.json",
+        "zkconsumer migrate status -z zk1:2181",
+        "zkconsumer migrate status -z zk1:2181 --plan all.json --groups-regex 'etl-.*' -o json",
+        "zkconsumer migrate status --plan billing.json --report md --out billing.md",
+    ],
+)
 @zookeeper_option(required=False)
 @click.option(
     "--plan", "plan_file", type=_FILE, metavar="FILE", help="Plan file; its journal says which phase each group is in."
@@ -67,13 +77,9 @@ def status_command(
     brokers: list[tuple[str, int]],
     kafka_version: str,
 ) -> None:
-    """Print the phase of each group: from a plan's journal, from the migration nodes in ZooKeeper, or from both.
+    """Print the migration phase of each group.
 
-    \b
-    zkconsumer migrate status --plan billing.json
-    zkconsumer migrate status -z zk1:2181
-    zkconsumer migrate status -z zk1:2181 --plan all.json --groups-regex 'etl-.*' -o json
-    zkconsumer migrate status --plan billing.json --report md --out billing.md
+    From a plan's journal, from the migration nodes in ZooKeeper, or from both.
     """
     if zookeeper is None and plan_file is None:
         raise click.UsageError("give --plan, or -z for the nodes in ZooKeeper, or both")

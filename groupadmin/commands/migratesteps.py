@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
@@ -130,88 +131,121 @@ _STEP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
 RETENTION = click.option("--retention", type=DURATION, help="Offset retention of the copies, as 30d.")
 
 
-@click.command("copy")
+@click.command(
+    "copy",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate copy -z zk1:2181 --plan billing.json",
+        "zkconsumer migrate copy -z zk1:2181 --plan billing.json --retention 30d --execute",
+        "zkconsumer migrate copy -z zk1:2181 --plan all.json --keepalive --execute",
+    ],
+)
 @step_options
 @RETENTION
 @click.option("--keepalive", is_flag=True, help="Keep running, and commit the copies again until members return.")
 @click.option("--keepalive-every", type=DURATION, default="1h", show_default=True, help="Interval of --keepalive.")
 @execute_option
 def copy_command(request: StepRequest, keepalive: bool, keepalive_every: int, execute: bool) -> None:
-    """Copy the plan's offsets to Kafka, while the group has no members; every offset is read back.
+    """Copy a plan's offsets to Kafka, and read them back.
 
-    \b
-    zkconsumer migrate copy -z zk1:2181 --plan billing.json
-    zkconsumer migrate copy -z zk1:2181 --plan billing.json --retention 30d --execute
-    zkconsumer migrate copy -z zk1:2181 --plan all.json --keepalive --execute
+    The group must have no members.
     """
     _step(request, "copy", execute, keepalive_every if keepalive else None)
 
 
-@click.command("verify")
+@click.command(
+    "verify",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate verify -z zk1:2181 --plan billing.json",
+        "zkconsumer migrate verify -z zk1:2181 --plan billing.json --mode dual --commit-interval 60s",
+        "zkconsumer migrate verify -z zk1:2181 --plan all.json --groups-regex 'etl-.*'",
+    ],
+)
 @step_options
 def verify_command(request: StepRequest) -> None:
-    """Compare the stores with the plan; with members present, check that both stores follow them.
+    """Compare the stores with the plan and with the members.
 
-    After a copy it is read back. With members in dual, two snapshots are taken a commit interval apart. After the
+    With members present, both stores must follow them.
+
+    After a copy it is read back.  With members in dual, two snapshots are taken a commit interval apart.  After the
     cutover every member must be on Kafka, and ZooKeeper idle; after the handover every member must be one that Kafka
-    coordinates. The result goes into the journal and the group's marker node.
-
-    \b
-    zkconsumer migrate verify -z zk1:2181 --plan billing.json
-    zkconsumer migrate verify -z zk1:2181 --plan billing.json --mode dual --commit-interval 60s
-    zkconsumer migrate verify -z zk1:2181 --plan all.json --groups-regex 'etl-.*'
+    coordinates.  The result goes into the journal and the group's marker node.
     """
     _step(request, "verify", execute=True)
 
 
-@click.command("cutover")
+@click.command(
+    "cutover",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate cutover -z zk1:2181 --plan billing.json",
+        "zkconsumer migrate cutover -z zk1:2181 --plan billing.json --execute",
+        "zkconsumer migrate cutover -z zk1:2181 --plan billing.json --mode dual --execute",
+    ],
+)
 @step_options
 @RETENTION
 @execute_option
 def cutover_command(request: StepRequest, execute: bool) -> None:
-    """Make Kafka's offsets count; from now on members may be started on Kafka alone.
+    """Make Kafka's offsets count.
 
-    \b
-    zkconsumer migrate cutover -z zk1:2181 --plan billing.json
-    zkconsumer migrate cutover -z zk1:2181 --plan billing.json --execute
-    zkconsumer migrate cutover -z zk1:2181 --plan billing.json --mode dual --execute
+    From now on members may be started on Kafka alone.
     """
     _step(request, "cutover", execute)
 
 
-@click.command("handover")
+@click.command(
+    "handover",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate handover -z zk1:2181 --plan billing.json --kafka-version 2.8",
+        "zkconsumer migrate handover -z zk1:2181 --plan billing.json --kafka-version 2.8 --execute",
+    ],
+)
 @step_options
 @execute_option
 def handover_command(request: StepRequest, execute: bool) -> None:
-    """Hand the coordination of a group to Kafka (0.9 and later), while the group has no members on either side.
+    """Hand the coordination of a group to Kafka (0.9 and later).
 
-    The offsets are in Kafka since the cutover and stay as they are. From now on members may be started with
-    coordination=kafka, or as consumers of 0.9 and later; members of ours that would register in ZooKeeper are refused.
+    The group must have no members on either side.
 
-    \b
-    zkconsumer migrate handover -z zk1:2181 --plan billing.json --kafka-version 2.8
-    zkconsumer migrate handover -z zk1:2181 --plan billing.json --kafka-version 2.8 --execute
-    zkconsumer migrate verify -z zk1:2181 --plan billing.json --kafka-version 2.8
+    The offsets are in Kafka since the cutover and stay as they are.  From now on members may be started with
+    coordination=kafka, or as consumers of 0.9 and later; members of ours that would register in ZooKeeper are
+    refused.
     """
     _step(request, "handover", execute)
 
 
-@click.command("takeback")
+@click.command(
+    "takeback",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate takeback -z zk1:2181 --plan billing.json --kafka-version 2.8",
+        "zkconsumer migrate takeback -z zk1:2181 --plan billing.json --kafka-version 2.8 --execute",
+    ],
+)
 @step_options
 @execute_option
 def takeback_command(request: StepRequest, execute: bool) -> None:
-    """Take the coordination of a group back to ZooKeeper, while the group has no members on either side.
+    """Take the coordination of a group back to ZooKeeper.
+
+    The group must have no members on either side.
 
     The offsets stay in Kafka: start the members in ZooKeeper with offsets.storage=kafka, dual.commit.enabled=false.
-
-    \b
-    zkconsumer migrate takeback -z zk1:2181 --plan billing.json --kafka-version 2.8
-    zkconsumer migrate takeback -z zk1:2181 --plan billing.json --kafka-version 2.8 --execute
     """
     _step(request, "takeback", execute)
 
 
-@click.command("rollback")
+@click.command(
+    "rollback",
+    cls=Command,
+    examples=[
+        "zkconsumer migrate rollback -z zk1:2181 --plan billing.json",
+        "zkconsumer migrate rollback -z zk1:2181 --plan billing.json --execute",
+        "zkconsumer migrate rollback -z zk1:2181 --plan billing.json --mode dual --execute",
+    ],
+)
 @step_options
 @click.option(
     "--on-out-of-range",
@@ -220,16 +254,13 @@ def takeback_command(request: StepRequest, execute: bool) -> None:
 )
 @execute_option
 def rollback_command(request: StepRequest, execute: bool) -> None:
-    """Make ZooKeeper's offsets count again, by all steps that lead back from the group's phase.
+    """Make ZooKeeper's offsets count again.
 
-    Before the cutover copies are deleted from Kafka. After it a stopped group is copied back; a running one goes back
-    through dual, so bounce its members to dual first. A group that Kafka coordinates must be stopped: its coordination
-    is taken back first.
+    By all steps that lead back from the group's phase.
 
-    \b
-    zkconsumer migrate rollback -z zk1:2181 --plan billing.json
-    zkconsumer migrate rollback -z zk1:2181 --plan billing.json --execute
-    zkconsumer migrate rollback -z zk1:2181 --plan billing.json --mode dual --execute
+    Before the cutover copies are deleted from Kafka.  After it a stopped group is copied back; a running one goes
+    back through dual, so bounce its members to dual first.  A group that Kafka coordinates must be stopped: its
+    coordination is taken back first.
     """
     _step(request, "rollback", execute)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from groundwork.commands import Group
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
@@ -46,16 +47,32 @@ from zkconsumer.commands.options import brokers_option, kafka_version_option, ou
 DIFF = ("group", "topic", "partition", "left", "right", "differ")
 
 
-@click.group()
+@click.group(
+    cls=Group,
+    examples=[
+        "zkconsumer offsets get -z zk1:2181/kafka --group billing",
+        "zkconsumer offsets set -z zk1:2181/kafka --group billing orders:0=4711 --execute",
+        "zkconsumer offsets export -z zk1:2181/kafka --group billing > billing.json",
+    ],
+)
 def offsets() -> None:
-    """Print, change, export and import offsets of groups, in ZooKeeper and in Kafka."""
+    """Print, change, export and import committed offsets.
+
+    Offsets in ZooKeeper and in Kafka.
+    """
 
 
 for _each in (set_command, reset_command, import_command, delete_command, copy_command, translate_command):
     offsets.add_command(_each)
 
 
-@offsets.command("get")
+@offsets.command(
+    "get",
+    examples=[
+        "zkconsumer offsets get -z zk1:2181/kafka --group billing",
+        "zkconsumer offsets get -z zk1:2181/kafka -b kafka1:9092 --group billing --store both -o json",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
 @groups_option
@@ -71,10 +88,12 @@ def get_command(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print the committed offsets of groups, with a row for each store that holds one.
+    """Print the committed offsets of groups.
 
-    A partition without an offset is a row without store.  Age is the time since the offset was written; for Kafka it is
-    read from __consumer_offsets, for one group at a time.
+    There is a row for each store that holds one.
+
+    A partition without an offset is a row without store.  Age is the time since the offset was written; for Kafka it
+    is read from __consumer_offsets, for one group at a time.
     """
     if not groups:
         raise click.UsageError("--group is missing")
@@ -88,7 +107,13 @@ def get_command(
     print_unit(admin.dialect)
 
 
-@offsets.command("export")
+@offsets.command(
+    "export",
+    examples=[
+        "zkconsumer offsets export -z zk1:2181/kafka --group billing > billing.json",
+        "zkconsumer offsets export -z zk1:2181/kafka --group billing -o zk-export > billing.txt",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
 @groups_option
@@ -104,7 +129,9 @@ def export_command(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print the offsets of groups (default: all) as a file for `offsets import` and other tools.
+    """Print the offsets of groups as a file for an import.
+
+    For `offsets import` and for other tools; default: all groups.
 
     json has all data, also the state of each store; csv is for kafka-consumer-groups --from-file, zk-export for
     ImportZkOffsets (by default with ZooKeeper's offsets).
@@ -123,7 +150,14 @@ def export_command(
         click.echo(write_offsets(file, kind), nl=False)
 
 
-@offsets.command("diff")
+@offsets.command(
+    "diff",
+    examples=[
+        "zkconsumer offsets diff -z zk1:2181/kafka -b kafka1:9092 --group billing",
+        "zkconsumer offsets diff before.json -z zk1:2181/kafka --group billing",
+        "zkconsumer offsets diff before.json after.json",
+    ],
+)
 @click.argument("files", nargs=-1, type=FILE)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
@@ -143,8 +177,10 @@ def diff_command(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print differences between two files, between a file (left) and the stores (right), or, without a file, between
-    ZooKeeper (left) and Kafka (right).  Exit code 4 when there are any.
+    """Compare the offsets of files and stores.
+
+    Between two files, between a file (left) and the stores (right), or, without a file, between ZooKeeper (left) and
+    Kafka (right).  Exit code 4 when there are differences.
     """
     if len(files) > 2:
         raise click.UsageError("at most two files are compared")

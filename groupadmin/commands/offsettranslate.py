@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groundwork.zksecurity import ZooKeeper
@@ -129,7 +130,14 @@ PLAN = ("group", "topic", "partition", "store", "before", "after", "from", "repe
 Rows = dict[TopicPartition, Safe | Problem]
 
 
-@click.command("translate")
+@click.command(
+    "translate",
+    cls=Command,
+    examples=[
+        "zkconsumer offsets translate --map orders.offsetmap --source zk1:2181 -z zk2:2181 --group billing",
+        "zkconsumer offsets translate --map orders.offsetmap --source zk1:2181 -z zk2:2181 --group billing --execute",
+    ],
+)
 @click.option(
     "--map",
     "maps",
@@ -159,12 +167,12 @@ def translate_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Move a group to the cluster that its topics are mirrored to: set its offsets there by the mirror's offset map.
+    """Set a group's offsets in a mirror's target by its offset map.
+
+    Moves the group to the cluster that its topics are mirrored to.
 
     --source is the cluster that it reads now, -z and -b are the cluster that is written.  There it will read every
     message that it had not read, and at most `repeats` messages of a partition twice.  Stop the group first.
-
-    zkconsumer offsets translate --map orders.offsetmap --source ZK1 -z ZK2 --group billing --execute
     """
     with (
         admin_client(zookeeper, brokers, kafka_version) as target,

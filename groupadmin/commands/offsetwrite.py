@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from groundwork.commands import Command
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, usage_errors
 from groupadmin.commands.offsetedit import execute_plan
@@ -130,7 +131,14 @@ topics_option = click.option(
 all_topics_option = click.option("--all-topics", is_flag=True, help="Every partition that the group has an offset of.")
 
 
-@click.command("set")
+@click.command(
+    "set",
+    cls=Command,
+    examples=[
+        "zkconsumer offsets set -z zk1:2181/kafka -b kafka1:9092 --group billing orders:0=123 orders:1,2=0",
+        "zkconsumer offsets set -z zk1:2181/kafka --group billing orders:0=123 --execute",
+    ],
+)
 @click.argument("assignments", nargs=-1, required=True, metavar="TOPIC:PARTITION=POSITION...")
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
@@ -145,10 +153,7 @@ def set_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Set offsets of a group one by one: the next message to read.
-
-    zkconsumer offsets set -z ZK -b BROKERS --group billing orders:0=123 orders:1,2=0 --execute
-    """
+    """Set offsets of a group: the next message to read."""
     with usage_errors():
         positions = parse_assignments(assignments)
     with admin_client(zookeeper, brokers, kafka_version) as admin:
@@ -157,7 +162,14 @@ def set_command(
         execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
 
-@click.command("reset")
+@click.command(
+    "reset",
+    cls=Command,
+    examples=[
+        "zkconsumer offsets reset -z zk1:2181/kafka -b kafka1:9092 --group billing --topic orders --to-earliest",
+        "zkconsumer offsets reset -z zk1:2181/kafka --group billing --all-topics --by-duration PT1H --execute",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
 @group_option()
@@ -176,7 +188,9 @@ def reset_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Reset a group's offsets, as kafka-consumer-groups --reset-offsets: by one kind, on --topic or --all-topics.
+    """Reset a group's offsets to a time, an offset or an end.
+
+    As kafka-consumer-groups --reset-offsets: by one kind, on --topic or --all-topics.
 
     Brokers before 0.10.1 look up times by segment file: the offset is up to a segment too early, never too late.
     """
@@ -187,7 +201,14 @@ def reset_command(
         execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
 
-@click.command("import")
+@click.command(
+    "import",
+    cls=Command,
+    examples=[
+        "zkconsumer offsets import billing.json -z zk1:2181/kafka -b kafka1:9092",
+        "zkconsumer offsets import billing.txt -z zk1:2181/kafka --group billing --execute",
+    ],
+)
 @click.argument("file", type=FILE)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
@@ -208,10 +229,12 @@ def import_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Write the offsets in a file: an export, an undo file, or a file of another tool; its kind is detected.
+    """Write the offsets in a file to the stores.
 
-    Rows with the state of each store restore it, deletions included; rows with an offset only are written to the stores
-    where the group has offsets now, or to --store.
+    The file is an export, an undo file, or a file of another tool; its kind is detected.
+
+    Rows with the state of each store restore it, deletions included; rows with an offset only are written to the
+    stores where the group has offsets now, or to --store.
     """
     with usage_errors():
         read = rows_to_write(file, topic, zero_means_missing, by_store=True)
@@ -223,7 +246,14 @@ def import_command(
         execute_plan(admin, cluster, found, changes, edit=chosen, texts=written)
 
 
-@click.command("delete")
+@click.command(
+    "delete",
+    cls=Command,
+    examples=[
+        "zkconsumer offsets delete -z zk1:2181/kafka -b kafka1:9092 --group billing --topic orders",
+        "zkconsumer offsets delete -z zk1:2181/kafka --group billing --all-topics --execute",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
 @group_option()
@@ -240,7 +270,9 @@ def delete_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Delete offsets of a group, also for topics that do not exist any more; then auto.offset.reset decides.
+    """Delete offsets of a group.
+
+    Also for topics that do not exist any more; then auto.offset.reset decides.
 
     These releases of Kafka have no request for that: the offsets get an expiry in the past, and Kafka deletes them at
     its next check.
@@ -250,7 +282,14 @@ def delete_command(
         execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
 
-@click.command("copy-group")
+@click.command(
+    "copy-group",
+    cls=Command,
+    examples=[
+        "zkconsumer offsets copy-group billing billing-test -z zk1:2181/kafka -b kafka1:9092",
+        "zkconsumer offsets copy-group billing billing-test -z zk1:2181/kafka --store zookeeper --execute",
+    ],
+)
 @click.argument("source", callback=group_name)
 @click.argument("target", callback=group_name)
 @zookeeper_option(required=False)
@@ -267,7 +306,10 @@ def copy_command(
     kafka_version: str,
     edit: Edit,
 ) -> None:
-    """Copy the offsets of SOURCE to TARGET in each store; with --store, those that count are written there."""
+    """Copy the offsets of a group to another group.
+
+    From SOURCE to TARGET in each store; with --store, those that count are written there.
+    """
     two_groups(source, target)
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         cluster, found = one_group(admin, source, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, write
 from groundwork.plural import counted
 from groundwork.tasks import sleep
@@ -17,7 +18,15 @@ COLUMNS = ("finding", "topic", "partition", "member", "fault", "text")
 STRATEGIES = ("range", "roundrobin")
 
 
-@click.command("verify-rebalance")
+@click.command(
+    "verify-rebalance",
+    cls=Command,
+    examples=[
+        "zkconsumer verify-rebalance billing -z zk1:2181/kafka",
+        "zkconsumer verify-rebalance billing -z zk1:2181/kafka --strategy roundrobin",
+        "zkconsumer verify-rebalance billing -z zk1:2181/kafka --settle-s 10 -o json",
+    ],
+)
 @click.argument("group", callback=group_name)
 @zookeeper_option()
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="Partition assignment strategy (default: detected).")
@@ -33,7 +42,9 @@ STRATEGIES = ("range", "roundrobin")
 def verify_rebalance(
     group: str, zookeeper: ZooKeeper, strategy: str | None, settle_s: float, kafka_version: str, output: str
 ) -> None:
-    """Compare the owners of a group with its members and with the assignment that they should have; print faults.
+    """Check the owners of a group against its assignment.
+
+    Compares the owner nodes with the members and with the assignment that they should have, and prints faults.
 
     Exit code 0: healthy; 4: there are faults; 5: no such group.  More threads than partitions are only reported.
     """

@@ -154,16 +154,19 @@ def _configuration(
 @click.group(
     cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
+    exit_codes=exits.MEANING,
     examples=[
         "mirrormaker sample-config > mirror.yaml",
         "mirrormaker check mirror.yaml --online",
         "mirrormaker run mirror.yaml",
     ],
-    exit_codes=exits.MEANING,
 )
 @click.version_option(version(DISTRIBUTION), "--version", prog_name="mirrormaker")
 def cli() -> None:
-    """Mirrors topics between Kafka clusters; joins ZooKeeper consumer groups as the JVM's MirrorMaker does."""
+    """Mirror topics from old Kafka clusters to a target cluster.
+
+    It joins ZooKeeper consumer groups as the JVM's MirrorMaker does.
+    """
 
 
 @cli.command(
@@ -184,7 +187,9 @@ def cli() -> None:
 )
 @configured
 def run(file: Path | None, *, as_worker: str | None, profile_seconds: float | None, **flags: Any) -> int:
-    """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once.
+    """Mirror until SIGTERM or ctrl-C.
+
+    The signal makes it drain, commit, leave the group and exit with 0 within 10 s.  A second one stops at once.
 
     Exit code 75: something was not acknowledged in time, and is sent again after the next start.
     """
@@ -220,7 +225,10 @@ def run(file: Path | None, *, as_worker: str | None, profile_seconds: float | No
 @workers_option
 @configured
 def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int:
-    """Check a configuration: print what is wrong and what is unsafe; start nothing."""
+    """Check a configuration, and start nothing.
+
+    Prints what is wrong and what is unsafe.
+    """
     found = configuration(file, **flags)
     for note in found.notes:
         click.echo(f"unsafe: {note}", err=True)
@@ -250,7 +258,9 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
 @verify_options
 @configured
 def verify(file: Path | None, **flags: Any) -> int:
-    """Compare what sources and target hold, message by message, also while the mirror runs; exit 4 if any is missing.
+    """Compare the messages of sources and target.
+
+    The mirror may run meanwhile.  Exit code 4: the target lacks messages.
 
     Prints a row for each partition, or for each topic whose partitions differ, and the first differences.
     """

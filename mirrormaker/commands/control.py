@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from groundwork.commands import Command, Group
 from groundwork.logs import LEVELS
 from groundwork.output import write
 from mirrormaker import exits
@@ -38,13 +39,20 @@ def _one_word(words: Sequence[str], what: str, *, needed: bool) -> tuple[Path | 
     return file, rest[0] if rest else None
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "mirrormaker pause orders",
+        "mirrormaker pause orders:3",
+        "mirrormaker pause mirror.yaml orders --keep  # over restarts",
+    ],
+)
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] TOPIC[:PARTITION]")
 @socket_option
 @source_option
 @keep_option
 def pause(words: Sequence[str], *, socket_path: Path | None, source: str | None, keep: bool) -> int:
-    """Read nothing more of a topic or partition; the others flow on.
+    """Stop reading a topic or partition; others flow on.
 
     What is in flight is acknowledged and committed.  Until `resume` or the next start; with --keep until `resume`.
     """
@@ -53,18 +61,35 @@ def pause(words: Sequence[str], *, socket_path: Path | None, source: str | None,
     return exits.CLEAN
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "mirrormaker resume orders",
+        "mirrormaker resume orders:3",
+        "mirrormaker resume mirror.yaml orders --source dc1",
+    ],
+)
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] TOPIC[:PARTITION]")
 @socket_option
 @source_option
 def resume(words: Sequence[str], *, socket_path: Path | None, source: str | None) -> int:
-    """Read a paused topic or partition on, from where it was paused: nothing is lost, nothing is sent twice."""
+    """Read a paused topic or partition again.
+
+    It goes on from where it was paused: nothing is lost, nothing is sent twice.
+    """
     file, what = _one_word(words, "TOPIC or TOPIC:PARTITION", needed=True)
     say(ask(file, socket_path, "resume", what=what, source=source))
     return exits.CLEAN
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "mirrormaker throttle orders --bytes-per-s 500k",
+        "mirrormaker throttle --source dc1 --messages-per-s 1000 --keep",
+        "mirrormaker throttle orders --off",
+    ],
+)
 @click.argument("words", nargs=-1, metavar="[FILE] [TOPIC]")
 @socket_option
 @source_option
@@ -84,7 +109,9 @@ def throttle(
     off: bool,
     keep: bool,
 ) -> int:
-    """Limit how much of a topic, or of a whole source, is mirrored a second.  Without a rate: show what is limited.
+    """Limit the rate of a topic or of a source.
+
+    Without a rate: show what is limited.
 
     Both a topic's throttle and that of its source hold.  Other topics are not slowed by a topic's.
     """
@@ -106,7 +133,7 @@ def throttle(
     return exits.CLEAN
 
 
-class _ListsByDefault(click.Group):
+class _ListsByDefault(Group):
     """A group whose command `list` may be left out."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -115,21 +142,30 @@ class _ListsByDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_ListsByDefault)
+@click.group(
+    cls=_ListsByDefault,
+    examples=[
+        "mirrormaker parked",
+        "mirrormaker parked retry orders",
+        "mirrormaker parked release orders:3 --to dead-letter --execute",
+    ],
+)
 def parked() -> None:
-    """Show partitions that cannot go on because of one message, and deal with them.
+    """List parked partitions, retry or release them.
+
+    A partition is parked where one message cannot be delivered.
 
     `mirrormaker parked [FILE]` lists them.
     """
 
 
-@parked.command("list")
+@parked.command("list", examples=["mirrormaker parked list mirror.yaml", "mirrormaker parked list orders -o json"])
 @click.argument("words", nargs=-1, metavar="[FILE] [TOPIC[:PARTITION]]")
 @socket_option
 @source_option
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def parked_list(words: Sequence[str], *, socket_path: Path | None, source: str | None, output: str) -> int:
-    """List parked partitions: where each stands, and why."""
+    """List parked partitions with offset and reason."""
     file, what = _one_word(words, "TOPIC or TOPIC:PARTITION", needed=False)
     rows = ask(file, socket_path, "parked", what=what, source=source)
     if rows or output == "json":
@@ -139,12 +175,14 @@ def parked_list(words: Sequence[str], *, socket_path: Path | None, source: str |
     return exits.CLEAN
 
 
-@parked.command("retry")
+@parked.command("retry", examples=["mirrormaker parked retry", "mirrormaker parked retry orders:3"])
 @click.argument("words", nargs=-1, metavar="[FILE] [TOPIC[:PARTITION]]")
 @socket_option
 @source_option
 def parked_retry(words: Sequence[str], *, socket_path: Path | None, source: str | None) -> int:
-    """Fetch parked partitions again now, after the cause is mended: all of them, or those of a topic.
+    """Fetch parked partitions again, after the cause is mended.
+
+    All of them, or those of a topic.
 
     The mirror does so itself every mirror.parked.retry.ms.
     """
@@ -153,7 +191,13 @@ def parked_retry(words: Sequence[str], *, socket_path: Path | None, source: str 
     return exits.CLEAN
 
 
-@parked.command("release")
+@parked.command(
+    "release",
+    examples=[
+        "mirrormaker parked release orders:3 --to dead-letter",
+        "mirrormaker parked release orders:3 --to skip --execute",
+    ],
+)
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] TOPIC:PARTITION")
 @socket_option
 @source_option
@@ -162,20 +206,31 @@ def parked_retry(words: Sequence[str], *, socket_path: Path | None, source: str 
 def parked_release(
     words: Sequence[str], *, socket_path: Path | None, source: str | None, to: str, execute: bool
 ) -> int:
-    """Leave out the message that a partition is parked at, and go on behind it: once.
+    """Leave out the message that a partition is parked at.
 
-    The message is counted as left out, and logged with topic, partition and offset.  Without --execute nothing is done.
+    The partition goes on behind it, once.
+
+    The message is counted as left out, and logged with topic, partition and offset.  Without --execute nothing is
+    done.
     """
     file, what = _one_word(words, "TOPIC:PARTITION", needed=True)
     say(ask(file, socket_path, "release", what=what, source=source, to=to, execute=execute))
     return exits.CLEAN
 
 
-@click.command("set-log-level")
+@click.command(
+    "set-log-level",
+    cls=Command,
+    examples=[
+        "mirrormaker set-log-level debug",
+        "mirrormaker set-log-level mirror.yaml info",
+        "mirrormaker set-log-level --socket /run/mirrormaker/orders/control.sock warning",
+    ],
+)
 @click.argument("words", nargs=-1, required=True, metavar=f"[FILE] {'|'.join(LEVELS)}")
 @socket_option
 def set_log_level(words: Sequence[str], *, socket_path: Path | None) -> int:
-    """Log from this level on, until the next start."""
+    """Set the log level until the next start."""
     file, level = _one_word(words, f"one of {', '.join(LEVELS)}", needed=True)
     if str(level).lower() not in LEVELS:
         raise click.UsageError(f"a log level is one of {', '.join(LEVELS)}, not {level}")
@@ -183,7 +238,14 @@ def set_log_level(words: Sequence[str], *, socket_path: Path | None) -> int:
     return exits.CLEAN
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "mirrormaker profile",
+        "mirrormaker profile --seconds 30",
+        "mirrormaker profile mirror.yaml --seconds 60",
+    ],
+)
 @click.argument("words", nargs=-1, metavar="[FILE]")
 @socket_option
 @click.option(
@@ -194,7 +256,9 @@ def set_log_level(words: Sequence[str], *, socket_path: Path | None) -> int:
     help="Length of the profile.",
 )
 def profile(words: Sequence[str], *, socket_path: Path | None, seconds: float) -> int:
-    """Watch a running mirror, print where its time went by stage, and name the bottleneck.
+    """Measure where the time of a running mirror goes.
+
+    Prints the time by stage and names the bottleneck.
 
     The bottleneck is source, target, link, CPU or handler.  The mirror goes on meanwhile.
     """

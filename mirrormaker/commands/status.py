@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from groundwork.commands import Command
 from groundwork.printable import printable
 from mirrormaker import exits
 from mirrormaker.commands.running import reader_may_leave, socket_option, stream
@@ -27,14 +28,23 @@ MIN_STATE, MAX_NAMES = 12, 6
 CLEAR = "\x1b[H\x1b[2J"
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "mirrormaker status",
+        "mirrormaker status mirror.yaml --watch",
+        "mirrormaker status --socket /run/mirrormaker/orders/control.sock -o json",
+    ],
+)
 @click.argument("file", required=False)
 @socket_option
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--watch", is_flag=True, help="Show it again and again, until ctrl-C.")
 @click.option("--every", type=click.FloatRange(0.2, 20), default=EVERY_S, show_default=True, help="Seconds between.")
 def status(file: str | None, *, socket_path: Path | None, output: str, watch: bool, every: float) -> int:
-    """Show what a running mirror does: sources, partitions with owner, offsets, lag, rate, route and state with reason.
+    """Print offsets, lag, rate and state of a running mirror.
+
+    With owner and route of each partition, and a reason beside each state that needs one.
 
     FILE is the mirror's configuration file; it may be left out where one mirror runs here.
     """

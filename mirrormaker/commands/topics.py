@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import fail, write
 from kafkawire.cluster.metadata import Unreachable
 from mirrormaker import exits
@@ -29,7 +30,14 @@ from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 SHORT = ("source", "topic", "partitions", "mirrored", "target", "state")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "mirrormaker topics mirror.yaml",
+        "mirrormaker topics mirror.yaml --explain",
+        "mirrormaker topics mirror.yaml orders --explain -o json",
+    ],
+)
 @click.argument("words", nargs=-1, metavar="[FILE] [TOPIC]...")
 @socket_option
 @source_option
@@ -38,10 +46,12 @@ SHORT = ("source", "topic", "partitions", "mirrored", "target", "state")
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def topics(words: Sequence[str], *, socket_path: Path | None, source: str | None, explain: bool, output: str) -> int:
-    """List the topics of the sources: which are mirrored, and as what.
+    """List the topics of the sources, mirrored or not.
 
-    Asks the running mirror.  Where none runs, the sources are read, as `check --online` does; then FILE is needed, and
-    states are not known.
+    With the name of each in the target.
+
+    Asks the running mirror.  Where none runs, the sources are read, as `check --online` does; then FILE is needed,
+    and states are not known.
     """
     file, names = split_file(words)
     found = _of_running(file, socket_path, source, names)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, write
 from sparkpipeline.audit.clusters import (
     AuditBounds,
@@ -42,7 +43,15 @@ from sparkpipeline.errors import OptionRefused
 NAME = "sparkpipeline audit"  # of its session
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Command,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        "sparkpipeline audit --source-brokers old:9092 --target-brokers new:9092 --topics orders,payments",
+        "sparkpipeline audit --source-zookeeper old:2181 --files /warehouse/orders",
+        "sparkpipeline audit --source-brokers old:9092 --target-brokers new:9092 --allow behind -o json",
+    ],
+)
 @click.option("--source-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is right.")
 @click.option("--source-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper instead.")
 @click.option("--source-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
@@ -75,15 +84,11 @@ NAME = "sparkpipeline audit"  # of its session
 @output_option
 @report_option
 def audit(master: str | None, conf: dict[str, str], output: str, report: Path | None, **asked: Any) -> int:
-    """Compare what two clusters hold, or a cluster and the files of a load job.
+    """Compare two clusters, or a cluster and its loaded files.
 
     Prints a row for each difference and ends with 4 when there is one, with 0 when there is none.  Offsets may differ
     between clusters: messages are compared by their keys and values.  The target's ends are taken first, so that what
     arrives meanwhile is at most `behind`.
-
-    \b
-    sparkpipeline audit --source-brokers old:9092 --target-brokers new:9092 --topics orders,payments
-    sparkpipeline audit --source-zookeeper old:2181 --files /warehouse/orders
     """
     began = time.monotonic()
     _check(asked)

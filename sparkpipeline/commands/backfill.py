@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
 from sparkpipeline.backfill.job import Backfill, bound
@@ -33,7 +34,15 @@ COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "byt
            "target_start", "target_until", "state")  # fmt: skip
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Command,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        "sparkpipeline backfill backfills/orders --source-zookeeper old:2181 --target-brokers new:9092 --topics orders",
+        "sparkpipeline backfill backfills/orders --execute  # as planned; again after a crash",
+        "sparkpipeline backfill hdfs://namenode/backfills/orders --report last.json --execute",
+    ],
+)
 @click.argument("folder")
 @click.option("--source-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is copied from.")
 @click.option("--source-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper: instead, and for --group.")
@@ -62,14 +71,12 @@ COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "byt
 @report_option
 def backfill(folder: str, master: str | None, conf: dict[str, str], execute: bool, output: str, report: Path | None,
              tasks: int | None, **asked: Any) -> int:  # fmt: skip
-    """Copy topic ranges of one cluster into another with Spark, restartable, and hand over to the mirror.
+    """Copy topic ranges of one cluster into another.
+
+    With Spark, restartable; then the mirror takes over.
 
     FOLDER (of this machine, hdfs:// or s3a://) keeps the plan and how far it came: after a crash the same command, or
     FOLDER alone, goes on.
-
-    \b
-    sparkpipeline backfill /var/lib/backfills/orders --source-zookeeper old:2181 --target-brokers new:9092 \\
-        --topics orders --group mirror --execute
     """
     began = time.monotonic()
     base = normal_base(folder)

@@ -6,6 +6,7 @@
     sparkpipeline backfill ..                 topic ranges of one cluster into another
     sparkpipeline audit ..                    two clusters, or a cluster and its loaded files, compared
     sparkpipeline pyfiles OUT.zip             what spark-submit --py-files needs
+    sparkpipeline completion bash             completion for the shell
 
 Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT, and 130 after ctrl-C.
 """
@@ -17,6 +18,7 @@ from importlib import import_module
 
 import click
 
+from groundwork.commands import EXIT_CODES, Group, completion
 from groundwork.output import EXIT, Failure, run_command, version_line
 from sparkpipeline.errors import EXIT_OF, PipelineError, sentence_in
 
@@ -35,13 +37,15 @@ COMMANDS = {  # name -> module and attribute, loaded when it is called for: pysp
 }
 
 
-class _Later(click.Group):
+class _Later(Group):
     """A group whose commands are imported when they are named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, "completion"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "completion":
+            return completion(PROGRAM)
         where = COMMANDS.get(cmd_name)
         if where is None:
             return None
@@ -51,11 +55,21 @@ class _Later(click.Group):
         return command
 
 
-@click.command(cls=_Later, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=_Later,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    exit_codes=EXIT_CODES,
+    examples=[
+        "sparkpipeline load run load.yaml",
+        "sparkpipeline run pipeline.yaml",
+        "sparkpipeline audit --source-zookeeper old:2181 --files /warehouse/orders",
+    ],
+)
 @click.option("--version", "show_version", is_flag=True, help="Print the version.")
 @click.pass_context
 def cli(ctx: click.Context, show_version: bool) -> None:
-    """The data pipeline on Spark: loads, stages, backfills and audits of old Kafka clusters."""
+    """Load, backfill and audit topics of old Kafka clusters with Spark."""
     if show_version:
         click.echo(version_line(PROGRAM))
         ctx.exit(0)

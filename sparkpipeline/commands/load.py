@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 
+from groundwork.commands import Group
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from sparkpipeline.commands import loadrows
@@ -66,15 +67,17 @@ job_argument = click.argument("job", type=click.Path(dir_okay=False, path_type=P
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only the plan; wins over --execute.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        "sparkpipeline load plan load.yaml",
+        "sparkpipeline load run load.yaml --report last.json",
+        "sparkpipeline load status load.yaml --max-lag 1000000",
+    ],
+)
 def load() -> None:
-    """Exactly-once loads of topics into Parquet files.
-
-    \b
-    sparkpipeline load plan  orders.yaml
-    sparkpipeline load run   orders.yaml
-    sparkpipeline load status orders.yaml --max-lag 1000000
-    """
+    """Load topics into files, each message exactly once."""
 
 
 @contextmanager
@@ -90,7 +93,12 @@ def reading(config: LoadConfig, master: str | None, conf: dict[str, str]) -> Ite
 # ---- regular runs ----------------------------------------------------------------------------------------------------
 
 
-@load.command()
+@load.command(
+    examples=[
+        "sparkpipeline load run load.yaml",
+        "sparkpipeline load run load.yaml --master spark://spark1:7077 --conf spark.executor.memory=4g",
+    ]
+)
 @job_argument
 @spark_options
 @output_option
@@ -99,7 +107,8 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
     """Load what is new.
 
     An interrupted run is finished first, exactly as it was planned.  Ends with 3 when another driver is at the same
-    job."""
+    job.
+    """
     config = read_config(job)
     began = time.monotonic()
     told: list[str] = []
@@ -128,13 +137,13 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
     return EXIT["refused"] if outcome.lost else EXIT["done"]
 
 
-@load.command()
+@load.command(examples=["sparkpipeline load plan load.yaml"])
 @job_argument
 @click.option("--dry-run", is_flag=True, help="No effect: plan never writes.")
 @spark_options
 @output_option
 def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], output: str) -> None:
-    """Show what the next run would load; nothing is written."""
+    """Show what the next run would load; write nothing."""
     config = read_config(job)
     must_answer(config)
     with session(config.name, master, conf) as spark:
@@ -148,7 +157,12 @@ def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], out
 # ---- reads only ------------------------------------------------------------------------------------------------------
 
 
-@load.command()
+@load.command(
+    examples=[
+        "sparkpipeline load status load.yaml",
+        "sparkpipeline load status load.yaml --max-lag 1000000  # exit code 6 above",
+    ]
+)
 @job_argument
 @click.option("--offline", is_flag=True, help="Only the ledger: the cluster is not asked.")
 @click.option("--max-lag", type=click.IntRange(0), help="Exit 6 when more messages (of 0.7: bytes) than this wait.")
@@ -162,10 +176,13 @@ def status(
     job: Path, offline: bool, max_lag: int | None, max_age: int | None, max_plan_age: int | None,
     master: str | None, conf: dict[str, str], output: str,
 ) -> None:  # fmt: skip
-    """Show where the job stands, topic by topic: rows behind, and how much of what is loaded the log still has.
+    """Show lag and retention of each topic of a job.
+
+    Rows behind, and how much of what is loaded the log still has.
 
     kept 0 in a topic that is behind: messages are being deleted before they are loaded.  Of Kafka 0.7, whose offsets
-    are bytes, lags are bytes too."""
+    are bytes, lags are bytes too.
+    """
     config = read_config(job)
     with reading(config, master, conf) as spark:
         ledger = open_ledger(config, spark)
@@ -189,15 +206,18 @@ def status(
         fail("; ".join(alarms), EXIT["exceeded"])
 
 
-@load.command()
+@load.command(examples=["sparkpipeline load files load.yaml", "sparkpipeline load files load.yaml --as-of 17 -o json"])
 @job_argument
 @click.option("--as-of", type=click.IntRange(0), metavar="BATCH", help="As readers saw it after this batch.")
 @spark_options
 @output_option
 def files(job: Path, as_of: int | None, master: str | None, conf: dict[str, str], output: str) -> None:
-    """List the files of the job: each row exactly once, also while a batch is being published.
+    """List the files of a job: each row exactly once.
 
-    For readers that must not see half a batch, or half a rewind."""
+    Also while a batch is being published.
+
+    For readers that must not see half a batch, or half a rewind.
+    """
     config = read_config(job)
     with reading(config, master, conf) as spark:
         rows = files_of(open_ledger(config, spark), as_of)
@@ -211,13 +231,16 @@ def files(job: Path, as_of: int | None, master: str | None, conf: dict[str, str]
     )
 
 
-@load.command()
+@load.command(examples=["sparkpipeline load verify load.yaml", "sparkpipeline load verify load.yaml --footers"])
 @job_argument
 @click.option("--footers/--no-footers", default=True, show_default=True, help="Read the footer of every file, too.")
 @spark_options
 @output_option
 def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], output: str) -> None:
-    """Hold the disk against the manifests.  Ends with 4 when something is missing, too much, or different."""
+    """Compare the files with the manifests.
+
+    Exit code 4 when something is missing, too much, or different.
+    """
     config = read_config(job)
     with reading(config, master, conf) as spark:
         verdict = verify_load(open_ledger(config, spark), spark, footers)
@@ -239,7 +262,12 @@ def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], o
 # ---- changes a job beside its regular runs ---------------------------------------------------------------------------
 
 
-@load.command()
+@load.command(
+    examples=[
+        "sparkpipeline load init load.yaml --from-group hadoop-orders",
+        "sparkpipeline load init load.yaml --from-json positions.json --execute",
+    ]
+)
 @job_argument
 @click.option("--from-group", metavar="GROUP", help="Begin where this group stands.")
 @click.option("--storage", type=click.Choice(("zookeeper", "kafka", "dual")),
@@ -277,7 +305,12 @@ def init(
     return EXIT["refused"] if outcome.lost else EXIT["done"]
 
 
-@load.command()
+@load.command(
+    examples=[
+        "sparkpipeline load rewind load.yaml --topic orders --to 2026-03-01T00:00:00Z",
+        "sparkpipeline load rewind load.yaml --topic orders --to 2026-03-01T00:00:00Z --execute",
+    ]
+)
 @job_argument
 @click.option("--topic", required=True)
 @click.option("--to", "time", required=True, metavar="TIME", help="2026-01-01T10:00Z, or ms since 1970.")
@@ -295,7 +328,8 @@ def rewind(
     """Load a topic again from a time on.
 
     Files are replaced as a whole, from the first one that may hold rows of that time; what is superseded stays in
-    trash for a while.  Positions do not change."""
+    trash for a while.  Positions do not change.
+    """
     config = read_config(job)
     wanted = RewindWanted(topic, time_of(time), partition, allow_partial)
     with failure_reported(report, job=config.name, base=config.base):
@@ -318,7 +352,12 @@ def rewind(
     return _ended(config, outcome, output, report)
 
 
-@load.command()
+@load.command(
+    examples=[
+        "sparkpipeline load compact load.yaml --date 2026-03-01 --dry-run",
+        "sparkpipeline load compact load.yaml --date 2026-03-01 --topic orders",
+    ]
+)
 @job_argument
 @click.option("--date", "day", required=True, metavar="YYYY-MM-DD", help="The day, in UTC.")
 @click.option("--hour", type=click.IntRange(0, 23), metavar="HH", help="Only this hour.")
@@ -333,7 +372,10 @@ def compact(
     job: Path, day: str, hour: int | None, topic: str | None, min_files: int, dry_run: bool,
     master: str | None, conf: dict[str, str], output: str, report: Path | None,
 ) -> int:  # fmt: skip
-    """Make one file of many, for each hour and partition of a day.  Nothing is read from Kafka."""
+    """Make one file of many, by hour and partition of a day.
+
+    Nothing is read from Kafka.
+    """
     config = read_config(job)
     wanted = CompactWanted(_day(day), topic, None if hour is None else f"{hour:02}", min_files)
     with failure_reported(report, job=config.name, base=config.base), session(config.name, master, conf) as spark:
@@ -351,15 +393,22 @@ def compact(
     return _ended(config, outcome, output, report)
 
 
-@load.command()
+@load.command(
+    examples=[
+        "sparkpipeline load abandon load.yaml 17 --why 'a message that no reader takes'",
+        "sparkpipeline load abandon load.yaml 17 --why 'a message that no reader takes' --execute",
+    ]
+)
 @job_argument
 @click.argument("batch", type=click.IntRange(1))
 @click.option("--why", default="by hand", show_default=True, help="Reason, kept in the ledger.")
 @execute_option
 @spark_options
 def abandon(job: Path, batch: int, why: str, execute: bool, master: str | None, conf: dict[str, str]) -> None:
-    """Give an open plan up: one that fails at every run.  Nothing of it is ever published, and the next run plans
-    its offsets again."""
+    """Give up an open plan that fails at every run.
+
+    Nothing of it is ever published, and the next run plans its offsets again.
+    """
     config = read_config(job)
     if needs_spark(config.base):
         with session(config.name, master or "local[1]", conf) as spark:

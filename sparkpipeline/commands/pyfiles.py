@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, fail
 from groundwork.plural import counted
 
@@ -29,10 +30,19 @@ INSTALLED = (  # distribution, what it is for, and whether nothing works without
 TIME = (1980, 1, 1, 0, 0, 0)  # of every entry, so that the same code makes the same file
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "sparkpipeline pyfiles kafka08.zip",
+        "sparkpipeline pyfiles /tmp/kafka08.zip",
+        "sparkpipeline pyfiles kafka08.zip && spark-submit --py-files kafka08.zip job.py",
+    ],
+)
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.zip")
 def pyfiles(out: Path) -> None:
-    """Write OUT.zip, for spark-submit --py-files OUT.zip or sc.addPyFile.
+    """Write the zip that spark-submit --py-files needs.
+
+    Also for sc.addPyFile.
 
     It holds our packages, and those of others that are plain Python.  What is machine code has to be installed where
     executors run; this command says what that is.

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from groundwork.commands import Command, Group
 from groundwork.output import EXIT, write
 from sparkpipeline.commands.common import (
     execute_option,
@@ -56,7 +57,14 @@ again_option = click.option(
 # ---- run and plan ----------------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "sparkpipeline run pipeline.yaml",
+        "sparkpipeline run pipeline.yaml --only revenue",
+        "sparkpipeline run pipeline.yaml --master yarn --report last.json",
+    ],
+)
 @pipeline_argument
 @only_option
 @again_option
@@ -67,10 +75,13 @@ def run(
     pipeline: Path, only: tuple[str, ...], again: tuple[str, ...], master: str | None, conf: dict[str, str],
     output: str, report: Path | None,
 ) -> int:  # fmt: skip
-    """PipelineRun a pipeline: its loads, then each stage over the batches that it has not taken.
+    """Run the loads and the stages of a pipeline.
+
+    Its loads first, then each stage over the batches that it has not taken.
 
     Interrupted batches are finished first.  A node that fails stops only what reads it.  Ends with 4 when some failed
-    or another driver is at a load, with 1 when nothing went well."""
+    or another driver is at a load, with 1 when nothing went well.
+    """
     found = read_pipeline(str(pipeline))
     for option, names in (("--only", only), ("--again", again)):
         check_names(found.graph, names, option, stages_only=option == "--again")
@@ -100,7 +111,14 @@ def run(
     return EXIT[outcome]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "sparkpipeline plan pipeline.yaml",
+        "sparkpipeline plan pipeline.yaml --parse  # the SQL too",
+        "sparkpipeline plan pipeline.yaml --only revenue -o json",
+    ],
+)
 @pipeline_argument
 @only_option
 @again_option
@@ -111,9 +129,12 @@ def plan(
     pipeline: Path, only: tuple[str, ...], again: tuple[str, ...], parse: bool, master: str | None,
     conf: dict[str, str], output: str,
 ) -> int:  # fmt: skip
-    """Show the graph of a pipeline, and what a run would do now; nothing is written, no broker is asked.
+    """Show what a run of a pipeline would do; write nothing.
 
-    Ends with 3 when a stage would refuse to run."""
+    Prints the graph too; no broker is asked.
+
+    Ends with 3 when a stage would refuse to run.
+    """
     found = read_pipeline(str(pipeline))
     for option, names in (("--only", only), ("--again", again)):
         check_names(found.graph, names, option, stages_only=option == "--again")
@@ -146,17 +167,26 @@ def _quiet() -> None:
 # ---- batches, one by one ---------------------------------------------------------------------------------------------
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        "sparkpipeline stages list pipeline.yaml",
+        "sparkpipeline stages list pipeline.yaml --only revenue --last 50",
+        "sparkpipeline stages abandon pipeline.yaml lines 17 --why 'its input is gone' --execute",
+    ],
+)
 def stages() -> None:
-    """The batches of a pipeline's loads and stages.
-
-    \b
-    sparkpipeline stages list    flow.yaml
-    sparkpipeline stages abandon flow.yaml lines 17 --why 'its input is gone' --execute
-    """
+    """List or abandon the batches of a pipeline."""
 
 
-@stages.command("list")
+@stages.command(
+    "list",
+    examples=[
+        "sparkpipeline stages list pipeline.yaml",
+        "sparkpipeline stages list pipeline.yaml --only revenue -o json",
+    ],
+)
 @pipeline_argument
 @only_option
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="So many batches of each.")
@@ -168,7 +198,8 @@ def list_batches(
     """Show the newest batches of each node.
 
     open: planned, and carried out by the next run as it was planned; committed: its files are still to be moved;
-    published; abandoned."""
+    published; abandoned.
+    """
     found = read_pipeline(str(pipeline))
     check_names(found.graph, only, "--only")
     names = [node.name for node in found.graph if not only or node.name in only]
@@ -177,7 +208,12 @@ def list_batches(
     write(rows, BATCH_COLUMNS, output)
 
 
-@stages.command()
+@stages.command(
+    examples=[
+        "sparkpipeline stages abandon pipeline.yaml lines 17 --why 'its input is gone'",
+        "sparkpipeline stages abandon pipeline.yaml lines 17 --why 'its input is gone' --execute",
+    ]
+)
 @pipeline_argument
 @click.argument("stage")
 @click.argument("batch", type=click.IntRange(1))
@@ -187,10 +223,11 @@ def list_batches(
 def abandon(
     pipeline: Path, stage: str, batch: int, why: str, execute: bool, master: str | None, conf: dict[str, str]
 ) -> int:
-    """Give an open plan of a stage up: one that fails at every run.
+    """Give up an open plan of a stage that fails at every run.
 
     Nothing of it is ever published, and the next run plans again what it took.  What it had sent to a topic stays
-    there.  For a load: sparkpipeline load abandon."""
+    there.  For a load: sparkpipeline load abandon.
+    """
     found = read_pipeline(str(pipeline))
     check_names(found.graph, [stage], "STAGE", stages_only=True)
     with _opened(found, [stage], master, conf) as opened:

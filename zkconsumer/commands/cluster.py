@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, fail, write
 from groundwork.tasks import connect
 from groundwork.zksecurity import ZooKeeper
@@ -40,7 +41,14 @@ Partition = tuple[TopicPartition, PartitionView]
 Address = tuple[str, int]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "zkconsumer topics -z zk1:2181/kafka",
+        "zkconsumer topics -z zk1:2181/kafka --topic orders -o json",
+        "zkconsumer topics -b kafka1:9092 --under-replicated",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option()
 @click.option("--topic", "names", multiple=True, help="Only this topic; repeatable.")
@@ -57,7 +65,10 @@ def topics(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print leader, replicas, in-sync replicas and error of each partition."""
+    """Print leader and replicas of each partition.
+
+    In-sync replicas too, and the error of each partition that has one.
+    """
     view = read_cluster(zookeeper, brokers, kafka_version)
     missing = [name for name in names if name not in view.topics and name not in view.errors]
     if missing:
@@ -75,14 +86,22 @@ def topics(
     write(rows, TOPIC_COLUMNS, output)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "zkconsumer brokers -z zk1:2181/kafka",
+        "zkconsumer brokers -b kafka1:9092,kafka2:9092",
+        "zkconsumer brokers -z zk1:2181/kafka -o csv",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option()
 @kafka_version_option
 @output_option()
 def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: str, output: str) -> None:
-    """Print address, release and partition counts of each broker; one that has replicas and is not registered has an
-    error.
+    """Print address, release and partition counts of brokers.
+
+    A broker that has replicas and is not registered has an error.
 
     The release is as exact as a broker's responses tell.  With -b and brokers up to 0.8.1, a broker without any
     partition is not listed.

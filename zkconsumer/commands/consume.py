@@ -9,6 +9,7 @@ from functools import partial
 
 import click
 
+from groundwork.commands import Command
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.topics import check_name
@@ -57,7 +58,14 @@ def _partition(ctx: click.Context, param: click.Parameter, text: str | None) -> 
         raise click.UsageError(f"--partition: {e}", ctx) from None
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "zkconsumer consume -z zk1:2181/kafka --topic orders --from-beginning --max-messages 10",
+        "zkconsumer consume -z zk1:2181/kafka --whitelist 'orders.*' --group billing -o json",
+        "zkconsumer consume -b kafka1:9092 --topic orders --partition 0 --offset 4711",
+    ],
+)
 @zookeeper_option(required=False)
 @brokers_option("Brokers to ask instead of ZooKeeper: the group is then one that Kafka's coordinator keeps (0.9+).")
 @group_option(required=False, help="Consumer group to join (default: a temporary one).")
@@ -101,8 +109,8 @@ def consume(
     """Print messages, one a line, until ctrl-C or SIGTERM.
 
     With --group, what was printed is committed, and the group's other members get the rest.  Without, a group is made
-    up, and removed from ZooKeeper at the end; with -b it commits nothing, and is gone with its member.  json prints an
-    object a message; what is not UTF-8 is {"base64": "…"}.  Ends with 4 where a partition could not be read on.
+    up, and removed from ZooKeeper at the end; with -b it commits nothing, and is gone with its member.  json prints
+    an object a message; what is not UTF-8 is {"base64": "…"}.  Ends with 4 where a partition could not be read on.
     """
     message_format = MessageFormat(print_key, print_offset, output)
     if partition is not None:
