@@ -30,6 +30,7 @@ from localkafka import containers, releases
 from mirrormaker.config import from_yaml
 from mirrormaker.systemd import Systemd
 from sparkpipeline.load.config import read_config
+from tests.docpages import blocks
 from tests.fakes.helppages import code_of_help
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -369,8 +370,8 @@ def test_the_compose_tool_takes_the_file() -> None:
 
 
 def page_commands() -> list[list[str]]:
-    blocks = re.findall(r"^```\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    text = "".join(block.text for block in blocks("docker.md") if block.language == "sh")
+    lines = text.replace("\\\n", " ").splitlines()
     return [shlex.split(line, comments=True) for line in lines if line.strip()]
 
 

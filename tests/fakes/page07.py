@@ -19,7 +19,7 @@ def blocks(kind: str, text: str = PAGE) -> list[str]:
 def commands(text: str = PAGE) -> list[str]:
     """Every command of a block, in order, without its comment."""
     lines = [
-        line for kind in ("", "console") for block in blocks(kind, text) for line in JOIN.sub(" ", block).splitlines()
+        line for kind in ("sh", "console") for block in blocks(kind, text) for line in JOIN.sub(" ", block).splitlines()
     ]
     lines = [line.removeprefix("$ ").partition("  #")[0].strip() for line in lines]
     return [line for line in lines if line.split(" ")[0] in OURS]

@@ -201,7 +201,7 @@ def _translated(place: Place, plan: str, write: str) -> dict[int, int]:
 def test_the_copy_is_proved(place: Place, spark: Any) -> None:
     file = place.write_file()
     (proof,) = re.findall(r"^## How to prove the copy\n(.*)", STEPS, re.DOTALL | re.MULTILINE)
-    shell = place.named(re.findall(r"```\n(.*?)```", proof, re.DOTALL)[0]).replace("10000", "2000")
+    shell = place.named(re.findall(r"```sh\n(.*?)```", proof, re.DOTALL)[0]).replace("10000", "2000")
     mirror = Child("the mirror", [str(COMMAND), "run", str(file)], place.folder / "mirror.log")
     try:
         wait_until(lambda: place.lag("to-new") == 0, 60, lambda: mirror.log.read_text(), every_s=0.5)

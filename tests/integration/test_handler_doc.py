@@ -17,7 +17,7 @@ from tests.integration.sparktopics import produce
 PAGE = (Path(__file__).parents[2] / "docs" / "transform.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("\n## message.handler\n")[2].partition("\n## ")[0]
 (MODULE,) = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
-(LOGGED,) = re.findall(r"```\n(level=error.*?)```", SECTION, re.DOTALL)
+(LOGGED,) = re.findall(r"```text\n(level=error.*?)```", SECTION, re.DOTALL)
 
 pytestmark = pytest.mark.real
 

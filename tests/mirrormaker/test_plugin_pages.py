@@ -1,14 +1,20 @@
-"""What docs/transform.md says of handlers, partitioners and encoders: its examples do what it says."""
+"""What pages say of handlers, partitioners, encoders, dead letters and tokens: their examples do what they say.
+
+Of docs/transform.md, and one example each of operations.md and security.md.
+"""
 
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafkawire.dialects import dialect
 from kafkawire.model import Message, TopicPartition
+from mirrormaker.deadletter import DeadLetter, write
 from mirrormaker.encoding import Encoders
 from mirrormaker.handler import handled
 from mirrormaker.options import TargetOptions
@@ -16,6 +22,7 @@ from mirrormaker.plugins import encoders_of, partitioner_named
 from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute
 from mirrormaker.sethandler import MessageColumns, SetHandler
 from producer.conversion import Lists, MessageHandlerFailed, Rows
+from tests.docpages import blocks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transform.md").read_text(encoding="utf-8")
 V08 = dialect("0.8.2")
@@ -143,3 +150,46 @@ def test_columns_of_the_page_are_those_of_the_class() -> None:
     section = text_of("message.set.handler")
     for name in MessageColumns.__slots__:
         assert f"`{name}`" in section, name
+
+
+def program(page: str) -> str:
+    """The one program of a page."""
+    (found,) = (block.text for block in blocks(page) if block.language == "python")
+    return found
+
+
+def test_the_smallest_handler_drops_tests() -> None:
+    spaces: dict[str, object] = {}
+    exec(next(block.text for block in blocks("transform.md") if block.file == "small.py"), spaces)
+    handler = spaces["without_tests"]
+    assert callable(handler)
+    kept, dropped = (Message("orders", 0, 7, None, value, None, None, None, 8) for value in (b"a", b"test 1"))
+    assert [one.value for one in handled(handler, kept, "small:without_tests")] == [b"a"]
+    assert handled(handler, dropped, "small:without_tests") == []
+
+
+def test_a_dead_letter_is_read_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    data = b"too large" * 1_000
+    letter = DeadLetter(
+        source="dc1", topic="orders", partition="3", offset=17, offsets=1, kind="oversize",
+        reason="larger than the target takes", content="value", data=data, size=len(data), crc32=0, key=None,
+        timestamp_ms=None, at_ms=1,
+    )  # fmt: skip
+    exec(program("operations.md"), {"record": SimpleNamespace(value=write(letter, 1_000))})
+    assert capsys.readouterr().out == (
+        "orders 3 17 oversize larger than the target takes\nvalue 9000 bytes, only the first are here\n"
+    )
+    exec(program("operations.md"), {"record": SimpleNamespace(value=write(letter, 100_000))})
+    assert repr(data) in capsys.readouterr().out
+
+
+def test_the_callback_for_tokens_gives_a_token_and_its_end() -> None:
+    answer = SimpleNamespace(json=lambda: {"access_token": "abc", "expires_in": 60})
+    requests = SimpleNamespace(post=lambda url, data, auth, timeout: answer)
+    spaces: dict[str, object] = {"requests": requests, "time": time, "ID": "me", "SECRET": "it"}
+    exec(program("security.md"), spaces)
+    token = spaces["token"]
+    assert callable(token)
+    text, until = token("https://idp/token")
+    assert text == "abc"
+    assert 50 < until - time.time() <= 60
