@@ -282,7 +282,7 @@ class Link:
             raise self._lost(error) from error
 
     def _receive_now(self) -> None:
-        count = self._connected().receive_into(self._session.wanted())
+        count = self._connected().receive_into(self._session.wanted(), self._session.due)
         if count == 0:
             raise ConnectionResetError("the other side closed the connection")
         replies = self._session.received(count)

@@ -77,6 +77,11 @@ class Session:
         self._direct = direct is not None
         return self._scratch if direct is None else direct
 
+    @property
+    def due(self) -> int:
+        """Bytes of the reply that is arriving that have not arrived; 0: none is."""
+        return 0 if self._body is None else self._body.due
+
     def received(self, count: int) -> list[Reply]:
         """So many bytes were put at the beginning of wanted(): the replies that are now complete, in order."""
         self._check()

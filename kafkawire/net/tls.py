@@ -153,7 +153,7 @@ class TlsTransport:
         except OSError as error:
             raise self._last_word() or error from error
 
-    def receive_into(self, place: memoryview) -> int:
+    def receive_into(self, place: memoryview, due: int = 0) -> int:
         filled = 0
         while True:
             try:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 # Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
 _ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
-AT_ONCE_BYTES = 1 << 20  # of a set are waited for together
-FEW_BYTES = 128 << 10  # less than that is taken as it comes
+AT_ONCE_BYTES = 1 << 20  # of a response are waited for together
+FEW_BYTES = 2 << 10  # less than that is taken as it comes
 GATHER_S = 1.0  # a link that is slower than that gains nothing by it
 VIEWS_PER_CALL = 512  # sendmsg takes at most IOV_MAX (1024 on Linux) buffers
 
@@ -25,8 +25,8 @@ class Transport(Protocol):
     def send_all(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Send all bytes.  A silence while they wait to be taken is bounded, not how long they take."""
 
-    def receive_into(self, place: memoryview) -> int:
-        """What there is, at least a byte; 0: the other side ended the connection."""
+    def receive_into(self, place: memoryview, due: int = 0) -> int:
+        """What there is, at least a byte; 0: the other side ended the connection.  due: so many are on their way."""
 
     def ended(self) -> bool:
         """Whether the other side has ended the connection: a look that does not wait."""
@@ -66,12 +66,15 @@ class PlainTransport:
             if taken:
                 views[at] = views[at][taken:]
 
-    def receive_into(self, place: memoryview) -> int:
-        """What there is, at least a byte.  Of a set we are woken for a megabyte, not for every few packets: each time
-        costs, and all the more beside a thread that computes.
+    def receive_into(self, place: memoryview, due: int = 0) -> int:
+        """What there is, at least a byte.  Of a response that has begun we are woken for all that the place holds, a
+        megabyte at most, not for every few packets: each time costs, and all the more beside a thread that computes.
+        0.8 sends one in a packet a partition.
         """
         opened = self._socket
-        least = min(len(place), AT_ONCE_BYTES) if self._gathers and len(place) > FEW_BYTES else 1
+        least = min(len(place), due, AT_ONCE_BYTES)
+        if not self._gathers or least < FEW_BYTES:
+            least = 1
         self._wait_for(opened, least)
         try:
             return int(opened.recv_into(place))
@@ -79,7 +82,7 @@ class PlainTransport:
             if least == 1:
                 raise
         self._gathers = False  # from now on it is a silence that is bounded, not how long a megabyte takes
-        return self.receive_into(place)
+        return self.receive_into(place, due)
 
     def _wait_for(self, opened: Any, least: int) -> None:
         """So many bytes wake who waits.  A time-out of GATHER_S is that of a gathering alone, of no other wait."""

@@ -15,7 +15,7 @@ from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
-DIRECT_BYTES = 4096  # a remainder from here on is worth a receive of its own instead of a copy out of the scratch
+DIRECT_BYTES = 32 << 10  # a remainder from here on is worth a receive of its own instead of a copy out of the scratch
 MAX_REPLY_BYTES = 104_857_600  # what a broker takes as a request (socket.request.max.bytes) is what we take as a reply
 
 
@@ -27,6 +27,10 @@ class Body(Protocol[ResultT_co]):
     """
 
     complete: bool
+
+    @property
+    def due(self) -> int:
+        """Bytes of it that have not arrived."""
 
     def feed(self, data: memoryview) -> int:
         """Take from the start of data what belongs to this body; how many bytes that was.
@@ -55,6 +59,10 @@ class PlainBody:
         self._decode = decode
         self._data = bytearray()
         self.complete = size == 0
+
+    @property
+    def due(self) -> int:
+        return self._size - len(self._data)
 
     def feed(self, data: memoryview) -> int:
         taken = min(self._size - len(self._data), len(data))
@@ -96,6 +104,12 @@ class StreamedBody:
         """Begin; the steps may look at `rest` all along."""
         self._steps = steps
         self._go_on(None)
+
+    @property
+    def due(self) -> int:
+        if self._look is not None:
+            return self.rest - len(self._kept)
+        return self.rest + (len(self._place) or self._need - len(self._piece))
 
     def feed(self, data: memoryview) -> int:
         if not self._kept:

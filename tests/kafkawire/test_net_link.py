@@ -136,6 +136,38 @@ def test_a_set_that_stops_coming_is_a_lost_link_within_the_time_out(monkeypatch:
             assert time.monotonic() - began < 1.2
 
 
+def test_a_response_in_many_packets_is_received_in_few_calls() -> None:
+    calls: list[int] = []
+
+    class Counted(Slow):
+        def recv_into(self, room: memoryview) -> int:
+            calls.append(self.inner.recv_into(room))
+            return calls[-1]
+
+    body = struct.pack(">iii", 0, 0, 3000) + b"".join([struct.pack(">hh", 3, 1) + b"t" + bytes(4)] * 3000)
+    frame = struct.pack(">i", len(body)) + body
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with listener.accept()[0] as reader:
+                reader.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                reader.recv(65536)
+                for at in range(0, len(frame), 100):
+                    reader.sendall(frame[at : at + 100])
+                    time.sleep(0.0005)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        link = Link(
+            Broker(1, *listener.getsockname()), "me", connect=lambda *to: Counted(socket.create_connection(*to), 1)
+        )
+        assert len(link.call(METADATA)["topics"]) == 3000
+        thread.join(5)
+        link.close()
+    assert sum(calls) == len(frame)
+    assert len(calls) < 20 < len(frame) // 100
+
+
 def test_a_request_behind_a_long_set_has_the_whole_time_out() -> None:
     at_send = []
 

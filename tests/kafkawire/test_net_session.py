@@ -12,6 +12,7 @@ from kafkawire.errors import RemoteError
 from kafkawire.model import TopicPartition
 from kafkawire.net.session import Session
 from kafkawire.protocol import requests08 as requests
+from kafkawire.protocol.fetchrows import QuietRows
 from tests.kafkawire.forms import feed
 
 D = dialect("0.8.2")
@@ -52,6 +53,21 @@ def test_any_chunking_gives_the_same_replies_in_order(chunk: int):
     assert first.body["brokers"] == [{"node_id": 7, "host": "host", "port": 9092}]
     (partition,) = fetched.body
     assert (partition.tp, partition.high_watermark, bytes(partition.buffer)) == (TP, 99, data)
+    assert session.outstanding == 0
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100, 5000])
+def test_what_is_due_of_a_reply_is_what_has_not_arrived(chunk: int):
+    data, quiet = bytes(range(256)) * 160, QuietRows()
+    replies = [fetch_reply(0, b""), fetch_reply(1, b""), fetch_reply(2, data), metadata_reply(3)]
+    fetches = [requests.fetch(D, 1, 1, [(TP, 0, 99)], quiet=quiet) for _ in range(3)]
+    session = asked(*fetches, requests.metadata(D, None))
+    for reply in replies:
+        for at in range(0, len(reply), chunk):
+            piece = reply[at : at + chunk]
+            feed(session, piece, chunk)
+            arrived = at + len(piece)
+            assert session.due == (len(reply) - arrived if arrived >= requests.HEADER_BYTES else 0)
     assert session.outstanding == 0
 
 
