@@ -7,6 +7,7 @@ stop    fetching ends -> what is in flight is acknowledged -> commit -> release 
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -50,6 +51,7 @@ from zkconsumer.group.ownership import some_of
 log = logging.getLogger(__name__)
 
 DRAIN_S = 9.0  # what the operator may rely on is 10 s
+GARBAGE_THRESHOLDS = (20_000, 20, 10)  # objects that came since the last collection; collections before an older one
 
 
 class Supervisor(Elsewhere, Protocol):
@@ -92,6 +94,7 @@ def run_daemon(
         daemon.start()
         if profile_s is not None:
             daemon.profile(profile_s)
+        collect_garbage_rarely()
         daemon.run()
     except StartRefused as refused:
         log.critical("%s", refused, extra={"event": "refused"})
@@ -105,6 +108,17 @@ def run_daemon(
     if daemon.failed:
         return daemon.ended(exits.DATA)
     return daemon.ended(exits.CLEAN if daemon.drained else exits.TEMPORARY)
+
+
+def collect_garbage_rarely() -> None:
+    """Leave out of garbage collection what is there now, and visit what comes later less often.
+
+    What a set goes through has no cycles, so it is freed without the collector.  With its usual thresholds, of 700
+    objects, that took a fifth of the processor time of a mirror of many partitions, and found nothing.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 class Daemon:
