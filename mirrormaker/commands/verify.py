@@ -29,7 +29,7 @@ def run_verify(configuration: Configuration, asked: VerifyFlags) -> int:
     try:
         refuse_changed(configuration)
         with Progress("comparing") as progress:
-            found = verify(configuration, target_view(configuration.target), request, progress)
+            found = verify(configuration, lambda: target_view(configuration.target), request, progress)
     except (ChrootMissing, NoBrokers, OtherCluster, WrongVersion, NothingToCompare, LocalError) as exc:
         click.echo(f"error: {exc}", err=True)
         return exits.CONFIGURATION

@@ -7,8 +7,8 @@
               at the target or not
 
 The order of taking makes it hold: first the sources' ends, then the wait until the group has committed them, then the
-target's ends, then the sources' ends once more.  So everything before `until` was acknowledged by the target before its
-end was taken, and nothing at the target comes from behind `later`.
+target's topics and their ends, then the sources' ends once more.  So everything before `until` was acknowledged by the
+target before its end was taken, and nothing at the target comes from behind `later`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ extra `fast` and without it, and 8 bytes for each message that may or may not be
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
@@ -90,14 +90,16 @@ class NothingToCompare(Exception):
     """The configuration leaves nothing that can be compared; a sentence."""
 
 
-def verify(configuration: Configuration, view: ClusterView, request: Request, show: Show) -> VerifyResult:
-    """Compare all topics of a mirror.  view: the target's brokers and topics.
+def verify(
+    configuration: Configuration, read_view: Callable[[], ClusterView], request: Request, show: Show
+) -> VerifyResult:
+    """Compare all topics of a mirror.  read_view: reads the target's brokers and topics.
 
     Raises NothingToCompare, OtherCluster, what probe_source raises, ConsumerError, WireError.
     """
     began = now()
     refuse_changed(configuration)
-    verifier = _Verifier(configuration, view, request, show)
+    verifier = _Verifier(configuration, read_view, request, show)
     try:
         return verifier.run(began)
     finally:
@@ -130,9 +132,12 @@ class _Reading:
 
 
 class _Verifier:
-    def __init__(self, configuration: Configuration, view: ClusterView, request: Request, show: Show) -> None:
+    def __init__(
+        self, configuration: Configuration, read_view: Callable[[], ClusterView], request: Request, show: Show
+    ) -> None:
         self._configuration = configuration
-        self._view = view
+        self._read_view = read_view
+        self._view = read_view()
         self._request = request
         self._show = show
         self._logs: dict[str, Logs] = {}  # of sources, by name
@@ -148,11 +153,9 @@ class _Verifier:
 
     def run(self, began: float) -> VerifyResult:
         sources = self._sources()
-        every = self._scopes(sources)
-        if not every:
+        if not any(each.partitions for each in sources):
             raise NothingToCompare("no topic of any source is both mirrored and asked for: is --topics right?")
-        self._open(sources, every)
-        self._take_bounds(sources, every)
+        every = self._take_bounds(sources)
         if sum(each.until - each.begins for each in self._target_bounds.values()) > COMPILED_FROM:
             kernels.prepare()  # else it is loaded beside the reading, as everywhere
         rows = tuple(self._row(scope, f"{n} of {len(every)}") for n, scope in enumerate(every, 1))
@@ -219,7 +222,7 @@ class _Verifier:
                 compacted = compacted_topics(zk, names)
         return scopes(of_sources, there, compacted)
 
-    def _open(self, sources: Sequence[SourceCluster], every: Sequence[Scope]) -> None:
+    def _open_sources(self, sources: Sequence[SourceCluster]) -> None:
         for each in sources:
             options = each.options
             self._logs[options.name] = Logs.of(
@@ -229,15 +232,18 @@ class _Verifier:
                 each.tps,
                 security=options.kafka_security,
             )
-        target, tps = self._configuration.target, [tp for scope in every for tp in scope.targets]
+
+    def _open_target(self, targets: Sequence[TopicPartition]) -> Logs:
+        target = self._configuration.target
         there = list(target_brokers(target, self._view.brokers).values())
         versions, security = ClusterVersions(target.version), target.kafka_security
-        self._target = Logs.of("the target", versions, there, tps, security=security)
+        self._target = Logs.of("the target", versions, there, targets, security=security)
+        return self._target
 
-    def _take_bounds(self, sources: Sequence[SourceCluster], every: Sequence[Scope]) -> None:
-        """In the order that mirrormaker.verify.bounds needs."""
-        assert self._target is not None
-        since, targets = self._request.since_ms, [tp for scope in every for tp in scope.targets]
+    def _take_bounds(self, sources: Sequence[SourceCluster]) -> list[Scope]:
+        """In the order that mirrormaker.verify.bounds needs; the scopes."""
+        self._open_sources(sources)
+        since = self._request.since_ms
         begins = {each.options.name: _begins(self._logs[each.options.name], each.tps, since) for each in sources}
         ends = {name: self._logs[name].ends(first) for name, first in begins.items()}
         deadline = now() + self._request.wait_s
@@ -251,9 +257,13 @@ class _Verifier:
             )
             for each in sources
         }
+        self._view = self._read_view()  # again: the mirror may have created a topic or partition while we waited
+        every = self._scopes(sources)
+        targets = [tp for scope in every for tp in scope.targets]
+        opened = self._open_target(targets)
         margin = None if since is None else since - SINCE_MARGIN_MS
-        target_begins = _begins(self._target, targets, margin)
-        for tp, end in self._target.ends(list(target_begins), replicated=False).items():
+        target_begins = _begins(opened, targets, margin)
+        for tp, end in opened.ends(list(target_begins), replicated=False).items():
             self._target_bounds[tp] = TargetBounds(target_begins[tp], end, target_begins[tp] > 0)
         for name, where in until.items():
             for tp, later in self._logs[name].ends(list(where)).items():
@@ -261,6 +271,7 @@ class _Verifier:
                 self._source_bounds[SourcePartition(name, tp)] = SourceBounds(
                     begins=first, until=max(first, where[tp]), end=ends[name][tp], later=later, cut=first > 0
                 )
+        return every
 
     # ---- one scope -----------------------------------------------------------------------------------------------
 

@@ -16,8 +16,12 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
+from mirrormaker.commands.online import target_view
+from mirrormaker.config import from_yaml
 from mirrormaker.deadletter import DeadLetter
 from mirrormaker.deadletter import write as write_letter
+from mirrormaker.verify import verifier
+from mirrormaker.verify.verifier import Request
 from tests.conftest import Unique
 from tests.integration.mirroring import KEYED, Mirror, filled
 from tests.integration.mirroring07 import Mirror07, fill
@@ -81,6 +85,32 @@ def test_nothing_is_missing_while_messages_flow_through_a_mirror(
         assert found.code == 0, found.document
         assert found.total("source", "missing", "only_in_target", "not_yet_mirrored") == [64_000, 0, 0, 0]
         assert {scope["partition"] for scope in found.document["scopes"] if scope["topic"] == keyed} == {"all"}
+
+
+def test_a_topic_that_the_mirror_creates_while_verify_waits_is_compared(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    filled(source, {topic: 2}, 100, KEYED)
+
+    mirror, started = Mirror(tmp_path, source, target, unique.group(), topic), []
+
+    class Waiting:
+        """Starts the mirror once verify waits for its commits."""
+
+        def line(self, text: str) -> None:
+            if not started:
+                started.append(mirror.start())
+
+        def update(self, done: int, note: str = "") -> None: ...
+
+    configuration = from_yaml(mirror.file)
+    try:
+        found = verifier.verify(configuration, lambda: target_view(configuration.target), Request(), Waiting())
+    finally:
+        mirror.stop()
+    counts = [sum(getattr(row, each) for row in found.scopes) for each in ("source", "target", *ODD)]
+    assert counts == [100, 100, 0, 0, 0]
 
 
 def test_what_only_one_side_has_is_told_apart(
