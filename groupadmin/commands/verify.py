@@ -7,15 +7,17 @@ import click
 from groundwork.commands import Command
 from groundwork.output import EXIT, write
 from groundwork.plural import counted
-from groundwork.tasks import sleep
+from groundwork.tasks import now, sleep
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.snapshot.groups import GroupNodes, read_group
 from zkconsumer.commands.common import Connection, connected, print_note
 from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
+from zkconsumer.errors import NoSuchGroup
 from zkconsumer.group.verify import Finding, GroupFacts, verify
 
 COLUMNS = ("finding", "topic", "partition", "member", "fault", "text")
 STRATEGIES = ("range", "roundrobin")
+PAUSE_S = 0.5  # between two checks of --settle-s
 
 
 @click.command(
@@ -25,6 +27,7 @@ STRATEGIES = ("range", "roundrobin")
         "zkconsumer verify-rebalance billing -z zk1:2181/kafka",
         "zkconsumer verify-rebalance billing -z zk1:2181/kafka --strategy roundrobin",
         "zkconsumer verify-rebalance billing -z zk1:2181/kafka --settle-s 10 -o json",
+        "zkconsumer verify-rebalance billing -z zk1:2181/kafka --members 3 --settle-s 60",
     ],
 )
 @click.argument("group", callback=group_name)
@@ -35,34 +38,47 @@ STRATEGIES = ("range", "roundrobin")
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,
-    help="Repeat for this many seconds while there are faults: a rebalance may be in progress.",
+    help="Repeat for this many seconds while there are faults, or no such group yet: a rebalance may be in progress.",
 )
+@click.option("--members", type=click.IntRange(min=1), help="Number of members that the group should have at least.")
 @kafka_version_option
 @output_option()
 def verify_rebalance(
-    group: str, zookeeper: ZooKeeper, strategy: str | None, settle_s: float, kafka_version: str, output: str
+    group: str,
+    zookeeper: ZooKeeper,
+    strategy: str | None,
+    settle_s: float,
+    members: int | None,
+    kafka_version: str,
+    output: str,
 ) -> None:
     """Check the owners of a group against its assignment.
 
     Compares the owner nodes with the members and with the assignment that they should have, and prints faults.
 
-    Exit code 0: healthy; 4: there are faults; 5: no such group.  More threads than partitions are only reported.
+    Exit code 0: healthy; 4: there are faults, or fewer members; 5: no such group.  More threads than partitions are
+    only reported.
     """
     with connected(zookeeper, kafka_version) as reach:
-        nodes, findings = _look(reach, group, strategy)
-        left_s = settle_s
-        while left_s > 0 and any(finding.fault for finding in findings):
-            pause_s = min(0.5, left_s)
-            sleep(pause_s)
-            left_s -= pause_s
-            nodes, findings = _look(reach, group, strategy)
+        deadline = now() + settle_s
+        while True:
+            try:
+                nodes, findings = _look(reach, group, strategy)
+            except NoSuchGroup:
+                if now() >= deadline:
+                    raise
+            else:
+                few = members is not None and len(nodes.members) < members
+                if now() >= deadline or not (few or any(finding.fault for finding in findings)):
+                    break
+            sleep(PAUSE_S)
     write([_row(finding) for finding in findings], COLUMNS, output)
     faults = sum(finding.fault for finding in findings)
     print_note(
         f"group {group}: {counted(len(nodes.members), 'member')}, {counted(len(nodes.owners), 'owned partition')}, "
-        f"{counted(faults, 'fault')}"
+        f"{counted(faults, 'fault')}" + (f"; --members asks for {members}" if few else "")
     )
-    if faults:
+    if faults or few:
         click.get_current_context().exit(EXIT["partly"])
 
 

@@ -211,8 +211,10 @@ def test_planted_faults_of_a_group_are_found(source, unique):
         found = json.loads(run("verify-rebalance", group, "-z", source.zookeeper, "-o", "json", code=4).stdout)
         assert [(row["finding"], row["partition"]) for row in found if row["fault"]] == [("not registered", 9)]
         zk.delete(stranger)
-        run("verify-rebalance", group, "-z", source.zookeeper)
-    run("verify-rebalance", group + "x", "-z", source.zookeeper, code=5)
+        run("verify-rebalance", group, "-z", source.zookeeper, "--members", "1")
+        done = run("verify-rebalance", group, "-z", source.zookeeper, "--members", "2", "--settle-s", "0.1", code=4)
+        assert "1 member, 2 owned partitions, 0 faults; --members asks for 2" in done.stderr
+    run("verify-rebalance", group + "x", "-z", source.zookeeper, "--settle-s", "0.1", code=5)
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
