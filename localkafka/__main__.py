@@ -1,18 +1,20 @@
-"""`python -m localkafka`: a cluster that runs until ctrl-C, of real brokers or of 0.7 brokers in Python."""
+"""`python -m localkafka`: a cluster that runs until ctrl-C or --stop, of real brokers or of 0.7 brokers in Python."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from types import FrameType
 
 import click
 
 from groundwork.logs import set_up_logging
 from groundwork.output import version_line
-from localkafka import releases
+from localkafka import detached, releases
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError, last_lines
 from localkafka.seven.cluster import Cluster07
@@ -70,6 +72,8 @@ def _known(context: click.Context, parameter: click.Parameter, version: str) -> 
 @click.option("--keep", is_flag=True, help="Keep data and logs, and print where they are.")
 @click.option("--port", type=PORT, default=0, help="Port of broker 0; the others follow.  [default: any free ones]")
 @click.option("--zookeeper-port", type=PORT, default=0, help="Port of ZooKeeper.  [default: any free one]")
+@click.option("--detach", metavar="NAME", help="Start it in the background under this name, return once it serves.")
+@click.option("--stop", metavar="NAME", multiple=True, help="End a cluster that was started so; repeatable.")
 @click.option(
     "--advertise",
     metavar="HOST",
@@ -84,8 +88,15 @@ def main(
     keep: bool,
     port: int,
     zookeeper_port: int,
+    detach: str | None,
+    stop: tuple[str, ...],
     advertise: str | None,
 ) -> None:
+    if stop:
+        with _reported():
+            for name in stop:
+                detached.stop(name)
+        return
     where = {"port": port, "zookeeper_port": zookeeper_port, "advertise": advertise}
     for option in (name for name, value in where.items() if value and version in SEVEN):
         raise click.BadParameter("is not for brokers of 0.7", param_hint=f"--{option.replace('_', '-')}")
@@ -100,10 +111,13 @@ def main(
             file=sys.stderr,
         )
     set_up_logging("warning")  # else the ZooKeeper client would print each failed connect on stderr
+    if detach:
+        with _reported():
+            detached.detach(detach)
     _stop_on_signal()
     values = dict(setting.split("=", 1) for setting in settings)
-    cluster: Cluster | Cluster07
-    try:
+    with _reported():
+        cluster: Cluster | Cluster07
         if version in SEVEN:
             kind = "original" if original else "python"
             cluster = Cluster07(brokers, settings=values, kind=kind, version=version, keep=keep)
@@ -117,21 +131,27 @@ def main(
                 zookeeper_port=zookeeper_port,
                 advertise=advertise,
             )
-    except LocalKafkaError as error:
-        print(f"localkafka: {error}", file=sys.stderr)
-        sys.exit(1)
+        try:
+            with cluster:
+                _tell(cluster, as_json)
+                if detach:
+                    detached.attached()
+                _watch(cluster)
+        except Stop:
+            pass
+        finally:
+            if cluster.keep:
+                print(f"localkafka: data and logs are in {cluster.folder}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    """Print a LocalKafkaError as a sentence, and exit with 1."""
     try:
-        with cluster:
-            _tell(cluster, as_json)
-            _watch(cluster)
-    except Stop:
-        pass
+        yield
     except LocalKafkaError as error:
         print(f"localkafka: {error}", file=sys.stderr)
         sys.exit(1)
-    finally:
-        if cluster.keep:
-            print(f"localkafka: data and logs are in {cluster.folder}", file=sys.stderr)
 
 
 def _watch(cluster: Cluster | Cluster07) -> None:

@@ -1,15 +1,19 @@
 """The JVM's console programs of a version, as child processes: the reference for tests, demo and benchmarks.
 
 They read and write text: keys and values are UTF-8.  A program's log goes to a file in the cluster's work folder
-(tools/), which errors quote.
+(tools/), which errors quote.  `python -m localkafka.tools` runs one from a shell.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+
+import click
 
 from kafkawire.model import TopicPartition
 from localkafka import dump, java, releases
@@ -233,3 +237,30 @@ def _reach(cluster: ClusterClient, bootstrap_option: str) -> list[str]:
     if releases.release(cluster.version).number < (2,):
         return ["--zookeeper", cluster.zookeeper]
     return [bootstrap_option, cluster.brokers]
+
+
+@click.command(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    }
+)
+@click.option("--version", default=releases.DEFAULT, show_default=True, help="Kafka's version.")
+@click.argument("main_class", metavar="CLASS")
+@click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
+def main(version: str, main_class: str, arguments: tuple[str, ...]) -> None:
+    """Run a class of Kafka's jars with Java, as bin/kafka-run-class.sh does; Maven fetches the jars once.
+
+    python -m localkafka.tools kafka.tools.ConsoleConsumer --zookeeper 127.0.0.1:2181/kafka --topic orders
+    """
+    try:
+        argv = java_command(version, main_class, arguments)
+    except LocalKafkaError as error:
+        print(f"localkafka.tools: {error}", file=sys.stderr)
+        sys.exit(1)
+    os.execvp(argv[0], argv)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m localkafka.tools")

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from localkafka.__main__ import main
 from localkafka.demo import main as demo
+from localkafka.tools import main as run_class
 
 
 @pytest.mark.parametrize(
@@ -29,6 +37,52 @@ def test_wrong_arguments_exit_2_with_a_sentence(arguments: list[str], sentence: 
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert sentence in result.output
+
+
+@pytest.mark.parametrize("name", ["../east", ".east", "two words"])
+def test_a_name_in_the_background_is_one_of_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALKAFKA_CACHE", str(tmp_path))
+    result = CliRunner().invoke(main, ["--detach", name])
+    assert result.exit_code == 1
+    assert "is no name of a cluster" in result.output
+
+
+def background(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "localkafka", *arguments],
+        env={**os.environ, "LOCALKAFKA_CACHE": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_start_in_the_background_that_fails_says_why_and_leaves_its_name_free(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for _ in range(2):
+            done = background(tmp_path, "--detach", "east", "--port", str(taken.getsockname()[1]))
+            assert done.returncode == 1
+            assert "cluster east could not be started" in done.stderr
+            assert "is taken by another process" in done.stderr
+    done = background(tmp_path, "--stop", "east")
+    assert (done.returncode, "no cluster east runs in the background; running: none" in done.stderr) == (1, True)
+
+
+def test_a_name_that_is_locked_runs_already(tmp_path: Path) -> None:
+    (tmp_path / "detached").mkdir()
+    with (tmp_path / "detached" / "east.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = background(tmp_path, "--detach", "east")
+        assert (done.returncode, "cluster east runs already" in done.stderr) == (1, True)
+        done = background(tmp_path, "--stop", "west")
+        assert (done.returncode, "no cluster west runs in the background; running: east" in done.stderr) == (1, True)
+
+
+def test_a_class_of_no_release_is_refused() -> None:
+    result = CliRunner().invoke(run_class, ["--version", "0.8.3", "kafka.tools.ConsoleConsumer", "--topic", "t"])
+    assert result.exit_code == 1
+    assert "unknown Kafka version '0.8.3'" in result.output
 
 
 @pytest.mark.parametrize("command", [main, demo], ids=["localkafka", "demo"])
