@@ -28,12 +28,14 @@ PAGES = ("mirror.md", "mirror-data.md", "offset-map.md", "exactly-once.md", "mon
 FILE, ADDRESS = "orders.yaml", "127.0.0.1:9308"
 KINDS = ("check", "status", "topics", "pause", "resume", "throttle", "parked", "set-log-level", "verify")
 SHOWN = re.compile(rf"^(?:mirrormaker (?:{'|'.join(KINDS)}) {FILE}|mirrormaker parked \w+ {FILE}|curl -s ).*$", re.M)
-LACKING = 4  # what `parked release --execute` of the page leaves out is missing in the target
+LACKING = 4  # of verify: what `parked release --execute` of the page left out before it is missing in the target
 
 
 def shown() -> list[str]:
-    """The commands of the page, without what it says behind them."""
-    return [re.split(r"\s+# ", line)[0] for line in SHOWN.findall("\n".join(map(text_of, PAGES)))]
+    """The commands of the pages, without what they say behind them, each where it stands last: on the first screen of
+    a page is what a later section explains."""
+    found = [re.split(r"\s+# ", line)[0] for line in SHOWN.findall("\n".join(map(text_of, PAGES)))]
+    return [command for at, command in enumerate(found) if command not in found[at + 1 :]]
 
 
 def test_the_page_shows_commands_of_each_kind() -> None:
@@ -61,6 +63,7 @@ def test_each_command_does_what_the_page_says(
         here = f"127.0.0.1:{reserved.number}"
         names = {FILE: str(mirror.file), "clicks": clicks, "pay.*": f"{payments}.*", ADDRESS: here}
         of_the_page = re.compile("|".join(map(re.escape, names)))
+        released = False
         for command in shown():
             words = [of_the_page.sub(lambda found: names[found[0]], word) for word in shlex.split(command)]
             if words[0] == "curl":
@@ -71,8 +74,9 @@ def test_each_command_does_what_the_page_says(
                 done = subprocess.run(
                     [str(COMMAND), *words[1:]], env={**os.environ, **env}, capture_output=True, text=True, timeout=120
                 )
-                expected = LACKING if words[1] == "verify" and "--topics" not in words else 0
+                expected = LACKING if words[1] == "verify" and "--topics" not in words and released else 0
                 assert done.returncode == expected, (command, done.stdout, done.stderr, mirror.said())
+                released = released or (words[1:3] == ["parked", "release"] and "--execute" in words)
         assert mirror.stop()[0] == 0
 
 
