@@ -31,6 +31,7 @@ from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, BrokerPartition, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
+from kafkawire.protocol import apis
 from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
@@ -198,6 +199,19 @@ class SimpleConsumer:
     def get_offsets_before(self, topic: str, partition: PartitionId, time_ms: int, max_offsets: int = 1) -> list[int]:
         """offsets_before by its name of 0.7 (getOffsetsBefore)."""
         return self.offsets_before(TopicPartition(topic, partition), time_ms, max_offsets)
+
+    def offset_for_time(self, tp: TopicPartition, time_ms: int) -> int:
+        """Where to read from for all messages of a time (ms since the epoch) and later; at most the end of the log.
+
+        From 0.10.1 on the first message with that timestamp or a later one.  Before, brokers know the times of segment
+        files only: the start of the newest file that was last written by then.  So up to one file too early, never too
+        late.
+        """
+        found = self.offsets_before(tp, time_ms)
+        if found:
+            return found[0]
+        by_message = self._dialect.speaks(apis.LIST_OFFSETS.key) >= 1
+        return self.latest(tp) if by_message else self.earliest(tp)
 
     def earliest(self, tp: TopicPartition) -> int:
         """The first offset that the log still holds."""

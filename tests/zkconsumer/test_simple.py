@@ -151,6 +151,15 @@ def test_both_ends_and_offsets_before_a_time(cluster: FakeCluster, simple: Simpl
         simple.latest(T1)
 
 
+def test_what_is_read_from_a_time_on_begins_with_its_file_and_else_with_the_log(
+    cluster: FakeCluster, simple: SimpleConsumer, monkeypatch: pytest.MonkeyPatch
+):
+    written = {200: 4, 300: 9}  # when a segment file was last written: its first offset; the end of the log is 9
+    times = {when: [at for last, at in written.items() if last <= when][::-1] for when in (150, 199, 250, 301)}
+    monkeypatch.setattr(cluster, "offsets_of", lambda log, when: times.get(when, [0]))
+    assert [simple.offset_for_time(T0, when) for when in times] == [0, 0, 4, 9]
+
+
 def test_an_end_that_the_broker_does_not_tell_is_an_error_and_never_0(cluster: FakeCluster, simple: SimpleConsumer):
     cluster.offsets_of = lambda log, when: []  # type: ignore[method-assign]
     assert simple.offsets_before(T0, 5) == []
