@@ -91,6 +91,25 @@ def test_two_writes_in_one_transaction(path: Path):
         assert store.read("g", [T0]) == {T0: 2}
 
 
+def test_results_that_are_stored_already_are_refused(path: Path):
+    """A member that began elsewhere than the row says, because its listener came too late."""
+    with opened(path) as (connection, store):
+        process(store, "up to 5", 5)
+        with pytest.raises(ConsumerError, match=rf"{T0} are stored up to 5, and these begin at 3; start again"):
+            store_from(store, "from 3", 3, 8)
+        store_from(store, "from 5", 5, 8)
+        store_from(store, "behind a gap", 20, 21)
+        assert results(connection) == ["behind a gap", "from 5", "up to 5"]
+    with opened(path) as (_, store), pytest.raises(ConsumerError, match="stored up to 21"):
+        store_from(store, "by a store that has not read", 20, 22)
+
+
+def store_from(store: DatabaseOffsets, text: str, begin: int, position: int) -> None:
+    with store.transaction() as cursor:
+        cursor.execute(f"INSERT INTO results VALUES ('{text}')")
+        store.write(cursor, "g", {T0: position}, {T0: begin})
+
+
 def test_a_transaction_of_the_user_s_own_tells_what_became_of_it(path: Path):
     with opened(path) as (connection, store):
         cursor = connection.cursor()

@@ -4,7 +4,7 @@ neither.
     store = DatabaseOffsets(connection, paramstyle=sqlite3.paramstyle)
     with store.transaction() as cursor:
         cursor.execute("INSERT INTO ...")                       # the results of the messages
-        store.write(cursor, "billing", {tp: message_set.resume_at})
+        store.write(cursor, "billing", {tp: message_set.resume_at}, {tp: message_set.start})
 
 Any DB-API 2.0 connection that is not in autocommit mode; it is the store's as long as a call or transaction() lasts.
 The user makes the table (DDL).
@@ -148,17 +148,26 @@ class DatabaseOffsets:
             raise self._failed("committed", why) from why
         self.committed()
 
-    def write(self, cursor: Any, group: str, positions: Mapping[TopicPartition, int]) -> None:
+    def write(
+        self,
+        cursor: Any,
+        group: str,
+        positions: Mapping[TopicPartition, int],
+        begins: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
         """Write positions in the transaction that cursor belongs to; does not commit.
 
-        Raises ForeignWrite when a row is not as this store last saw it, ConsumerError when the database refuses or a
-        position is below 0: roll back.  Outside of transaction() call committed() or rolled_back() afterwards.
+        begins: of partitions, the first offset whose results this transaction stores.
+
+        Raises ForeignWrite when a row is not as this store last saw it; ConsumerError when results from `begins` on are
+        stored already, when the database refuses, or a position is below 0: roll back.  Outside of transaction() call
+        committed() or rolled_back() afterwards.
         """
         for tp, at in positions.items():
             if at < 0:
                 raise ConsumerError(f"group {group}: {at} is no position to commit for {tp}")
             try:
-                foreign = self._move(cursor, group, tp, at)
+                foreign = self._move(cursor, group, tp, at, (begins or {}).get(tp))
             except ConsumerError:
                 raise
             except Exception as why:
@@ -197,7 +206,7 @@ class DatabaseOffsets:
 
     # ---- rows --------------------------------------------------------------------------------------------------
 
-    def _move(self, cursor: Any, group: str, tp: TopicPartition, at: int) -> ForeignWrite | None:
+    def _move(self, cursor: Any, group: str, tp: TopicPartition, at: int, begin: int | None) -> ForeignWrite | None:
         row = _row(group, tp)
         before: Committed
         if row in self._written:
@@ -208,6 +217,11 @@ class DatabaseOffsets:
             before = self._read(cursor, row)
         if isinstance(before, Unknown):
             raise ConsumerError(before.reason)
+        if begin is not None and isinstance(before, int) and begin < before:
+            raise ConsumerError(
+                f"offsets table {self._table}, group {group}: results of {tp} are stored up to {before}, and these "
+                f"begin at {begin}; start again, at the position that read() returns"
+            )
         if before == at:
             return None
         if self._insert(cursor, row, at) if before is NONE else self._update(cursor, row, before, at):
