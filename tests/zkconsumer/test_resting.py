@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from groundwork.tasks import sleep
+from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import fetchrows
 from tests.fakes.broker import FakeCluster, entry
 from tests.zkconsumer.test_fetcher import Fetching
+from zkconsumer.engine.status import END_OLD_S, StatusRows
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.resting import Group, Resting
 
@@ -88,6 +89,22 @@ def test_a_message_of_one_wakes_that_one_and_its_topic_is_looked_at(cluster, fet
     assert fetching.read(1) == [b"more"]
 
 
+def test_the_status_of_one_that_rests_is_made_again_only_when_something_changed(cluster, fetching, cursors):
+    rows = StatusRows()
+    before = {row.tp: row for row in rows.of(cursors, now())}
+    assert all(row is before[row.tp] for row in rows.of(cursors, now()))
+    changed, loud = cursors[42], cursors[77]
+    changed.committed = 0
+    cluster.append(loud.tp.topic, loud.tp.partition, entry(b"news"))
+    assert fetching.read(1) == [b"news"]
+    after = {row.tp: row for row in rows.of(cursors, now())}
+    assert {tp for tp, row in after.items() if row is not before[tp]} == {changed.tp, loud.tp}
+    assert (before[changed.tp].committed, after[changed.tp].committed) == (None, 0)
+    assert (before[loud.tp].position, after[loud.tp].position) == (0, 1)
+    long_after = rows.of(cursors, now() + END_OLD_S + 5)
+    assert {row.high_watermark for row in long_after} == {None}
+
+
 def test_only_the_rows_of_topics_where_one_came_or_went_are_encoded_again(cluster, fetching, cursors, monkeypatch):
     work, before = Work(monkeypatch), fetches(cluster)
     cursors[42].pause()
@@ -162,11 +179,11 @@ def test_a_group_that_finds_no_room_for_long_comes_before_all_others(fetching):
     assert (len(resting), stirred) == (0, [cursor])
 
 
-def test_more_than_a_quarter_of_the_budget_never_rests(fetching):
+def test_more_than_half_of_the_budget_never_rests(fetching):
     budget = fetching.budget.for_stream(1)
     group = Group(budget, 65536, lambda cursor: None)
-    room = fetching.budget.limit // 4 // 4096
+    room = fetching.budget.limit // 2 // 4096
     made = [fetching.make(TopicPartition("t", n), 0, budget) for n in range(room + 1)]
     assert [group.add(cursor) for cursor in made] == [True] * room + [False]
-    assert group.fits(fetching.budget.limit // 4)
-    assert not group.fits(fetching.budget.limit // 4 - 1)
+    assert group.fits(fetching.budget.limit // 2)
+    assert not group.fits(fetching.budget.limit // 2 - 1)

@@ -64,7 +64,7 @@ class StatusRows:
     def __init__(self) -> None:
         self._cursors: list[Cursor] = []  # as they were given the last time
         self._sorted: list[Cursor] = []
-        self._rested: dict[Cursor, PartitionStatus] = {}
+        self._rested: list[tuple[int, PartitionStatus] | None] = []  # of each, with its changes until then
 
     def of(self, cursors: Iterable[Cursor], at: float) -> list[PartitionStatus]:
         """Their rows at a moment."""
@@ -72,16 +72,16 @@ class StatusRows:
         if given != self._cursors:
             self._cursors = given
             self._sorted = sorted(given, key=lambda c: (c.tp.topic, str(c.tp.partition).zfill(10)))
-            self._rested.clear()
-        return [self._row(cursor, at) for cursor in self._sorted]
-
-    def _row(self, cursor: Cursor, at: float) -> PartitionStatus:
-        if cursor.rest is None or cursor.topic_deleted or at - cursor.end_known_at > END_OLD_S:
-            return status_of(cursor, at)
-        known = self._rested.get(cursor)
-        if known is None or known.position != cursor.position or known.committed != cursor.committed:
-            known = self._rested[cursor] = status_of(cursor, at)
-        return known
+            self._rested = [None] * len(given)
+        old = at - END_OLD_S
+        rows: list[PartitionStatus] = []
+        for n, (cursor, known) in enumerate(zip(self._sorted, self._rested, strict=True)):
+            rest = cursor.rest
+            if known is None or rest is None or known[0] != cursor.changes or rest.answered_at < old:
+                known = cursor.changes, status_of(cursor, at)
+                self._rested[n] = known if rest is not None and cursor.end_known_at >= old else None
+            rows.append(known[1])
+        return rows
 
 
 def _state(cursor: Cursor) -> str:

@@ -132,6 +132,7 @@ class Cursor:
         self.partition = Partition(tp, lease, reset, owner=self)
         self.topic: TopicCreation | None = None  # the topic whose log is read; None: not known
         self.rest: Rest | None = None  # its state does not change while it rests
+        self.changes = 0  # of what may change while it rests, and ends of rests
         self._channel = channel
         self._end_known_at = float("-inf")
         self.lock = threading.Lock()
@@ -188,7 +189,9 @@ class Cursor:
 
     @committed.setter
     def committed(self, position: int | None) -> None:
-        self.partition.committed = position
+        if position != self.partition.committed:
+            self.changes += 1
+            self.partition.committed = position
 
     @property
     def topic_deleted(self) -> bool:
@@ -197,7 +200,9 @@ class Cursor:
 
     @topic_deleted.setter
     def topic_deleted(self, deleted: bool) -> None:
-        self.partition.topic_deleted = deleted
+        if deleted != self.partition.topic_deleted:
+            self.changes += 1
+            self.partition.topic_deleted = deleted
 
     @property
     def closing(self) -> bool:
@@ -331,6 +336,7 @@ class Cursor:
     def end_rest(self, answered_at: float) -> None:
         """Called by where it rested."""
         self.rest = None
+        self.changes += 1
         self._end_known_at = max(self._end_known_at, answered_at)
 
     def _stir(self) -> None:

@@ -24,11 +24,11 @@ from kafkawire.protocol.fetchrows import FetchRows, joined
 from zkconsumer.fetching.budget import StreamBudget
 from zkconsumer.fetching.cursor import Cursor
 
-REST_AFTER_S = 0.5
+REST_AFTER_S = 0.25
 ASK_S = 25e-6  # a partition that rests
 MOST_ASK_S = 0.05  # how late a message of one may be noticed while others are busy
 LEAST_BYTES = 4096  # asked of each
-SHARE = 4  # of its budget a group takes a quarter at most
+SHARE = 2  # of its budget a group takes half at most
 PATIENCE_S = 1.0  # so long may a group find no room in the budget; then nothing else is asked for
 
 Encode = Callable[[Sequence[tuple[TopicPartition, int, int]]], FetchRows]
