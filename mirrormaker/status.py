@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.5
 MOST_POLL_S = 3.0  # a rate is over ten seconds
-OBSERVE_SHARE = 50  # times what counting takes: with thousands of busy partitions it is done less often
+OBSERVE_SHARE = 100  # times what counting takes: with thousands of busy partitions it is done less often
 MAX_REASONS = 3  # parked or waiting ones named in the line; the log has each when it happens
 
 
