@@ -26,6 +26,7 @@ from localkafka.releases import Release
 SOCKET = "unix:///var/run/docker.sock"
 IMAGE_VARIABLE = "LOCALKAFKA_IMAGE"
 IMAGE = "kafka-legacy-mirror:cluster"
+EXTRA_MISSING = "LOCALKAFKA_BACKEND=docker needs the package docker: pip install 'kafka-legacy-mirror[docker]'"
 CACHE_VARIABLE = "LOCALKAFKA_CACHE"  # of the image: the folder of its jars
 OWNER = "localkafka.owner"  # label: the process that started a container
 VERSIONS = "localkafka.versions"  # label: the releases whose jars an image has
@@ -178,7 +179,7 @@ def client() -> Any:
     try:
         import docker
     except ImportError as error:
-        raise LocalKafkaError("LOCALKAFKA_BACKEND=docker needs the package docker: install the extra docker") from error
+        raise LocalKafkaError(EXTRA_MISSING) from error
     _reach(os.environ.get("DOCKER_HOST") or SOCKET)
     with _asked("reach Docker"):
         return docker.from_env(timeout=60)
@@ -258,8 +259,11 @@ def _started_at(pid: int) -> str:
 @contextmanager
 def _asked(what: str, unless: Any = None) -> Iterator[None]:
     """Errors of the daemon as LocalKafkaError; none where `unless` answers true."""
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
+    try:
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+    except ImportError as error:
+        raise LocalKafkaError(EXTRA_MISSING) from error
 
     try:
         yield

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -171,6 +172,10 @@ def _has_folder(ctx: click.Context, param: click.Parameter, path: Path | None) -
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    if not ctx.resilient_parsing:  # a completion; --help ends before
+        for name in ("pyspark", "pyarrow"):
+            if find_spec(name) is None:  # said before a cluster is asked, not when the session is made
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     try:
         return key_values(values)
     except ValueError as exc:
