@@ -7,6 +7,9 @@
     decided     commits/N is there: every attempt at N may go, once N is published
 
 Without the seal a driver that recovers could delete the files of another that is just about to commit them.
+N-a/portions/ outlives an attempt that is given up: what is finished there the next attempt takes over, by moving it
+into its own folder, and deletes the rest.  An attempt that is sealed for nothing never commits, so no file can be
+taken from under a commit.
 The number of an attempt is not used again while its batch is open: claim and seal outlive a folder that was given up.
 """
 
@@ -29,6 +32,7 @@ from sparkpipeline.paths import Layout, attempt_of
 
 FOR_COMMIT, FOR_NOTHING = "commit", "nothing"
 FOLDER, SEAL = "folder", "seal"
+PORTIONS = "portions"  # of a staging folder: what a later attempt at the same plan may take over
 STALE_MS = 24 * 3600 * 1000  # a claim of another machine that is older is held for one of a driver that died
 
 
@@ -70,12 +74,27 @@ class Attempts:
         return self._sealed(batch, attempt, FOR_COMMIT)
 
     def give_up(self, batch: int, attempt: int, ours: bool = False) -> bool:
-        """Delete what an attempt at an open batch wrote, so that it cannot be committed.  False: it is sealed for its
-        commit, and untouched; unless it is ours, and we know that we will not commit it."""
+        """Delete what an attempt at an open batch wrote, but for its portions, so that it cannot be committed.  False:
+        it is sealed for its commit, and untouched; unless it is ours, and we know that we will not commit it."""
         if not self._sealed(batch, attempt, FOR_NOTHING) and not ours and self.sealed(batch, attempt) == FOR_COMMIT:
             return False
-        self._files.delete(self._layout.staging(batch, attempt), recursive=True)
+        folder = self._layout.staging(batch, attempt)
+        entries = self._files.list(folder)
+        if not any(entry.name == PORTIONS for entry in entries):
+            self._files.delete(folder, recursive=True)
+            return True
+        for entry in entries:
+            if entry.name != PORTIONS:
+                self._files.delete(entry.path, recursive=True)
         return True
+
+    def left(self, batch: int) -> list[str]:
+        """The staging folders of attempts that were given up and left portions, the newest first.  They are the
+        caller's, which has claimed an attempt of its own: to move files out of, and to delete."""
+        given_up = [one for one, parts in self._found().items() if one[0] == batch and FOLDER in parts]
+        return [
+            self._layout.staging(*one) for one in reversed(given_up) if self.sealed(*one) == FOR_NOTHING
+        ]  # fmt: skip
 
     def drop(self, batch: int, attempt: int) -> None:
         """Delete all of an attempt.  Only for a decided batch (published, where this attempt is the one committed), or
@@ -99,7 +118,9 @@ class Attempts:
                 found = self._attempt(batch, attempt)
                 lost = found.sealed != FOR_COMMIT and (found.sealed or alone or self._gone(found.owner))
                 if lost and self.give_up(batch, attempt):
-                    tell(f"{found}: its driver is gone, and what it wrote is deleted")
+                    kept = self._files.exists(f"{self._layout.staging(batch, attempt)}/{PORTIONS}")
+                    what = "what it finished is looked at" if kept else "what it wrote is deleted"
+                    tell(f"{found}: its driver is gone, and {what}")
 
     def sealed(self, batch: int, attempt: int) -> str | None:
         try:

@@ -11,18 +11,21 @@ from typing import Any
 
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
+from kafkawire.columns import as_list
+from kafkawire.errors import LibraryMissing, WireError
 from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess, resolved
 from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, ends_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.zookeeper import Registry, bootstrap_of, zookeeper_of
-from sparkpipeline.errors import NoLeader, UnknownPartition
+from sparkpipeline.errors import NoLeader, OffsetOutOfRange, UnknownPartition
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.plan import LogBounds, Positions, in_order
 from sparkpipeline.load.planner import AVERAGE_BYTES, cut, limited, tasks_of
 from sparkpipeline.ranges import OffsetRange
 
 Addresses = tuple[tuple[str, int], ...]
+SAMPLE_BYTES = 64 << 10
 INTERNAL = "__consumer_offsets"  # no pattern chooses it
 
 
@@ -147,6 +150,35 @@ def _is_of(config: LoadConfig, topic: str) -> bool:
     return topic != INTERNAL and to_python(config.topics_pattern).fullmatch(topic) is not None
 
 
+def sampled_averages(brokers: Brokers, ranges: Iterable[OffsetRange], cap_bytes: int) -> dict[str, float]:
+    """Bytes of a message of each topic, by the first messages of its largest range: for topics that were never loaded,
+    whose first batch would be as large as the guess is wrong.  Of a topic whose messages cannot be read, nothing.
+
+    cap_bytes: of a fetch, as readers have it.  Raises NoLeader, and as Brokers.fetch."""
+    largest: dict[str, OffsetRange] = {}
+    for rng in () if offsets_are_bytes(brokers) else ranges:
+        if rng.topic not in largest or rng.count > largest[rng.topic].count:
+            largest[rng.topic] = rng
+    found = {topic: _sampled(brokers, rng, SAMPLE_BYTES, cap_bytes) for topic, rng in largest.items()}
+    return {topic: size for topic, size in found.items() if size is not None}
+
+
+def _sampled(brokers: Brokers, rng: OffsetRange, size: int, cap_bytes: int) -> float | None:
+    try:
+        row = brokers.fetch(rng.tp, rng.start, size)
+        fetched, scan = brokers.dialect.messages.message_set(
+            rng.topic, rng.partition, rng.start, row.buffer, row.high_watermark, row.aborted
+        )
+        if not scan.runs:
+            needed = min(cap_bytes, scan.needed)
+            return _sampled(brokers, rng, needed, cap_bytes) if needed > size else None
+        columns = fetched.index(check_crcs=False)
+    except (OffsetOutOfRange, LibraryMissing, WireError):
+        return None  # it is deleted or damaged, or only executors can open it: what reads the range says so
+    sizes = [max(0, n) for sizes in (columns.key_size, columns.value_size) for n in as_list(sizes)]
+    return max(1.0, sum(sizes) / len(columns)) if len(columns) else None
+
+
 @dataclass(frozen=True, slots=True)
 class TaskPlanner:
     """Limits, cuts and packs ranges by planner.py, with what the cluster knows.
@@ -177,8 +209,16 @@ class TaskPlanner:
         return sum(int(rng.count * weights.get(rng.topic, AVERAGE_BYTES)) for rng in listed)
 
     def limited(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """No more than limit.rows and limit.bytes say.  Raises as EntryBoundaries."""
-        found = limited(ranges, self.config.limit_rows, self.config.limit_bytes, self._weights(ranges))
+        """What a run loads: no more than limit.rows and limit.bytes say.  Raises as EntryBoundaries."""
+        return self._within(ranges, self.config.limit_rows, self.config.limit_bytes)
+
+    def bounded(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What the next batch of a run loads: no more than batch.rows and batch.bytes say.  Raises as
+        EntryBoundaries."""
+        return self._within(ranges, self.config.batch_rows, self.config.batch_bytes)
+
+    def _within(self, ranges: Sequence[OffsetRange], rows: int | None, size: int | None) -> list[OffsetRange]:
+        found = limited(ranges, rows, size, self._weights(ranges))
         if not self.of_bytes:
             return found
         begins, ends = {rng.tp: rng.start for rng in found}, {rng.tp: rng.until for rng in found}

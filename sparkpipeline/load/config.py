@@ -31,7 +31,7 @@ from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load import optionkinds as kinds
 
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 READ_COMMITTED = "read_committed"
 MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits
 Storage = Literal["zookeeper", "kafka", "dual"]
@@ -120,6 +120,23 @@ class LoadConfig(SecurityOptions):
         "compacted.topics", (), "topics whose log is compacted: missing offsets are counted there, an error elsewhere",
         kind=kinds.topics,
     )  # fmt: skip
+    batch_bytes: int = option(
+        "batch.bytes",
+        16 * GIB,
+        "estimated bytes of a batch at most, shared by how far partitions are behind: a run loads batch after batch,"
+        " each committed on its own, up to where logs ended when it began",
+        "bytes",
+        least=1,
+    )
+    batch_rows: int | None = option("batch.rows", None, "offsets of a batch at most", least=1)
+    portion_bytes: int = option(
+        "portion.bytes",
+        2 * GIB,
+        "a batch is read in portions of about so many bytes; those that are finished when its driver dies are not read"
+        " again",
+        "bytes",
+        least=1,
+    )
     limit_rows: int | None = option(
         "limit.rows", None, "most offsets in one run, shared by how far partitions are behind", least=1
     )
@@ -227,8 +244,9 @@ class LoadConfig(SecurityOptions):
         called = f"Kafka {spoken.release}"
         if not spoken.describes_itself and (self.bootstrap or self.zookeeper_connect is None):
             yield f"brokers of {called} tell nothing of each other: give zookeeper.connect, and no bootstrap.servers"
-        if not spoken.offsets.count_messages and self.limit_rows is not None:
-            yield f"limit.rows counts offsets, and those of {called} are bytes: use limit.bytes"
+        for name, rows in (("limit", self.limit_rows), ("batch", self.batch_rows)):
+            if not spoken.offsets.count_messages and rows is not None:
+                yield f"{name}.rows counts offsets, and those of {called} are bytes: use {name}.bytes"
         if not spoken.keeps_offsets and self.offsets_storage in ("kafka", "dual"):
             yield f"brokers of {called} keep no offsets: offsets.storage can only be zookeeper"
 

@@ -11,6 +11,7 @@ kind: the newest one says where the job stands.
     gaps        of the batch: offsets that were gone before they could be loaded
     hours       of the batch: rows by topic, date and hour; late: those of them whose hour was closed already
     counts      of the batch: what each of the three counted
+    taken_over  of the batch: rows that an attempt before the committed one had read (portions.py)
 
 Offsets of 0.7 are bytes: gaps and lost are bytes there, and rows are not until - start.
 """

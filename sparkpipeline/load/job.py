@@ -7,16 +7,19 @@ each time.  A group that has active members is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import reduce
 from hashlib import sha256
 from typing import Any
 
 from groundwork.failpoints import failpoint
+from groundwork.plural import counted as counted_words
 from sparkpipeline.driver.groups import group_owners, write_offsets
 from sparkpipeline.driver.zookeeper import lock
-from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
+from sparkpipeline.errors import DataLoss, Mismatch, OffsetOutOfRange, Refused, code_in
+from sparkpipeline.ledger.attempts import PORTIONS
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome, Tell, advance
 from sparkpipeline.ledger.files import walk
@@ -24,17 +27,18 @@ from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.ledger.parquet import footers
 from sparkpipeline.load import compaction, hours
-from sparkpipeline.load.cluster import Cluster, ClusterSnapshot, TaskPlanner, connected, take_snapshot
+from sparkpipeline.load.cluster import Cluster, ClusterSnapshot, TaskPlanner, connected, sampled_averages, take_snapshot
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
 from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.logmarks import check_logs, marks_of
 from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Marks, Positions, in_order
-from sparkpipeline.load.planner import due
+from sparkpipeline.load.planner import due, up_to
+from sparkpipeline.load.portions import Finished, Portion, PortionFolder, portions_of
 from sparkpipeline.load.staging import Observed, ToRead, read_again, read_and_write
 from sparkpipeline.paths import ENDING, FinalName, Hour
-from sparkpipeline.ranges import unit_of
+from sparkpipeline.ranges import OffsetRange, unit_of
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs
 SETTINGS = {  # of the session, whatever it was started with: hours and files depend on them
@@ -73,6 +77,16 @@ class LoadOutcome:
         return any(step.outcome == Outcome.LOST for step in self.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedPortion:
+    """What came of a portion of a batch.  counts: of its ranges, in order; taken_over: an earlier attempt read it."""
+
+    portion: Portion
+    seen: Observed
+    counts: tuple[RangeCount, ...]
+    taken_over: bool = False
+
+
 # ---- the work --------------------------------------------------------------------------------------------------------
 
 
@@ -99,6 +113,7 @@ class LoadWork:
         self.ledger = job.ledger
         self.watch = job.watch
         self.snapshot: tuple[ClusterSnapshot, int] | None = None  # and when, in ms: what closing hours goes by
+        self.goal: Positions | None = None  # where the run ends: as logs did at its first plan, or by its limits
 
     # ---- plan
 
@@ -121,8 +136,10 @@ class LoadWork:
         pinned = config.starting_offsets == "latest" and bool(found.positions)
         if not found.ranges and not found.gaps and not pinned:
             return None
-        planner = self.task_planner(state)
-        ranges = planner.limited(found.ranges)
+        planner = self.task_planner(self._averages(state, found.ranges))
+        if self.goal is None:
+            self.goal = {rng.tp: rng.until for rng in planner.limited(found.ranges)}
+        ranges = planner.bounded(up_to(found.ranges, self.goal))
         positions = {**state.positions, **found.positions, **{rng.tp: rng.until for rng in ranges}}
         work = planner.cut_and_packed(ranges)
         heads = {tp: log.latest for tp, log in snapshot.logs.items()}
@@ -139,13 +156,31 @@ class LoadWork:
             marks=marks,
         )
         what = "bytes" if planner.of_bytes else "offsets"
-        self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
+        left = self.left(positions)
+        more = f"; {left} {what} more are left to this run" if left else ""
+        self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks{more}")
         return Plan(batch, LOAD, now, plan.work())
 
-    def task_planner(self, state: JobState) -> TaskPlanner:
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run has planned a batch, and not yet the last one: the logs ended behind it when it began."""
+        return self.goal is not None and self.left(JobState.of(self.ledger.state().newest).positions) > 0
+
+    def left(self, positions: Positions) -> int:
+        """Offsets from these positions to the end of the run."""
+        goal = self.goal or {}
+        return sum(max(0, at - positions.get(tp, at)) for tp, at in goal.items())
+
+    def task_planner(self, averages: Mapping[str, float]) -> TaskPlanner:
         """How batches of the job are cut."""
         cores = int(self.spark.sparkContext.defaultParallelism)
-        return TaskPlanner(self.config, self.cluster.brokers, state.averages, cores)
+        return TaskPlanner(self.config, self.cluster.brokers, averages, cores)
+
+    def _averages(self, state: JobState, ranges: Sequence[OffsetRange]) -> Mapping[str, float]:
+        """Bytes of a message by topic: as last loaded, of topics that never were by their first messages to load."""
+        new = [rng for rng in ranges if rng.topic not in state.averages]
+        cap = self.config.fetch_bytes_cap
+        return {**sampled_averages(self.cluster.brokers, new, cap), **state.averages} if new else state.averages
 
     def take_snapshot(self, state: JobState) -> tuple[ClusterSnapshot, int]:
         """The cluster now, and when that was."""
@@ -177,15 +212,20 @@ class LoadWork:
             return compaction.execute(self.spark, self.config, self.ledger, plan, staging=staging, watch=self.watch)
         work = LoadPlan.of(plan)
         state = JobState.of(self.ledger.state().newest)
-        counts: list[RangeCount] = []
-        seen = Observed(rows=0, numbers=0, begun=0, crcs=0)
+        loaded: list[LoadedPortion] = []
         if work.ranges:
             with self._hint_at_loss(plan.batch):
-                seen, counts = self._loaded(plan, work, state, staging)
+                loaded = self._loaded(plan, work, state, staging)
+        seen = reduce(Observed.beside, (one.seen for one in loaded), Observed(rows=0, numbers=0, begun=0, crcs=0))
+        counts = [count for one in loaded for count in one.counts]
         files = tuple(
-            BatchFile(file.path, file.name.final(count.range.start, count.range.until, plan.batch), file.back.rows,
-                      file.size)
-            for count in counts for file in count.files
+            BatchFile(
+                f"{PORTIONS}/{one.portion.name}/{file.path}",
+                file.name.final(count.range.start, count.range.until, plan.batch),
+                file.back.rows,
+                file.size,
+            )
+            for one in loaded for count in one.counts for file in count.files
         )  # fmt: skip
         after = JobState(
             positions=work.positions,
@@ -201,34 +241,88 @@ class LoadWork:
         )
         closed = [hour for hour in hour_rows(counts) if self._is_closed(hour)]
         failpoint("load after audit")
-        return StagedBatch(
-            files, batch_facts(plan=work, counts=counts, seen=seen, state=after, closed=closed), application
-        )
+        facts = batch_facts(plan=work, counts=counts, seen=seen, state=after, closed=closed)
+        taken_over = sum(one.seen.rows for one in loaded if one.taken_over)
+        return StagedBatch(files, {**facts, "taken_over": taken_over}, application)
 
-    def _loaded(self, plan: Plan, work: LoadPlan, state: JobState, staging: str) -> tuple[Observed, list[RangeCount]]:
-        """Read, write and count."""
-        files = self.ledger.files
-        # What a rewind replaces must come again, whatever the policy for messages that were never loaded.
-        may_lose = self.config.out_of_range == "earliest" and plan.kind == LOAD
-        wanted = ToRead(work, plan.created_ms, may_lose)
-        planner = self.task_planner(state)
-        size, rows = planner.size(work.ranges), 0 if planner.of_bytes else work.rows
-        with self.watch(f"batch {plan.batch}: loading", len(work.tasks), rows, size):
-            seen = read_and_write(self.spark, self.config, self.cluster.access, wanted, staging=staging, files=files)
+    def _loaded(self, plan: Plan, work: LoadPlan, state: JobState, staging: str) -> list[LoadedPortion]:
+        """Take over what an attempt before this one has finished; read, write and count the rest."""
+        folder = PortionFolder(self.ledger.files, staging, plan.hash, self.config)
+        left = self.ledger.attempts.left(plan.batch)
+        found = [
+            loaded for one in folder.finished(left)
+            if (loaded := self._taken_over(plan, work, folder, one=one, left=left)) is not None
+        ]  # fmt: skip
+        for path in left:
+            self.ledger.files.delete(path, recursive=True)
+        if found:
+            rows, tasks = sum(one.seen.rows for one in found), sum(len(one.portion.tasks) for one in found)
+            self.tell(
+                f"batch {plan.batch}: an earlier attempt had finished {tasks} of {len(work.tasks)} tasks:"
+                f" {counted_words(rows, 'row', form=',')} are not read again"
+            )
+        planner = self.task_planner(state.averages)
+        sizes = [planner.size(work.of_task(task)) for task in range(len(work.tasks))]
+        for portion in portions_of(
+            sizes, [one.portion for one in found], self.config.portion_bytes, planner.cores
+        ):  # fmt: skip
+            size = sum(sizes[portion.first : portion.until])
+            found.append(self._read(plan, work.of_tasks(portion.first, portion.until), folder, portion=portion,
+                                    rows=0 if planner.of_bytes else None, size=size))  # fmt: skip
+            failpoint("load after portion")
+        return sorted(found, key=lambda one: one.portion)
+
+    def _taken_over(
+        self, plan: Plan, work: LoadPlan, folder: PortionFolder, *, one: Finished, left: Sequence[str]
+    ) -> LoadedPortion | None:
+        """A portion that an earlier attempt finished, counted again; None: it has to be read again."""
+        portion = one.portion
+        if portion.until > len(work.tasks) or not folder.take(one, left):
+            folder.drop(portion)
+            return None
+        part = work.of_tasks(portion.first, portion.until)
+        try:
+            counts = self._counted(plan, part, folder.path(portion), seen=one.seen, size=sum(one.files.values()))
+        except Mismatch as exc:
+            self.tell(f"batch {plan.batch}: what an earlier attempt finished is read again, since it is damaged: {exc}")
+            folder.drop(portion)
+            return None
+        folder.keep(portion, one.seen, one.files)
+        return LoadedPortion(portion, one.seen, tuple(counts), taken_over=True)
+
+    def _read(
+        self, plan: Plan, part: LoadPlan, folder: PortionFolder, *, portion: Portion, rows: int | None, size: int
+    ) -> LoadedPortion:
+        """Read, write and count a portion.  part: its share of the plan; rows, size: for the one who watches."""
+        wanted = ToRead(part, plan.created_ms, self._may_lose(plan))
+        path = folder.path(portion)
+        with self.watch(f"batch {plan.batch}: loading", len(part.tasks), part.rows if rows is None else rows, size):
+            seen = read_and_write(
+                self.spark, self.config, self.cluster.access, wanted, staging=path, files=self.ledger.files
+            )
+        counts = self._counted(plan, part, path, seen=seen, size=size)
+        folder.keep(portion, seen, {file.path: file.size for count in counts for file in count.files})
+        return LoadedPortion(portion, seen, tuple(counts))
+
+    def _counted(self, plan: Plan, part: LoadPlan, path: str, *, seen: Observed, size: int) -> list[RangeCount]:
+        """What came of the ranges of a portion, by the files below a path.  Raises Mismatch."""
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
-            backs = read_back(self.spark, [staging], work.rule) if seen.rows else {}
-        listed = [info for info in walk(files, staging) if info.name.endswith(ENDING)]
+            backs = read_back(self.spark, [path], part.rule) if seen.rows else {}
+        listed = [info for info in walk(self.ledger.files, path) if info.name.endswith(ENDING)]
         found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
-        staged = staged_files(listed, staging, backs, found)
-        counts = counted(
-            plan=work,
-            files=staged,
+        may_lose = self._may_lose(plan)
+        return counted(
+            plan=part,
+            files=staged_files(listed, path, backs, found),
             seen=seen,
             compacted=self.config.compacted,
             may_lose=may_lose,
             read_again=lambda rng: read_again(self.config, self.cluster.access, rng, may_lose),
         )
-        return seen, counts
+
+    def _may_lose(self, plan: Plan) -> bool:
+        """What a rewind replaces must come again, whatever the policy for messages that were never loaded."""
+        return self.config.out_of_range == "earliest" and plan.kind == LOAD
 
     @contextmanager
     def _hint_at_loss(self, batch: int) -> Iterator[None]:
@@ -345,7 +439,8 @@ def at_work(config: LoadConfig, spark: Any, ledger: Ledger) -> Iterator[tuple[Cl
 
 
 def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatched) -> LoadOutcome:
-    """One run: finish what an earlier one left, then load what is new, within limit.rows and limit.bytes.
+    """One run: finish what an earlier one left, then load what is new up to the ends of logs now, within limit.rows and
+    limit.bytes, in batches of at most batch.rows and batch.bytes.
 
     tell takes sentences for the operator.  Raises errors of sparkpipeline.errors, and what Spark raises; then nothing
     was committed by this call, or a batch is committed and the next run finishes it."""
@@ -356,14 +451,19 @@ def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatche
 
 
 def run(work: LoadWork, alone: bool) -> LoadOutcome:
-    """Execute the open plan, if there is one, then what `work` plans: at most one new batch."""
+    """Execute the open plan, if there is one, then what `work` plans, batch after batch."""
     steps: list[Advance] = []
     while True:
         step = advance(work.ledger, work, work.tell, alone)
         steps.append(step)
-        if not step.again or step.outcome != Outcome.DONE:
+        if step.outcome != Outcome.DONE:
             break
-        work.tell(f"batch {step.batch} is done, which an earlier run had planned; now to what is new")
+        if step.again:
+            work.tell(f"batch {step.batch} is done, which an earlier run had planned; now to what is new")
+        elif work.goes_on:
+            work.tell(f"batch {step.batch} is done; now to the next one of this run")
+        else:
+            break
     outcome = LoadOutcome(tuple(steps))
     if outcome.lost:
         return outcome

@@ -106,7 +106,7 @@ class InitWork(LoadWork):
             )
         found = taken_over(state, wanted, snapshot.logs, self.wanted.replace)
         self.asked = frozenset(wanted)
-        planner = self.task_planner(state)
+        planner = self.task_planner(state.averages)
         if planner.of_bytes:
             self._check_borders(planner.borders, {tp: found[tp] for tp in wanted}, snapshot.logs)
         return found
@@ -252,7 +252,7 @@ class RewindWork(LoadWork):
             return None
         assert self.snapshot is not None
         snapshot, now = self.snapshot
-        ranges, tasks = self.task_planner(state).cut_and_packed(found.ranges)
+        ranges, tasks = self.task_planner(state.averages).cut_and_packed(found.ranges)
         heads = {tp: log.latest for tp, log in snapshot.logs.items()}
         work = LoadPlan(
             ranges=tuple(ranges),

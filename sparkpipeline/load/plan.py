@@ -13,7 +13,7 @@ A partition's key in JSON is its number as text; of 0.7, whose partitions belong
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from kafkawire.model import PartitionId, TopicPartition
@@ -139,6 +139,11 @@ class LoadPlan:
         """The ranges of one task."""
         begin = sum(self.tasks[:number])
         return self.ranges[begin : begin + self.tasks[number]]
+
+    def of_tasks(self, first: int, until: int) -> LoadPlan:
+        """The same plan with the ranges of these tasks alone, which are counted from 0 in it."""
+        begin, end = sum(self.tasks[:first]), sum(self.tasks[:until])
+        return replace(self, ranges=self.ranges[begin:end], tasks=self.tasks[first:until])
 
 
 # ---- in JSON ---------------------------------------------------------------------------------------------------------

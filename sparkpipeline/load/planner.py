@@ -2,7 +2,8 @@
 
 due         from the position of each partition to the end of its log; a policy says what becomes of a position
             outside of its log
-limited     no more than limit.rows and limit.bytes, shared by how far partitions are behind
+up_to       of these no more than to where the run loads
+limited     no more than so many rows and bytes (of a run, of a batch), shared by how far partitions are behind
 cut         ranges estimated larger than split.bytes in parts of equal size
 tasks_of    small ranges share a task; a task has at most one range of a partition, so that the folder of a
             partition and the number of a task together name a range
@@ -104,6 +105,13 @@ def _start(tp: TopicPartition, position: int, log: LogBounds, out_of_range: str)
 
 
 # ---- how much, and in which tasks ------------------------------------------------------------------------------------
+
+
+def up_to(ranges: Iterable[OffsetRange], ends: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """The ranges before these ends, which may lie behind them; those of partitions without an end, and what is empty
+    then, are left out."""
+    shortened = [replace(rng, until=min(rng.until, ends.get(rng.tp, rng.start))) for rng in ranges]
+    return [rng for rng in shortened if rng.count > 0]
 
 
 def limited(

@@ -43,6 +43,21 @@ class Observed:
     covered: int | None = None
     kept_back: int | None = None
 
+    def beside(self, other: Observed) -> Observed:
+        """Of both, which had different rows of one plan."""
+        return Observed(
+            rows=self.rows + other.rows,
+            numbers=self.numbers + other.numbers,
+            begun=self.begun + other.begun,
+            crcs=self.crcs + other.crcs,
+            covered=_sum(self.covered, other.covered),
+            kept_back=_sum(self.kept_back, other.kept_back),
+        )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other
+
 
 @dataclass(frozen=True, slots=True)
 class ToRead:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
 from sparkpipeline.load.plan import Gap, LogBounds
-from sparkpipeline.load.planner import cut, due, limited, tasks_of
+from sparkpipeline.load.planner import cut, due, limited, tasks_of, up_to
 from sparkpipeline.ranges import OffsetRange
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
@@ -56,6 +56,12 @@ def test_limits_shorten_what_is_far_behind_and_starve_nobody() -> None:
     by_bytes = limited(ranges, None, 100_000, {"a": 100.0, "b": 100.0})
     assert [rng.count for rng in by_bytes] == [500, 1, 499]
     assert [rng.start for rng in by_bytes] == [100, 0, 0]
+
+
+def test_a_run_ends_where_logs_ended_when_it_began_whatever_came_since() -> None:
+    ranges = [OffsetRange("a", 0, 5, 90), OffsetRange("b", 3, 0, 7), OffsetRange("c", 0, 0, 4)]
+    assert up_to(ranges, {A: 50, B: 7}) == [OffsetRange("a", 0, 5, 50), OffsetRange("b", 3, 0, 7)]
+    assert up_to(ranges, {A: 5, B: 9}) == [OffsetRange("b", 3, 0, 7)]
 
 
 def test_large_ranges_are_cut_in_equal_pieces_and_small_ones_stay() -> None:
