@@ -610,9 +610,7 @@ class ParkedRetries:
     def retry_due(self, at: float) -> None:
         """Retry the partitions that are due."""
         since: dict[TopicPartition, float] = {}
-        for row in self._flow.source.partitions():
-            if row.parked is None:
-                continue
+        for row in self._flow.source.parked_partitions():
             since[row.tp] = self._since.get(row.tp, at)
             if at - since[row.tp] >= self._every_s and self._flow.retry(row):
                 since[row.tp] = at

@@ -221,6 +221,10 @@ class Source:
         """Why and where partitions are parked."""
         return {} if self._connector is None else self._connector.parked()
 
+    def parked_partitions(self) -> list[PartitionStatus]:
+        """The partitions that this member owns and that are parked."""
+        return [] if self._connector is None else self._connector.parked_status()
+
     def unpark(self, tp: TopicPartition, *, go_on_at: int | None = None, measure: bool = False) -> bool:
         """Fetch a parked partition again.  False: it is not parked, or what came before is still in flight.
 

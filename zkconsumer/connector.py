@@ -262,6 +262,10 @@ class ConsumerConnector:
         """A row for each owned partition, sorted."""
         return [] if self._engine is None or self._closed else self._hub.call(self._engine.controls.status)
 
+    def parked_status(self) -> list[PartitionStatus]:
+        """The rows of parked partitions alone."""
+        return [] if self._engine is None or self._closed else self._hub.call(self._engine.controls.parked_status)
+
     @property
     def settled(self) -> bool:
         """Whether the member reads all that is assigned to it, as far as it knows."""

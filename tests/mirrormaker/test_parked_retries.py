@@ -35,8 +35,8 @@ class Flow:
     def source(self) -> Flow:
         return self
 
-    def partitions(self) -> list[PartitionStatus]:
-        return self.rows
+    def parked_partitions(self) -> list[PartitionStatus]:
+        return [row for row in self.rows if row.parked is not None]
 
     def retry(self, row: PartitionStatus) -> bool:
         self.tried.append(row.tp)

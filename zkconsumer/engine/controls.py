@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
-from zkconsumer.engine.status import PartitionStatus, StatusRows
+from zkconsumer.engine.status import PartitionStatus, StatusRows, status_of
 from zkconsumer.errors import BeyondEnd, ConsumerError, TopicGone
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
@@ -84,6 +84,11 @@ class Controls:
     def status(self) -> list[PartitionStatus]:
         return self._rows.of(self._cursors.values(), now())
 
+    def parked_status(self) -> list[PartitionStatus]:
+        """The rows of parked partitions alone, with or without a position."""
+        stopped = [cursor for cursor in self._cursors.values() if not cursor.delivers]
+        return [status_of(cursor, now()) for cursor in stopped if cursor.undeliverable is not None]
+
     def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> Results:
         """What is done of every owned partition, or just these positions.
 
@@ -129,8 +134,8 @@ class Controls:
 
     def parked(self) -> dict[TopicPartition, Parked]:
         """Why and where partitions are parked that have a position."""
-        moving = ((tp, cursor) for tp, cursor in self._cursors.items() if cursor.rest is None)  # none that rests is
-        found = ((tp, cursor.parked_at) for tp, cursor in moving if not cursor.closing)
+        stopped = ((tp, cursor) for tp, cursor in self._cursors.items() if not cursor.delivers)
+        found = ((tp, cursor.parked_at) for tp, cursor in stopped if not cursor.closing)
         return {tp: where for tp, where in found if where is not None}
 
     def unpark(self, tp: TopicPartition, go_on_at: int | None = None, measure: bool = False) -> bool:

@@ -355,11 +355,11 @@ class Engine:
         parked = ParkedReports(self._on_event)
         while True:
             sleep(CHECK_S)
-            moving = [c for c in self._cursors.values() if c.rest is None]
-            resting = (self._cursors.get(tp) for tp in parked.known)
-            moving += [c for c in resting if c is not None and c.rest is not None]
-            parked.update(moving)
-            for cursor in moving:
+            stopped = [c for c in self._cursors.values() if not c.delivers]
+            others = (self._cursors.get(tp) for tp in parked.known)
+            stopped += [c for c in others if c is not None and c.delivers]
+            parked.update(stopped)
+            for cursor in stopped:
                 reason = cursor.parked
                 if not cursor.withheld or cursor.closing or reason is not None or now() >= self._lease.valid_until:
                     continue

@@ -42,19 +42,20 @@ class PartitionStatus:
 
 def status_of(cursor: Cursor, at: float) -> PartitionStatus:
     """The row of a cursor at a moment."""
-    end_known = at - cursor.end_known_at <= END_OLD_S
+    done, parked, position = cursor.committable(), cursor.parked, cursor.position
+    end = cursor.high_watermark if at - cursor.end_known_at <= END_OLD_S else None
     return PartitionStatus(
         topic=cursor.tp.topic,
         partition=cursor.tp.partition,
         owner=cursor.thread,
-        state=_state(cursor),
-        position=cursor.position,
-        done=cursor.committable(),
+        state=_state(cursor, parked, position),
+        position=position,
+        done=done,
         committed=cursor.committed,
-        high_watermark=cursor.high_watermark if end_known else None,
-        lag=cursor.lag if end_known else None,
+        high_watermark=end,
+        lag=None if done is None or end is None else max(0, end - done),
         buffered_bytes=cursor.buffered_bytes,
-        parked=cursor.parked,
+        parked=parked,
     )
 
 
@@ -84,10 +85,10 @@ class StatusRows:
         return rows
 
 
-def _state(cursor: Cursor) -> str:
+def _state(cursor: Cursor, parked: str | None, position: int | None) -> str:
     if cursor.closing:
         return "leaving"
-    if cursor.parked is not None:
+    if parked is not None:
         return "parked"
     if cursor.paused:
         return "paused"
@@ -95,7 +96,7 @@ def _state(cursor: Cursor) -> str:
         return "looking for leader"
     if cursor.fetch_limit == 0:
         return "throttled"
-    return "starting" if cursor.position is None else "reading"
+    return "starting" if position is None else "reading"
 
 
 class Parkable(Protocol):

@@ -41,9 +41,11 @@ class StreamBudget:
         """The limit of all streams together."""
         return self._budget.limit
 
-    def fits(self, nbytes: int) -> bool:
-        """An empty part takes anything: a message larger than the part has to come through, too."""
-        return self.used == 0 or self.used + nbytes <= self.limit
+    def fits(self, nbytes: int, beside: int = 0) -> bool:
+        """Whether there is room beside what is about to be reserved.  An empty part takes anything: a message larger
+        than the part has to come through, too."""
+        used = self.used + beside
+        return used == 0 or used + nbytes <= self.limit
 
     def reserve(self, nbytes: int) -> None:
         with self._budget._lock:

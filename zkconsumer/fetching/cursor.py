@@ -228,6 +228,12 @@ class Cursor:
         return self.partition.withheld >= Withheld.DUE
 
     @property
+    def delivers(self) -> bool:
+        """Neither parked, paused, withheld, about to be revoked nor without a position: nothing keeps what is fetched
+        from its stream."""
+        return self.partition.delivers
+
+    @property
     def has_leader(self) -> bool:
         """A fetcher has it."""
         return self.partition.has_leader

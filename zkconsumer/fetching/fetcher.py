@@ -44,7 +44,7 @@ from kafkawire.protocol.fetchrows import FetchRows, QuietRows
 from kafkawire.protocol.request import FetchedPartition
 from zkconsumer.errors import EntryTooLarge, FetchRefused
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.budget import Budget, StreamBudget
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
@@ -91,8 +91,8 @@ def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
 class _Flight:
     """A fetch request that waits for its response.
 
-    cursors: with their epochs when it was sent; reserved, held: bytes of their budgets; behind: it asks for messages
-    that the broker has.
+    cursors: with their epochs when it was sent; reserved, held: bytes of the budgets of their streams; behind: it asks
+    for messages that the broker has.
     """
 
     link: Link
@@ -100,16 +100,16 @@ class _Flight:
     asked: list[Asked]
     cursors: dict[TopicPartition, tuple[Cursor, int]]
     groups: Sequence[Group]
-    reserved: list[tuple[Cursor, int]]
+    reserved: dict[StreamBudget, int]
     held: list[tuple[Group, int]]
     behind: bool
 
     def release(self) -> None:
-        for cursor, nbytes in self.reserved:
-            cursor.budget.release(nbytes)
+        for budget, nbytes in self.reserved.items():
+            budget.release(nbytes)
         for group, nbytes in self.held:
             group.release(nbytes)
-        self.reserved, self.held = [], []
+        self.reserved, self.held = {}, []
 
 
 class Fetcher:
@@ -308,7 +308,7 @@ class Fetcher:
         if not any(flight.groups for flight in self._flights):
             groups, starved = self._resting.due(began, not self._busy, self._budget.free)
         held = [(group, group.reserve()) for group in groups]
-        asked, reserved = self._reserve([] if starved else self._plan.next(self._budget.free, began, flying))
+        asked = [] if starved else self._fitting(self._plan.next(self._budget.free, began, flying))
         if not (asked or groups or starved or self._flights):
             groups, _ = self._resting.due(began, True, self._budget.free)
             held = [(group, group.reserve()) for group in groups]
@@ -316,10 +316,10 @@ class Fetcher:
             return
         half = len(asked) // 2 if self._far and not self._flights else 0
         if half and self._behind(tp for tp, _, _ in asked[:half]) and self._behind(tp for tp, _, _ in asked[half:]):
-            self._send(began, asked[:half], reserved[:half], groups, held, alone=False)
-            self._send(began, asked[half:], reserved[half:], alone=False)
+            self._send(began, asked[:half], groups, held, alone=False)
+            self._send(began, asked[half:], alone=False)
         else:
-            self._send(began, asked, reserved, groups, held, alone=not self._flights)
+            self._send(began, asked, groups, held, alone=not self._flights)
 
     def _sends_another(self, flying: set[TopicPartition]) -> bool:
         """Whether to send a request behind the one in flight: the broker answers both at once, and nothing else has to
@@ -346,7 +346,6 @@ class Fetcher:
         self,
         began: float,
         asked: list[Asked],
-        reserved: list[tuple[Cursor, int]],
         groups: Sequence[Group] = (),
         held: list[tuple[Group, int]] | None = None,
         *,
@@ -354,9 +353,16 @@ class Fetcher:
     ) -> None:
         """Send one request.  alone: no other is in flight beside it, so its response may be passed over where it says
         the same as the one before."""
-        cursors = {tp: (self.cursors[tp], self.cursors[tp].epoch) for tp, _, _ in asked}
+        cursors: dict[TopicPartition, tuple[Cursor, int]] = {}
+        reserved: dict[StreamBudget, int] = {}
+        for tp, _, size in asked:
+            cursor = self.cursors[tp]
+            cursors[tp] = cursor, cursor.epoch
+            reserved[cursor.budget] = reserved.get(cursor.budget, 0) + size
         link = self._links.link(self.broker, FETCH)
         behind = self._behind(cursors)
+        for budget, nbytes in reserved.items():
+            budget.reserve(nbytes)
         self._flights.append(_Flight(link, began, asked, cursors, groups, reserved, held or [], behind))
         if not alone:
             self._quiet.clear()
@@ -394,13 +400,16 @@ class Fetcher:
             behind = behind or len(fetched.buffer) >= FULL_SHARE * size
             if fetched.error:
                 self._error(cursor, position, fetched.error)
-            elif not self._nothing_new(cursor, position, fetched, at):
+            elif len(fetched.buffer):
+                self._resting.busy(fetched.tp)
+                self._take(cursor, position, size, fetched, at)
+            elif not self._nothing_new(cursor, position, fetched.readable_end(self._committed), at):
                 self._take(cursor, position, size, fetched, at)
         for tp, (cursor, epoch) in epochs.items() if self._quiet.passed else ():
             if tp.topic in self._quiet.passed and self.cursors.get(tp) is cursor and cursor.epoch == epoch:
-                same = FetchedPartition(tp, 0, cursor.high_watermark, NOTHING)  # as the response before
-                if not (cursor.closing or self._nothing_new(cursor, sizes[tp][0], same, at)):
-                    self._take(cursor, *sizes[tp], same, at)
+                end = cursor.high_watermark  # as the response before
+                if not (cursor.closing or self._nothing_new(cursor, sizes[tp][0], end, at)):
+                    self._take(cursor, *sizes[tp], FetchedPartition(tp, 0, end, NOTHING), at)
         if not self._dialect.waits_for_data and not brought:
             self._back_off([tp for tp, _, _ in asked])
         self._asks_ends = any(fetched.high_watermark is None for fetched in reply)
@@ -444,12 +453,8 @@ class Fetcher:
         else:
             self._take(cursor, position, group.asked_bytes, fetched, at)
 
-    def _nothing_new(self, cursor: Cursor, position: int, fetched: FetchedPartition, at: float) -> bool:
-        """The log ends where the partition was asked for, and nothing else is to be done about it."""
-        if len(fetched.buffer):
-            self._resting.busy(cursor.tp)
-            return False
-        end = fetched.readable_end(self._committed)
+    def _nothing_new(self, cursor: Cursor, position: int, end: int | None, at: float) -> bool:
+        """Of a partition without messages: the log ends where it was asked for, and nothing else is to be done."""
         if end is None or not end == position == cursor.position or cursor.tp in self._blanks:
             return False
         if cursor.skips or self._damage.searching(cursor.tp):
@@ -467,17 +472,17 @@ class Fetcher:
         for tp in tps:
             self._plan.back_off(tp, now() + self._empty_backoff_s)
 
-    def _reserve(self, wanted: list[Asked]) -> tuple[list[Asked], list[tuple[Cursor, int]]]:
-        """The requests that fit the budgets of their streams; the bytes are reserved until the response is there."""
+    def _fitting(self, wanted: list[Asked]) -> list[Asked]:
+        """Those of the wanted that fit the budgets of their streams."""
         asked: list[Asked] = []
-        reserved: list[tuple[Cursor, int]] = []
+        held: dict[StreamBudget, int] = {}
         for tp, position, size in wanted:
-            cursor = self.cursors[tp]
-            if cursor.budget.fits(size):
-                cursor.budget.reserve(size)
+            budget = self.cursors[tp].budget
+            before = held.get(budget, 0)
+            if budget.fits(size, before):
+                held[budget] = before + size
                 asked.append((tp, self._damage.fetch_at(tp, position), size))
-                reserved.append((cursor, size))
-        return asked, reserved
+        return asked
 
     def _take(self, cursor: Cursor, position: int, size: int, fetched: FetchedPartition, at: float) -> None:
         """Pass on the complete entries of one partition's response."""

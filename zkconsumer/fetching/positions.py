@@ -152,7 +152,9 @@ class Positions:
         bulk = not self._dialect.refuses_by_closing
         after_s = ENDS_S if bulk else 1.5 * ENDS_S
         at = now()
-        aged = [(at - c.end_known_at, c) for c in self._cursors.values() if c.position is not None]
+        fresh = at - after_s / 2  # those that rest have an answer of the same moment
+        asked = [c for c in self._cursors.values() if c.rest is None or c.rest.answered_at < fresh]
+        aged = [(at - c.end_known_at, c) for c in asked if c.position is not None]
         old = [c for age_s, c in aged if age_s >= after_s]
         if not bulk:
             old = old[:1]
