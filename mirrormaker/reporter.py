@@ -38,12 +38,10 @@ from zkconsumer.engine.status import PartitionStatus
 DISTRIBUTION = "kafka-legacy-mirror"
 
 
-def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:
-    """How many messages were done since `before` (of a new partition: since its last commit), and the next `before`."""
-    this = {row.tp: row.done for row in rows if row.done is not None}
-    first = {row.tp: row.committed for row in rows if row.committed is not None}
-    since = {**this, **first, **before}
-    return sum(max(0, done - since[tp]) for tp, done in this.items()), this
+def newly_done(before: int | None, row: PartitionStatus) -> int:
+    """How many messages of a partition were done since `before`; None, it is new: since its last commit."""
+    since = row.committed if before is None else before
+    return 0 if row.done is None or since is None else max(0, row.done - since)
 
 
 class PartitionMeter:
@@ -109,20 +107,20 @@ class FlowMeter:
         self._count(changed, at)
 
     def _count(self, rows: list[PartitionStatus], at: float) -> None:
-        before = {tp: done for row in rows if (done := self._done.get(tp := row.tp)) is not None}
-        done, this = total_done(before, rows)
-        self.messages += done
-        self._done.update(this)
         intake, in_bytes = self._flow.intake, self._flow.source.counts_bytes
         for row in rows:
             tp = row.tp
             meter = self.partitions[tp]
             messages, nbytes = intake.acknowledged(tp, row.done)
+            before = self._done.get(tp)
+            self.messages += newly_done(before, row)
             if not in_bytes and row.done is not None:
-                meter.messages += max(0, row.done - before.get(tp, row.done))
+                meter.messages += max(0, row.done - before) if before is not None else 0
                 messages = meter.messages
             if row.done is None:
                 self._done.pop(tp, None)
+            else:
+                self._done[tp] = row.done
             meter.acknowledged = messages, nbytes
             meter.rate.add(at, messages, nbytes)
             if row.high_watermark is not None:

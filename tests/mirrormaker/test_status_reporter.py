@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.model import TopicPartition
 from mirrormaker.commands.status import shown
 from mirrormaker.happenings import Happenings
 from mirrormaker.intake import Intake
 from mirrormaker.report import COPIED, ENCODED, MirrorReport, as_json
-from mirrormaker.reporter import Reporter, total_done
+from mirrormaker.reporter import Reporter, newly_done
 from mirrormaker.selection import Selection
 from mirrormaker.source import SourceState
 from mirrormaker.status import Blocked, Snapshot, StatusLine, StatusReporter, snapshot_of
@@ -157,11 +156,11 @@ def test_the_outside_is_never_our_stall() -> None:
 
 
 def test_what_is_done_is_counted_across_looks_and_for_new_partitions_since_their_last_commit() -> None:
-    tp = TopicPartition("t", 0)
-    assert total_done({}, [ROW]) == (10, {tp: 50})
-    assert total_done({tp: 45}, [ROW]) == (5, {tp: 50})
-    assert total_done({tp: 60}, [ROW]) == (0, {tp: 50})  # a rewind is no work done
-    assert total_done({tp: 45}, [replace(ROW, done=None)]) == (0, {})
+    assert newly_done(None, ROW) == 10
+    assert newly_done(45, ROW) == 5
+    assert newly_done(60, ROW) == 0  # a rewind is no work done
+    assert newly_done(45, replace(ROW, done=None)) == 0
+    assert newly_done(None, replace(ROW, committed=None)) == 0
 
 
 def test_the_lag_of_a_source_whose_zookeeper_is_silent_is_unknown() -> None:
