@@ -13,20 +13,23 @@ PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkp
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint matrix bench faults soak fuzz simulate audit clean
+.PHONY: venv demo test check lint docs matrix bench faults soak fuzz simulate audit clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -e '.[dev]'
 	touch $@
 
+venv: $(STAMP)     ## .venv alone, with all extras
+
 demo: $(STAMP)     ## the main job on real clusters: mirror, kill -9, prove that nothing was lost (KEEP=1 leaves them up)
 	$(BIN)/python -m localkafka.demo $(if $(KEEP),--keep)
 
 lint: $(STAMP)
-	$(BIN)/ruff format --check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks
-	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks
+	$(BIN)/ruff format --check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks examples
+	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks examples
 	$(BIN)/mypy
+	$(BIN)/mypy examples
 	$(BIN)/lint-imports
 
 check: lint        ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
@@ -35,6 +38,9 @@ check: lint        ## format, lint, types, borders, and tests that need no JVM: 
 test: lint         ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) -m "not real and not faults"
 	FAULT_SLACK=3 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and (not faults or short)"
+
+docs: $(STAMP)     ## the pages as a static site in build/site; a link that leads nowhere is an error
+	$(BIN)/sphinx-build -q -W --keep-going -E -b html -c docs/site -d build/doctrees . build/site
 
 matrix: $(STAMP)   ## mirrors between brokers of every release, 0.8 to 4.x, each killed at a third (an hour; JSON=FILE)
 	$(BIN)/python -m tests.matrix $(if $(JSON),--json $(JSON))
@@ -61,4 +67,4 @@ bench: $(STAMP)    ## ratios against the JVM and other clients in one run, a sum
 
 clean:
 	rm -rf $(VENV) .audit build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find $(PKGS) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(PKGS) tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
