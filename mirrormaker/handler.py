@@ -39,6 +39,8 @@ Handler = Callable[[Message], object]
 
 
 class Drop(enum.Enum):
+    """The type of DROP."""
+
     DROP = "drop"
 
 

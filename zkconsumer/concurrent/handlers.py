@@ -48,6 +48,8 @@ POLL_S = 0.5  # ctrl-C and a stop are noticed within that
 
 
 class Outcome(enum.Enum):
+    """What a handler says of its message: it is done, its partition parks at it, or processing stops."""
+
     DONE = "done"
     PARK = "park"
     STOP = "stop"
