@@ -55,7 +55,7 @@ OURS = re.compile(r"mirrormaker|zkconsumer|zkproducer|sparkpipeline|zk-[a-z-]+")
 OTHERS = {  # programs that the pages name beside ours
     *("cat", "comm", "curl", "docker", "env/bin/pip", "env/bin/venv-pack", "install", "journalctl", "kafka-topics.sh"),
     *("kafka-console-consumer.sh", "ln", "make", "page-somebody", "pip", "pipx", "sort", "source", "spark-submit"),
-    "systemctl",
+    *("cd", "kill", "seq", "systemctl", "wait"),
 }
 LANGUAGES = {"sh", "console", "python", "yaml", "json", "properties", "sql", "text"}
 CONNECTED = ("&&", "||", "|", ";", "&")
@@ -136,7 +136,9 @@ def test_the_pages_show_commands() -> None:
 
 
 def is_ours(words: list[str]) -> bool:
-    return OURS.fullmatch(words[0]) is not None or (words[:2] == ["python", "-m"] and words[2] != "venv")
+    return OURS.fullmatch(words[0]) is not None or (
+        words[:2] == ["python", "-m"] and words[2] not in ("venv", "localkafka.tools")  # the latter runs Java
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
-"""What README.md shows works: its Python runs, its commands and their flags exist."""
+"""What README.md shows works: its doors open and its Python runs, as they stand; its commands and their flags exist."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -22,6 +24,11 @@ from zkconsumer.errors import ConsumerTimeout
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SUPPORT = (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
+PERFORMANCE = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+COMPARISON = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+DOORS = dict(re.findall(r"<!-- door: (\w+) -->\n\n```sh\n(.*?)```\n", README, re.DOTALL))
+CLUSTERS = ("east", "west", "new")  # the names that the doors give theirs
 COMMAND = re.compile(r"(make|mirrormaker|sparkpipeline|zkconsumer|zkproducer|python -m \w+)(\s.*)?", re.DOTALL)
 
 
@@ -46,8 +53,14 @@ def commands() -> list[str]:
 
 def test_the_readme_names_commands():
     assert {"make demo", "make test"} <= set(commands())
-    assert {"zkconsumer consume", "mirrormaker run conf/mirror.yaml", "zkproducer"} <= set(commands())
-    assert "sparkpipeline load run orders.yaml" in commands()
+    assert {"zkconsumer consume", "mirrormaker verify", "zkproducer"} <= set(commands())
+
+
+def test_every_block_of_commands_runs_or_is_a_door():
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    assert [text for language, text in fenced if language == "sh"] == list(DOORS.values())
+    assert {language for language, _ in fenced} == {"", "sh", "python"}
+    assert all(line.startswith("make ") for language, text in fenced if not language for line in text.splitlines())
 
 
 @pytest.mark.parametrize("command", commands())
@@ -68,14 +81,108 @@ def test_every_command_of_the_readme_exists_with_its_flags(
 def test_the_releases_of_the_support_matrix_are_those_of_the_code():
     first, *_, last = DIALECTS
     assert (first, last) == ("0.7.0", "4.3")
-    assert f"| brokers | {first} – " in README
-    assert " – 3.9 with ZooKeeper |" in README  # the last release that has it
-    assert f"| {last.partition('.')[0]}.x |" in README
+    assert f"| brokers | {first} – " in SUPPORT
+    for page in (SUPPORT, README):
+        assert " – 3.9 with ZooKeeper |" in page  # the last release that has it
+    assert f"| {last.partition('.')[0]}.x |" in SUPPORT
     tested = re.findall(
-        r"\d+\.\d+[.\d]*", README.partition("Tested against real brokers")[2].partition("Releases between")[0]
+        r"\d+\.\d+[.\d]*", SUPPORT.partition("Tested against real brokers")[2].partition("Releases between")[0]
     )
     there = {path.stem for path in (ROOT / "localkafka" / "poms").glob("[0-9]*.xml")}
     assert {"0.7.2", *there} == {release.rstrip(".") for release in tested}
+
+
+def measured(section: str, work: str, who: str, beside: str) -> float:
+    """A ratio of messages per CPU second in docs/performance.md."""
+    page = PERFORMANCE.partition(f"### {section}")[2].partition("\n### ")[0]
+    row = rf"^\| {re.escape(work)} \| {re.escape(who)} \| ([\d.]+) × {re.escape(beside)} \| messages per CPU second \|"
+    found = re.search(row, page, re.MULTILINE)
+    assert found is not None, (work, who, beside)
+    return float(found[1])
+
+
+MIRROR, MODERN, PRODUCER = "A mirror against the JVM's MirrorMaker 0.8.2.2", "Into and between clusters", "Producer"
+RATIOS = {  # what the comparison calls it -> where it was measured
+    "mirror 0.8.2.2 to 0.8.2.2, plain, 100 B": (MIRROR, "plain, 100 B", "ours", "jvm"),
+    "the same, 1 KB": (MIRROR, "plain, 1 KB", "ours", "jvm"),
+    "the same, keys choose the partition, 100 B": (MIRROR, "keyed, 10,000 keys, 100 B", "ours", "jvm"),
+    "the same without the extra `fast`": (MIRROR, "keyed, 10,000 keys, 100 B", "ours, pure", "jvm"),
+    "mirror 3.9.1 to 3.9.1, 100 B": (MODERN, "3.9.1 to 3.9.1, 100 B", "ours", "MirrorMaker 2"),
+    "the same, exactly once": (MODERN, "3.9.1 to 3.9.1, 100 B", "ours, exactly once", "MirrorMaker 2"),
+    "`send`, 100 B": (PRODUCER, "100 B", "send", "kafka-python"),
+    "`send_many`, 100 B": (PRODUCER, "100 B", "send_many", "confluent-kafka"),
+}
+
+
+@pytest.mark.parametrize("work", RATIOS)
+def test_figures_beside_other_tools_are_those_that_were_measured(work: str):
+    shown = re.search(rf"^\| {re.escape(work)} \| ([\d.]+) \|", COMPARISON, re.MULTILINE)
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(measured(*RATIOS[work]), rel=0.02)
+
+
+def test_figures_of_the_readme_are_those_of_the_comparison():
+    def row(work: str) -> list[str]:
+        return [cell.strip(" *²") for cell in README.partition(f"| {work} |")[2].partition("\n")[0].split("|")]
+
+    plain = [measured(*RATIOS[work]) for work in list(RATIOS)[:2]]
+    assert row("mirrored messages per CPU second, 0.8 to 0.8, plain")[0] == f"{min(plain):.0f} to {max(plain):.0f}"
+    assert row("the same, 3.9 to 3.9")[0] == f"{measured(*RATIOS['mirror 3.9.1 to 3.9.1, 100 B']):.0f}"
+    send = measured(*RATIOS["`send`, 100 B"])
+    assert row("produced messages per CPU second, 100 B, a call each")[0] == f"{send:.0f}"
+
+
+def run(script: str, folder: Path, timeout_s: float) -> tuple[str, list[str]]:
+    """What a shell prints, started in the checkout; and its commands that ended with another code than 0."""
+    failed = folder / "failed"
+    trap = f"""trap 'echo "$?: $BASH_COMMAND" >> {shlex.quote(str(failed))}' ERR\n"""
+    shell = subprocess.Popen(
+        ["bash", "-c", trap + script],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = shell.communicate(timeout=timeout_s)
+    finally:
+        if shell.poll() is None:
+            os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
+    return printed, failed.read_text().splitlines() if failed.exists() else []
+
+
+@pytest.mark.real
+@pytest.mark.spark
+def test_the_three_doors_open(tmp_path: Path):
+    """All of them in one shell, as they stand: on the same clusters, whose ports they name."""
+    assert list(DOORS) == ["clusters", "mirror", "group", "migration", "spark", "end"]
+    try:
+        printed, failed = run("".join(f"echo '== {name}'\n{block}" for name, block in DOORS.items()), tmp_path, 540)
+    finally:
+        for name in CLUSTERS:  # where the last block was not reached
+            stop = ["python", "-m", "localkafka", "--stop", name]
+            subprocess.run([ROOT / ".venv" / "bin" / stop[0], *stop[1:]], cwd=ROOT, capture_output=True, check=False)
+    assert [each for each in failed if not re.fullmatch(r"143: wait \$\w+", each)] == [], printed
+    said = dict(re.findall(r"^== (\w+)\n(.*?)(?=^== |\Z)", printed, re.DOTALL | re.MULTILINE))
+    assert "2,000 messages of both clusters read" in said["mirror"] or "0 missing" in said["mirror"], said["mirror"]
+    assert re.search(r"^source east .*lag 0$", said["mirror"], re.MULTILINE)
+    assert re.search(r"^source west .*lag 0$", said["mirror"], re.MULTILINE)
+    owners = set(re.findall(r"^orders +\d+ +(billing_\S+)", said["group"], re.MULTILINE))
+    assert len(owners) == 2, said["group"]
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir() and (path / "mirror.yaml").is_file())
+    numbers = [
+        int(line) for name in ("jvm.txt", "ours.txt", "moved.txt") for line in (folder / name).read_text().splitlines()
+    ]
+    assert sorted(numbers) == list(range(1, 2001)), said["group"]
+    assert "group billing: 0 messages behind" in said["migration"]
+    assert set(re.findall(r"^orders +\d+ .* (\w+) +\S+$", said["migration"].rpartition("age")[2], re.MULTILINE)) == {
+        "kafka"
+    }
+    assert "'topic': 'orders'" in said["spark"]
 
 
 def test_the_producer_example_runs():
