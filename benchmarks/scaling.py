@@ -11,7 +11,8 @@ One broker of 0.8.2.2 on each side; the target topics are there.  For each numbe
     resident        the largest resident size (VmHWM)
 
 Then topics that the target lacks: from the start to the last message of each, beside the time that the controller of
-0.8.2.2 takes to bring as many up by itself (its own code, one partition after the other).
+0.8.2.2 takes to bring as many up by itself (its own code, one partition after the other), before and after: with each
+topic that a cluster has it takes longer.
 """
 
 from __future__ import annotations
@@ -228,11 +229,12 @@ def resident_mb(child: Child) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def new_topics(ground: Ground, count: int) -> tuple[float, float]:
-    """Topics that the target lacks: seconds that the controller alone takes, and those of their first copy."""
-    names, peers = [f"n{n}" for n in range(count)], [f"p{n}" for n in range(count)]
+def new_topics(ground: Ground, count: int) -> tuple[float, float, float]:
+    """Topics that the target lacks: seconds of their first copy, and those that the controller alone takes for as many,
+    before and after."""
+    names = [f"n{n}" for n in range(count)]
     tps = [TopicPartition(name, p) for name in names for p in range(EACH)]
-    alone = ground.target.create(peers, EACH)
+    before = ground.target.create([f"p{n}" for n in range(count)], EACH)
     ground.source.create(names, EACH)
     ground.source.produce(tps, 5)
     with ground.daemon("new", "n[0-9]+") as child:
@@ -244,7 +246,7 @@ def new_topics(ground: Ground, count: int) -> tuple[float, float]:
 
         wait_until(there, 600, lambda: f"the first copy of {count} topics; {child.log_end()}", 0.3)
         took = time.monotonic() - began
-    return alone, took
+    return took, before, ground.target.create([f"q{n}" for n in range(count)], EACH)
 
 
 @contextmanager
@@ -323,10 +325,11 @@ def main(small: bool, counts: str, topics_: int, rate: int, json_file: Path | No
             )
             told(report, scales[-1])
         if topics_:
-            alone, took = new_topics(site, topics_)
+            took, before, after = new_topics(site, topics_)
             work = f"{topics_} new topics of {EACH} partitions, first copy"
             report.figure(work, "s", took, target=20.0, at_most=True)
-            report.figure(work, "s", alone, who="the controller alone")
+            report.figure(work, "s", before, who="the controller alone")
+            report.figure(work, "s", after, who="the controller alone, afterwards")
     if scales:
         judge(report, scales)
     report.end(json_file)
