@@ -6,7 +6,7 @@
     ABSOLUTE_07       |Arrays.hashCode|, which fails for the smallest int32: that of 0.7
 
 index(rule, key, n)      index of the partition, of n, that a key belongs to; FAILS where the rule has none
-indexes(rule, keys, n)   the same of many keys of one size at once
+indexes(rule, keys, n)   the same of many keys of one size at once; indexes_at() of those that stand at equal distances
 KeyIndexes(of_key, n)    indexes of many keys, by any function of a key: those of late are remembered
 
 The compiled form of index() for all rows of columns is Kernels.indexes (kafkawire.formats.keyloops).
@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from groundwork.java import bytes_hash
 
@@ -24,8 +25,11 @@ MURMUR2, ABSOLUTE, MASKED, ABSOLUTE_07 = range(4)
 KEYLESS, FAILS = -1, -2  # in place of an index
 REMEMBERED = 1 << 15  # keys whose index is kept
 LARGEST = 128  # bytes of such a key
+QUICK = 24  # bytes of a key: up to here a hash costs no more than a look whether it is known
 MANY = 32  # keys: for fewer a call for each costs less
-_LANE = 8
+_LANE = 8  # bytes for a key in a large integer
+_BATCH = 4096  # keys in one: it stays in the processor's cache
+_POWERS: list[int] = [31**n for n in range(LARGEST + 1)]
 _SIGN_FLIPPED = bytes(byte ^ 0x80 for byte in range(256))
 _MASK = 0xFFFFFFFF
 _INT_MIN = -(1 << 31)
@@ -63,36 +67,130 @@ def index(rule: int, key: bytes, partitions: int) -> int:
     return absolute(code) % partitions
 
 
-def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> list[int] | None:
+def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> Sequence[int] | None:
     """index() of each key; None: keys have to be asked for one by one, since they are not all of one size from 1 to
-    LARGEST bytes, or the rule is MURMUR2, or one of them has the code at which ABSOLUTE_07 may fail.
+    LARGEST bytes, or one of them has the code at which ABSOLUTE_07 may fail."""
+    size = len(keys[0])
+    if not 0 < size <= LARGEST or set(map(len, keys)) != {size}:
+        return None
+    return indexes_at(rule, b"".join(keys), 0, size, size, len(keys), partitions)
 
-    Arrays.hashCode is a sum over the bytes of a key, each times a power of 31.  So the sum of all keys is one sum of
-    large integers: one for each place in a key, with 64 bits for each key; the lower 32 are its code.
+
+def indexes_at(
+    rule: int, data: bytes, at: int, size: int, step: int, count: int, partitions: int
+) -> Sequence[int] | None:
+    """index() of each of `count` keys of `size` bytes, at least one, of which the first begins at byte `at`, and each
+    other one `step` bytes behind the one before; None: one of them has the code at which ABSOLUTE_07 may fail.
+
+    A large integer has a lane of 64 bits for each key, so that one product or sum is that of all of them.  Numbers in
+    lanes have 32 bits: a product of two fits, and then its upper half is cleared.
     """
-    size, count = len(keys[0]), len(keys)
-    data = b"".join(keys)
-    if rule == MURMUR2 or not 0 < size <= LARGEST or set(map(len, keys)) != {size}:
-        return None
-    data = data.translate(_SIGN_FLIPPED)  # signed bytes, 128 larger than they are
+    found: list[bytes] = []
+    codes_of = _murmur2_codes if rule == MURMUR2 else _java_codes
+    for first in range(0, count, _BATCH):
+        some = min(_BATCH, count - first)
+        codes = codes_of(data, at + first * step, size, step, some)
+        if rule in (ABSOLUTE, ABSOLUTE_07):
+            negative = codes >> 31 & _ones(some)
+            codes = (codes ^ negative * _MASK) + negative
+            if rule == ABSOLUTE_07 and codes >> 31 & _ones(some):
+                return None
+        found.append(_remainders(codes & _lowest(31), partitions).to_bytes(_LANE * some, "little"))
+    lanes = b"".join(found)
+    if partitions <= 256:
+        return lanes[::_LANE]
+    numbers = array("Q", lanes)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def _java_codes(data: bytes, at: int, size: int, step: int, count: int) -> int:
+    """Arrays.hashCode of each key, as an unsigned number.
+
+    It is a power of 31 and the sum of the signed bytes, each times a power of 31.  Of eight bytes at once neighbours
+    are added up to four numbers, those to two, and those to one.
+    """
+    begin = _alike_at_first(data, at, size, step, count)
+    code, left = bytes_hash(data[at : at + begin]), size - begin
+    # Bytes are taken 128 larger than they are.
+    code = code * _POWERS[left] - 128 * sum(_POWERS[:left])
+    lanes = 0
+    while begin < size:
+        end = size - (size - begin - 1) // _LANE * _LANE
+        places = reversed(range(begin, end))
+        eight = _laid([_column(data, at + n, step, count).translate(_SIGN_FLIPPED) for n in places], count)
+        if end - begin > 1:
+            eight = (eight & _lowest(8, 16)) + _POWERS[1] * (eight >> 8 & _lowest(8, 16))
+        if end - begin > 2:
+            eight = (eight & _lowest(16, 32)) + _POWERS[2] * (eight >> 16 & _lowest(16, 32))
+        if end - begin > 4:
+            eight = (eight & _lowest(32)) + _POWERS[4] * (eight >> 32 & _lowest(32))  # below 2 to the 43rd
+        # The power is 0.58 times 2 to the 32nd: there is room for the sum.
+        lanes = (lanes & _lowest(32)) * (_POWERS[_LANE] & _MASK) + eight
+        begin = end
+    return (lanes & _lowest(32)) + (code & _MASK) * _ones(count) & _lowest(32)
+
+
+def _murmur2_codes(data: bytes, at: int, size: int, step: int, count: int) -> int:
+    """murmur2() of each key."""
+    low, ones = _lowest(32), _ones(count)
+    h = (0x9747B28C ^ size) * ones
+    whole = size & ~3
+    for begin in range(0, whole, 4):
+        k = _laid([_column(data, at + n, step, count) for n in range(begin, begin + 4)], count) * _M & low
+        k = (k ^ k >> 24 & _lowest(8)) * _M & low
+        h = h * _M & low ^ k
+    if size > whole:
+        h = (h ^ _laid([_column(data, at + n, step, count) for n in range(whole, size)], count)) * _M & low
+    h = (h ^ h >> 13 & _lowest(19)) * _M & low
+    return h ^ h >> 15 & _lowest(17)
+
+
+def _remainders(codes: int, partitions: int) -> int:
+    """What is left of each number of 31 bits once it is divided by `partitions`."""
+    bits = (partitions - 1).bit_length()
+    if partitions == 1 << bits:
+        return codes & _lowest(bits) if bits else 0
+    # A product with the inverse, rounded up, is exact for them, and has 63 bits at most.
+    inverse = (1 << 31 + bits) // partitions + 1
+    return codes - partitions * (codes * inverse >> 31 + bits & _lowest(33 - bits))
+
+
+def _alike_at_first(data: bytes, at: int, size: int, step: int, count: int) -> int:
+    """How many bytes all keys begin with in common, one less than they have at most."""
+    first, last = data[at : at + size], data[at + (count - 1) * step :][:size]
+    common = 0
+    while common < size - 1 and first[common] == last[common]:
+        if _column(data, at + common, step, count).count(first[common]) < count:
+            break
+        common += 1
+    return common
+
+
+def _column(data: bytes, at: int, step: int, count: int) -> bytes:
+    """The byte at `at`, and those at so many steps."""
+    return data[at : at + (count - 1) * step + 1 : step]
+
+
+def _laid(columns: Sequence[bytes], count: int) -> int:
+    """Bytes of each key in its lane, the first column lowest."""
     lanes = bytearray(_LANE * count)
-    total, factor, weights = 0, 1, 0
-    for place in reversed(range(size)):
-        lanes[_LANE - 1 :: _LANE] = data[place::size]
-        total += int.from_bytes(lanes, "big") * factor
-        weights += factor
-        factor = factor * 31 & _MASK
-    lanes[:] = ((factor - 128 * weights & _MASK).to_bytes(_LANE, "big")) * count
-    total += int.from_bytes(lanes, "big")
-    halves = array("I", total.to_bytes(_LANE * count, "big"))
-    if sys.byteorder == "little":
-        halves.byteswap()
-    codes = halves[1::2]
-    if rule == MASKED:
-        return [(code & 0x7FFFFFFF) % partitions for code in codes]
-    if rule == ABSOLUTE_07 and -_INT_MIN in codes:
-        return None
-    return [(code if code <= 0x7FFFFFFF else -code & 0x7FFFFFFF) % partitions for code in codes]
+    for n, each in enumerate(columns):
+        lanes[n::_LANE] = each
+    return int.from_bytes(lanes, "little")
+
+
+@lru_cache(maxsize=64)
+def _lowest(bits: int, of: int = 64) -> int:
+    """The lowest bits of each number of so many, in all lanes there may be."""
+    return int.from_bytes(((1 << bits) - 1).to_bytes(of // 8, "little") * (_BATCH * 64 // of), "little")
+
+
+@lru_cache(maxsize=8)
+def _ones(count: int) -> int:
+    """1 in each of so many lanes."""
+    return _lowest(1) & (1 << 64 * count) - 1
 
 
 class KeyIndexes(dict[bytes | None, int]):
@@ -123,6 +221,11 @@ class KeyIndexes(dict[bytes | None, int]):
     def add(self, keys: Sequence[bytes | None], found: list[int]) -> None:
         """Append the index of each key to `found`; where of_key() raises, those before it are there."""
         if self._rule is not None and len(keys) >= MANY:
+            short = keys[0] is not None and len(keys[0]) <= QUICK and None not in keys
+            hashed = indexes(self._rule, keys, self._partitions) if short else None  # type: ignore[arg-type]
+            if hashed is not None:
+                found += hashed
+                return
             known = list(map(self.get, keys))
             missing = known.count(None)
             if not missing:
