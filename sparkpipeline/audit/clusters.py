@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from groundwork.jsontext import json_value
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
+from sparkpipeline.audit.job import WholeEntries
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import Reading
 from sparkpipeline.audit.windows import Windows, parse_time
 from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, UnknownPartition
-from sparkpipeline.source.cluster import access_of
+from sparkpipeline.ranges import OffsetRange, partition_of
+from sparkpipeline.source.cluster import access_of, brokers_of
+from sparkpipeline.source.offsets import in_order
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions, read_options
 
 BY_BROKER = (
-    "an audit compares partitions and offsets that both sides have, and those of Kafka 0.7 are its own; compare counts"
-    " and values of two loads in SQL instead"
+    "an audit of loaded files goes offset by offset, and those of Kafka 0.7 are bytes that messages share; load verify"
+    " counts the files again, and an audit compares 0.7 with another cluster"
 )
+NO_TIMES = "messages of Kafka 0.7 have no time: give offsets of both sides, or leave it out"
 ELSEWHERE = (  # what options of reading say that an audit is told otherwise, or that makes no sense in one
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "offsetRanges", "assign",
@@ -51,7 +56,7 @@ def parse_limit(text: str | None, option: str) -> Limit:
     try:
         found = json_value(text)
         offsets = {
-            TopicPartition(topic, int(partition)): offset
+            TopicPartition(topic, partition_of(partition)): offset
             for topic, partitions in found.items()
             for partition, offset in partitions.items()
         }
@@ -60,7 +65,9 @@ def parse_limit(text: str | None, option: str) -> Limit:
     numbers = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in offsets.values())
     if not offsets or not numbers:
         raise OptionRefused(
-            f'{text!r} is neither a time (2026-01-31T10:00Z) nor offsets ({{"topic": {{"0": 17}}}})', option=option
+            f'{text!r} is neither a time (2026-01-31T10:00Z) nor offsets ({{"topic": {{"0": 17}}}}, of 0.7 by broker'
+            ' and index: {"topic": {"0-0": 17}})',
+            option=option,
         )
     return Limit(offsets=offsets)
 
@@ -77,12 +84,13 @@ def check_limits(start: Limit, until: Limit, target_start: Limit, target_until: 
             raise OptionRefused(f"--{end} takes the time, which is the same for both", option=f"target-{end}")
 
 
-def windows_of(kind: str, start: Limit, until: Limit) -> Windows:
-    """The windows of the first pass.  Raises OptionRefused for a time bound where times are not to count."""
+def windows_of(kind: str, start: Limit, until: Limit, *, by_broker: bool = False) -> Windows:
+    """The windows of the first pass.  by_broker: a side is of 0.7, whose messages have no time; what the other side's
+    have does not count then.  Raises OptionRefused for a time bound where times are not to count."""
     timed = start.time_ms is not None or until.time_ms is not None
     if timed and kind == "blocks":
         raise OptionRefused("windows are blocks of offsets, and --from or --to is a time", option="window")
-    return Windows(kind != "blocks", 0, start.time_ms, until.time_ms)
+    return Windows(kind != "blocks" and not by_broker, 0, start.time_ms, until.time_ms)
 
 
 # ---- a cluster -------------------------------------------------------------------------------------------------------
@@ -100,8 +108,16 @@ class Side:
         """From options of format kafka08.  Raises OptionRefused, Unreachable, Refused."""
         refuse_told_elsewhere(options)
         known = checked_options(options, streaming=False)
-        refuse_by_broker(known)
         return Side(known, access_of(known))
+
+    @property
+    def by_broker(self) -> bool:
+        """Whether its partitions belong to brokers (0.7): the other cluster has no such partitions, nor offsets."""
+        return self.options.by_broker
+
+    def links(self) -> Brokers:
+        """The driver's links to it; the caller closes them."""
+        return brokers_of(self.options, self.access)
 
 
 def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
@@ -113,7 +129,7 @@ def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
 
 
 def refuse_by_broker(options: SourceOptions) -> None:
-    """Raises OptionRefused for a cluster whose partitions belong to brokers: no other has such, nor such offsets."""
+    """Raises OptionRefused for a cluster whose partitions belong to brokers, beside files."""
     if options.by_broker:
         raise OptionRefused(BY_BROKER, option="protocol")
 
@@ -127,6 +143,16 @@ def must_answer(options: Mapping[str, str]) -> None:
     refuse_by_broker(known)
     with Brokers(access_of(known)) as brokers:
         brokers.view()
+
+
+def whole_entries(sides: Mapping[str, Side]) -> WholeEntries:
+    """Moves cuts of ranges to where entries begin, where offsets are bytes.  Raises as EntryBoundaries."""
+
+    def moved(side: str, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        with sides[side].links() as brokers:
+            return cut_at_boundaries(ranges, EntryBoundaries.of(brokers, sides[side].options.fetch_bytes))
+
+    return moved
 
 
 def reading(sides: Mapping[str, Side]) -> Reading:
@@ -155,7 +181,10 @@ def look(sides: Mapping[str, Side], limits: Mapping[str, tuple[Limit, Limit]]) -
     """Ask both clusters, the target first: what comes in meanwhile is in the source then, and at most not yet in the
     target.  Raises UnknownPartition for a topic that the source has not, OffsetOutOfRange, OptionRefused, and what
     Brokers raise."""
-    with Brokers(sides[SOURCE].access) as ours, Brokers(sides[TARGET].access) as theirs:
+    for name, side in sides.items():
+        if side.by_broker and any(limit.time_ms is not None for limit in limits[name]):
+            raise OptionRefused(NO_TIMES, option="--from")
+    with sides[SOURCE].links() as ours, sides[TARGET].links() as theirs:
         if all(limit.offsets is None for limit in limits[TARGET]):
             _two_clusters(ours.view(), theirs.view())
         wanted = sides[SOURCE].options.subscription.partitions(ours.view())
@@ -180,7 +209,7 @@ def _two_clusters(source: ClusterView, target: ClusterView) -> None:
 def partitions_of(brokers: Brokers, topics: Collection[str]) -> list[TopicPartition]:
     """Every partition of these topics that the cluster has."""
     view = brokers.view()
-    return sorted(TopicPartition(topic, p) for topic in topics for p in view.topics.get(topic, {}))
+    return in_order(TopicPartition(topic, p) for topic in topics for p in view.topics.get(topic, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +246,7 @@ def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, u
 
 
 def _given(offsets: Offsets, tps: Collection[TopicPartition], side: str, end: str) -> dict[TopicPartition, int]:
-    missing = sorted({*tps} - {*offsets})
+    missing = in_order({*tps} - {*offsets})
     if missing:
         raise OptionRefused(f"says no offset of {missing[0]} of the {side}; name every partition", option=end)
     return {tp: offsets[tp] for tp in tps}

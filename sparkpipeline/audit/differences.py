@@ -58,7 +58,7 @@ class Difference:
     """
 
     topic: str
-    partition: int | None
+    partition: int | str | None
     window: str
     difference: str  # one of KINDS
     messages: int | None
@@ -90,11 +90,13 @@ class AuditResult:
 # ---- of sums ---------------------------------------------------------------------------------------------------------
 
 
-def by_scope(parts: Mapping[tuple[str, int], Windowed], keyed: Collection[str]) -> dict[Scope, dict[int, Figures]]:
-    """Sums of partitions as sums of scopes; keyed: topics whose partitions are added up."""
+def by_scope(
+    parts: Mapping[tuple[str, int | str], Windowed], keyed: Collection[str]
+) -> dict[Scope, dict[int, Figures]]:
+    """Sums of partitions as sums of scopes; keyed: topics whose partitions are added up, as those of 0.7 always are."""
     sums: dict[Scope, dict[int, Figures]] = {}
-    for (topic, partition), windows in sorted(parts.items()):
-        scope = Scope(topic, None if topic in keyed else partition)
+    for (topic, partition), windows in parts.items():
+        scope = Scope(topic, None if topic in keyed or isinstance(partition, str) else partition)
         into = sums.setdefault(scope, {})
         for window, figures in windows.items():
             added = figures if scope.partition is not None else figures.beside(NOTHING)
@@ -184,9 +186,10 @@ def from_groups(
     return rows
 
 
-def _place(item: tuple[GroupKey, MessageGroup]) -> tuple[int, int, str]:
+def _place(item: tuple[GroupKey, MessageGroup]) -> tuple[str, int, int, str]:
     (kind, _side, partition, window), group = item
-    return partition, window if window >= 0 else group.first, kind
+    broker, number = ("", partition) if isinstance(partition, int) else (partition, 0)
+    return broker, number, window if window >= 0 else group.first, kind
 
 
 def _count(windows: Windowed, window: int, known: bool) -> int:

@@ -4,6 +4,9 @@
     2  scopes whose sums differ are read again: a shuffle brings hashes to tasks that match them; counts come back
 
 The target's ends are asked before the source's: so what comes in meanwhile can only look as if the target were behind.
+
+Of 0.7, whose partitions belong to brokers and whose offsets are bytes, topics are compared as a whole: counts and
+hashes, in no order.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.differences import (
     AuditResult,
     Scope,
@@ -36,12 +39,14 @@ from sparkpipeline.audit.matching import (
     grouped,
     match,
 )
-from sparkpipeline.audit.tasks import AuditPiece, Reading, dealt, pieces, size_for
+from sparkpipeline.audit.tasks import MESSAGE_BYTES, AuditPiece, Reading, dealt, pieces, size_for
 from sparkpipeline.audit.windows import Windows
+from sparkpipeline.ranges import OffsetRange, partition_key
 
 SHARE_ROWS = 250_000  # messages of a side that one match holds in memory
 Bounds = Mapping[TopicPartition, tuple[int, int]]
 Tell = Callable[[str], None]
+WholeEntries = Callable[[str, Sequence[OffsetRange]], list[OffsetRange]]  # side and its ranges -> cut between entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,8 @@ class AuditRequest:
 
     bounds    by side: offsets of each partition, start <= offset < until
     windows   of the sums, without blocks
-    keyed     topics that are compared as a whole, since their partitions are others in the target
+    keyed     topics that are compared as a whole, since their partitions are others in the target: with a side of 0.7
+              all of them
     cut       by side: partitions read from the beginning of a log that does not begin at offset 0 any more
     block     offsets of a block, for messages without a timestamp
     match     False: where sums differ messages are not matched: a loss looks like a duplicate
@@ -64,12 +70,15 @@ class AuditRequest:
     match: bool = True
 
 
-def compare(spark: Any, reading: Reading, asked: AuditRequest, tell: Tell) -> AuditResult:
-    """Compare two clusters.  Raises what the reading of ranges raises, as Spark passes it on."""
+def compare(
+    spark: Any, reading: Reading, asked: AuditRequest, tell: Tell, whole_entries: WholeEntries | None = None
+) -> AuditResult:
+    """Compare two clusters.  whole_entries: needed for a side of 0.7, whose ranges can be cut between entries only.
+
+    Raises what the reading of ranges raises, as Spark passes it on, and what whole_entries raises."""
     context = spark.sparkContext
     cores = context.defaultParallelism
-    size = size_for(sum(until - start for b in asked.bounds.values() for start, until in b.values()), cores)
-    every = [p for side, bounds in asked.bounds.items() for p in pieces(side, bounds, asked.windows, size)]
+    every = _pieces(asked, cores, whole_entries)
     sums = _sums(context, reading, asked, every, cores)
     differing = unequal(sums[SOURCE], sums[TARGET])
     if differing and asked.match:
@@ -87,6 +96,23 @@ def compare(spark: Any, reading: Reading, asked: AuditRequest, tell: Tell) -> Au
     return AuditResult(tuple(rows), sums)
 
 
+def _pieces(asked: AuditRequest, cores: int, whole_entries: WholeEntries | None) -> list[AuditPiece]:
+    by_broker = {
+        side for side, bounds in asked.bounds.items() if any(isinstance(tp.partition, BrokerPartition) for tp in bounds)
+    }
+    counts = {side: sum(until - start for start, until in bounds.values()) for side, bounds in asked.bounds.items()}
+    size = size_for(sum(n // MESSAGE_BYTES if side in by_broker else n for side, n in counts.items()), cores)
+    every: list[AuditPiece] = []
+    for side, bounds in asked.bounds.items():
+        if side not in by_broker:
+            every += pieces(side, bounds, asked.windows, size)
+            continue
+        assert whole_entries is not None, "ranges of bytes are cut between entries"
+        cut = [piece.range for piece in pieces(side, bounds, asked.windows, size * MESSAGE_BYTES)]
+        every += [AuditPiece(side, rng, asked.windows) for rng in whole_entries(side, cut)]
+    return every
+
+
 def _both(sums: SideSums, scope: Scope) -> tuple[dict[int, Figures], dict[int, Figures]]:
     return sums[SOURCE].get(scope, {}), sums[TARGET].get(scope, {})
 
@@ -94,11 +120,11 @@ def _both(sums: SideSums, scope: Scope) -> tuple[dict[int, Figures], dict[int, F
 def _sums(context: Any, reading: Reading, asked: AuditRequest, every: Sequence[AuditPiece], cores: int) -> SideSums:
     tasks = dealt(every, cores)
     counted = context.parallelize(tasks, len(tasks)).flatMap(reading.count).collect() if every else []
-    parts: dict[str, dict[tuple[str, int], dict[int, Figures]]] = {
-        side: {(tp.topic, int(str(tp.partition))): {} for tp in bounds} for side, bounds in asked.bounds.items()
+    parts: dict[str, dict[tuple[str, int | str], dict[int, Figures]]] = {
+        side: {(tp.topic, partition_key(tp.partition)): {} for tp in bounds} for side, bounds in asked.bounds.items()
     }
-    for piece, windows in sorted(counted, key=lambda row: row[0].range):
-        into = parts[piece.side][piece.range.topic, int(str(piece.range.partition))]
+    for piece, windows in sorted(counted, key=lambda row: row[0].range.start):
+        into = parts[piece.side][piece.range.topic, partition_key(piece.range.partition)]
         for window, figures in windows.items():
             into[window] = into.get(window, Figures()).then(figures)
     return {side: by_scope(parts[side], asked.keyed) for side in (SOURCE, TARGET)}
@@ -133,15 +159,16 @@ def _groups(
 
 def _shares(
     asked: AuditRequest, every: Iterable[AuditPiece], scopes: Sequence[Scope], firsts: Sequence[int]
-) -> tuple[list[AuditPiece], dict[tuple[str, int], tuple[int, int]]]:
+) -> tuple[list[AuditPiece], dict[tuple[str, int | str], tuple[int, int]]]:
     """The pieces of these scopes, and of each partition the first share and how many there are."""
     number_of = {scope: n for n, scope in enumerate(scopes)}
     windows = replace(asked.windows, block=asked.block)
     wanted: list[AuditPiece] = []
-    shares: dict[tuple[str, int], tuple[int, int]] = {}
+    shares: dict[tuple[str, int | str], tuple[int, int]] = {}
     for piece in every:
-        topic, partition = piece.range.topic, int(str(piece.range.partition))
-        n = number_of.get(Scope(topic, None if topic in asked.keyed else partition))
+        topic, partition = piece.range.topic, partition_key(piece.range.partition)
+        whole = topic in asked.keyed or isinstance(partition, str)
+        n = number_of.get(Scope(topic, None if whole else int(partition)))
         if n is not None:
             wanted.append(replace(piece, windows=windows))
             shares[topic, partition] = firsts[n], firsts[n + 1] - firsts[n]
@@ -153,7 +180,7 @@ class Hashing:
     """Runs in tasks: the hashes of some pieces."""
 
     reading: Reading
-    shares: Mapping[tuple[str, int], tuple[int, int]]
+    shares: Mapping[tuple[str, int | str], tuple[int, int]]
 
     def __call__(self, pieces: Iterable[AuditPiece]) -> Iterator[tuple[int, Pack]]:
         return self.reading.hashes(pieces, self.shares)
@@ -173,7 +200,7 @@ class Judging:
             yield (n, *key), group
 
 
-def _ends(matched: Matched) -> dict[tuple[str, int], tuple[int, int]]:
+def _ends(matched: Matched) -> dict[tuple[str, int | str], tuple[int, int]]:
     return matched.ends
 
 
@@ -181,10 +208,10 @@ def _judges(
     asked: AuditRequest,
     scopes: Sequence[Scope],
     firsts: Sequence[int],
-    found: Iterable[tuple[int, Mapping[tuple[str, int], tuple[int, int]]]],
+    found: Iterable[tuple[int, Mapping[tuple[str, int | str], tuple[int, int]]]],
 ) -> dict[int, MatchedEnds]:
     """What is known of each scope as a whole, out of all its shares."""
-    ends: dict[int, dict[tuple[str, int], tuple[int, int]]] = {n: {} for n in range(len(scopes))}
+    ends: dict[int, dict[tuple[str, int | str], tuple[int, int]]] = {n: {} for n in range(len(scopes))}
     for share, of_share in found:
         into = ends[bisect_right(firsts, share) - 1]
         for key, (first, last) in of_share.items():

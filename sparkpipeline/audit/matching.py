@@ -21,13 +21,15 @@ class Pack(NamedTuple):
     """Some messages of one partition, in the order of their offsets; the arrays as bytes, which pickle well."""
 
     side: str  # SOURCE | TARGET
-    partition: int
+    partition: int | str  # of 0.7 "broker-index"
     hashes: bytes  # array("Q")
     offsets: bytes  # array("q")
     windows: bytes  # array("q")
 
     @staticmethod
-    def of(side: str, partition: int, hashes: Sequence[int], offsets: Sequence[int], windows: Sequence[int]) -> Pack:
+    def of(
+        side: str, partition: int | str, hashes: Sequence[int], offsets: Sequence[int], windows: Sequence[int]
+    ) -> Pack:
         return Pack(
             side, partition, array("Q", hashes).tobytes(), array("q", offsets).tobytes(), array("q", windows).tobytes()
         )
@@ -37,7 +39,7 @@ class Odd(NamedTuple):
     """Messages without a partner, of one kind and one partition of the log they stand in."""
 
     kind: str  # LOST | DUPLICATE | FOREIGN
-    partition: int
+    partition: int | str
     offsets: bytes  # array("q"), in that log
     windows: bytes  # array("q")
 
@@ -47,7 +49,7 @@ class Matched:
     """What came of one share: the odd ones, and between which offsets of each log partners were found."""
 
     odd: list[Odd] = field(default_factory=list)
-    ends: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # (side, partition) -> first, last
+    ends: dict[tuple[str, int | str], tuple[int, int]] = field(default_factory=dict)  # (side, partition) -> first, last
 
 
 def match(packs: Iterable[Pack]) -> Matched:
@@ -75,7 +77,7 @@ def _walk(
     kinds: how an odd one is called, with the hashes it must be among: the first that fits.
     """
     windows_of: dict[int, int] = {}
-    found: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
+    found: dict[tuple[str, int | str], tuple[list[int], list[int]]] = {}
     for pack in sorted(packs, key=_first, reverse=True):
         ends = (pack.side, pack.partition)
         for hash_, offset, window in _backwards(pack):
@@ -100,8 +102,8 @@ def _hashes(packs: Iterable[Pack]) -> Iterator[int]:
         yield from array("Q", pack.hashes)
 
 
-def _first(pack: Pack) -> tuple[int, int]:
-    return pack.partition, array("q", pack.offsets[:8])[0] if pack.offsets else 0
+def _first(pack: Pack) -> tuple[str, int]:
+    return str(pack.partition), array("q", pack.offsets[:8])[0] if pack.offsets else 0
 
 
 def _backwards(pack: Pack) -> Iterator[tuple[int, int, int]]:
@@ -119,10 +121,10 @@ BEHIND, CUT = "behind", "cut"
 class MatchedEnds:
     """Of one scope, over all shares: between which offsets partners were found, and which logs lost their beginning."""
 
-    matched: dict[tuple[str, int], tuple[int, int]]
+    matched: dict[tuple[str, int | str], tuple[int, int]]
     cut: frozenset[str] = frozenset()  # sides whose logs begin after offset 0
 
-    def judged(self, kind: str, partition: int, offset: int) -> str:
+    def judged(self, kind: str, partition: int | str, offset: int) -> str:
         """What an odd message is in the light of where it stands.
 
         BEHIND   lost, and after the last message that the target has: a mirror that has not come so far
@@ -150,7 +152,7 @@ class MessageGroup(NamedTuple):
         return MessageGroup(self.messages + other.messages, min(self.first, other.first), max(self.last, other.last))
 
 
-GroupKey = tuple[str, str, int, int]  # kind as judged, side, partition, window
+GroupKey = tuple[str, str, int | str, int]  # kind as judged, side, partition, window
 
 
 def grouped(matched: Matched, ends: MatchedEnds) -> dict[GroupKey, MessageGroup]:

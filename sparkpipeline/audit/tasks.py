@@ -13,18 +13,19 @@ from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LibraryMissing
 from kafkawire.fingerprints import HAS_NUMPY, Hashed, hashed
-from kafkawire.model import MessageSet, TopicPartition
+from kafkawire.model import BrokerPartition, MessageSet, TopicPartition
 from sparkpipeline.audit.figures import Figures, add
 from sparkpipeline.audit.matching import Pack
 from sparkpipeline.audit.windows import Windows, untimed
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing, CorruptData
-from sparkpipeline.ranges import OffsetRange, in_steps, packed
+from sparkpipeline.ranges import OffsetRange, in_steps, packed, partition_key
 from sparkpipeline.reading.fetcher import read_sets
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import decoded
 
 LEAST, MOST = 20_000, 5_000_000  # offsets of a piece
+MESSAGE_BYTES = 256  # of the log, where its offsets are bytes: how many messages a range may have
 TASKS_A_CORE = 3
 PACK_ROWS = 1 << 18  # before a task sends on what it gathered
 Read = Callable[[OffsetRange, ClusterAccess, ReadOptions], Iterable[MessageSet]]
@@ -40,8 +41,9 @@ class AuditPiece:
 
     @property
     def count(self) -> int:
-        """Offsets in it."""
-        return self.range.count
+        """Messages in it, about."""
+        of_bytes = isinstance(self.range.partition, BrokerPartition)
+        return self.range.count // MESSAGE_BYTES if of_bytes else self.range.count
 
 
 # ---- which task reads what -------------------------------------------------------------------------------------------
@@ -53,7 +55,7 @@ def pieces(
     """Each partition's range, start <= offset < until, in pieces of at most `size` offsets; empty ones have none."""
     return [
         AuditPiece(side, step, windows)
-        for tp, (start, until) in sorted(bounds.items())
+        for tp, (start, until) in bounds.items()
         for step in in_steps(OffsetRange(tp.topic, tp.partition, start, until), size)
     ]
 
@@ -90,14 +92,17 @@ class Reading:
             yield piece, sums
 
     def hashes(
-        self, pieces: Iterable[AuditPiece], shares: Mapping[tuple[str, int], tuple[int, int]], read: Read = read_sets
+        self,
+        pieces: Iterable[AuditPiece],
+        shares: Mapping[tuple[str, int | str], tuple[int, int]],
+        read: Read = read_sets,
     ) -> Iterator[tuple[int, Pack]]:
         """The messages of each piece as hashes, each in the share that all its likes come to.
 
         shares: of (topic, partition): the first share of its scope, and how many there are.
         """
         for piece in pieces:
-            topic, partition = piece.range.topic, int(str(piece.range.partition))
+            topic, partition = piece.range.topic, partition_key(piece.range.partition)
             packer = _Packer(piece, partition, *shares[topic, partition])
             for found in self._hashed(piece, read):
                 packer.add(found)
@@ -145,7 +150,7 @@ def _check_times(piece: AuditPiece, found: Hashed) -> None:
 class _Packer:
     """The messages of one piece, dealt to their shares."""
 
-    def __init__(self, piece: AuditPiece, partition: int, first: int, count: int) -> None:
+    def __init__(self, piece: AuditPiece, partition: int | str, first: int, count: int) -> None:
         self.rows = 0
         self._piece, self._partition, self._first, self._count = piece, partition, first, count
         self._shares: dict[int, tuple[array[int], array[int], array[int]]] = {}

@@ -9,7 +9,8 @@
 How far an earlier try came is found by comparing the target's tail with the source message by message.  No other
 program writes the target partition, so what it holds from the chunk's beginning on are the chunk's first messages,
 each at the next offset.  Keys and values are compared, not entries: brokers give new offsets,
-and unpack and repack wrappers.
+and unpack and repack wrappers.  So of a source of 0.7, too, where the messages of a wrapper share its offset: a try may
+have ended inside one, and the next one leaves out as many of its messages as are there.
 
 The task's own thread does all of it, and one more reads ahead.
 """
@@ -56,7 +57,7 @@ class ChunkTask:
     target_start   exclusive: the offset that the chunk's first message gets in the target's log; None: at least once
     is_stable     nothing of an earlier try can still arrive
     partitioner    by which rule messages are dealt; None: the partition is kept
-    codec          None: as the source has it
+    codec          None: as the source has it        target_partition   None: that of the same number
     """
 
     rng: OffsetRange
@@ -69,10 +70,12 @@ class ChunkTask:
     partitioner: str | None
     partitions: int
     codec: int | None
+    target_partition: int | None = None
 
     @property
     def tp(self) -> TopicPartition:
-        return self.rng.tp
+        """Of the target."""
+        return self.rng.tp if self.target_partition is None else TopicPartition(self.rng.topic, self.target_partition)
 
     @property
     def still_s(self) -> float:
@@ -134,7 +137,7 @@ def _exclusive(task: ChunkTask, target_start: int, is_stable: bool) -> Copied:
         failpoint("backfill after compare")
         watch = Exclusive(task.tp, end)
         try:
-            sent = _send(task, reached.position, watch)
+            sent = _send(task, reached, watch)
         except OutcomeUnknown as lost:
             resyncs, is_stable = resyncs + 1, False
             log.warning("%s: %s; reading the target's tail before going on", task.rng, lost)
@@ -175,11 +178,13 @@ Stored = tuple[int, bytes | None, bytes | None]  # offset, key, value
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """position: the source offset to go on at; messages and bytes (of keys and values): there already."""
+    """position: the source offset to go on at; messages and bytes (of keys and values): there already; inside: so many
+    of the messages at that offset are, too (0.7)."""
 
     position: int
     messages: int
     bytes: int
+    inside: int = 0
 
 
 def compare(
@@ -191,19 +196,20 @@ def compare(
     """
     theirs = iter(target)
     there = next(theirs, None)
-    at, messages, size, position = target_start, 0, 0, chunk.start
+    at, messages, size, position, inside = target_start, 0, 0, chunk.start, 0
     for offset, key, value in source:
+        inside = inside if offset == position else 0
+        position = offset
         if at >= end:
-            return Reached(offset, messages, size)
+            return Reached(offset, messages, size, inside)
         if there is not None and there[0] == at:
             if there[1:] != (key, value):
                 raise _foreign(chunk, at, f"is not the message at {offset} of the source")
             there = next(theirs, None)
-        messages, size, at = messages + 1, size + len(key or b"") + len(value or b""), at + 1
-        position = offset + 1
+        messages, size, at, inside = messages + 1, size + len(key or b"") + len(value or b""), at + 1, inside + 1
     if at < end:
         raise _foreign(chunk, at, f"is behind all messages of {chunk}")
-    return Reached(max(position, chunk.until), messages, size)
+    return Reached(chunk.until, messages, size)
 
 
 def _foreign(chunk: OffsetRange, at: int, why: str) -> Refused:
@@ -236,27 +242,29 @@ def _at_least_once(task: ChunkTask, attempt: int) -> Copied:
     """Attempts before this one may have written all of it."""
     sender = TaskSender(task.target, task.config, called="source_offset")
     try:
-        messages, size = _dealt(task, sender) if task.partitioner else _passed(task, task.rng.start, sender)
+        from_start = Reached(task.rng.start, 0, 0)
+        messages, size = _dealt(task, sender) if task.partitioner else _passed(task, from_start, sender)
         sender.flush()
     finally:
         sender.close()
     return Copied(messages, size, may_repeat=sender.may_repeat + attempt * messages)
 
 
-def _send(task: ChunkTask, position: int, watch: Exclusive) -> tuple[int, int]:
+def _send(task: ChunkTask, reached: Reached, watch: Exclusive) -> tuple[int, int]:
     sender = TaskSender(task.target, task.config, watch=watch)
     try:
-        done = _passed(task, position, sender)
+        done = _passed(task, reached, sender)
         sender.flush()
     finally:
         sender.close()
     return done
 
 
-def _passed(task: ChunkTask, position: int, sender: TaskSender) -> tuple[int, int]:
-    """Messages from a source offset on into the partition of the same number; how many, and their bytes."""
-    spoken, rng = dialect(task.target.release), replace(task.rng, start=position)
+def _passed(task: ChunkTask, reached: Reached, sender: TaskSender) -> tuple[int, int]:
+    """Messages behind what is reached into the one target partition; how many, and their bytes."""
+    spoken, rng = dialect(task.target.release), replace(task.rng, start=reached.position)
     messages = size = 0
+    inside = reached.inside
     aligned = False
     limit = task.config.message_max_bytes
     with _sets(rng, task) as sets:
@@ -271,10 +279,12 @@ def _passed(task: ChunkTask, position: int, sender: TaskSender) -> tuple[int, in
                 message_max_bytes=limit,
                 codec=task.codec,
                 aligned=aligned,
+                inside=inside,
             ):
                 sender.send_part(part)
             count = before(columns, rng.until)
-            messages, size, aligned = messages + count, size + _bytes(columns, count), True
+            messages, size, aligned = messages + count - inside, size + _bytes(columns, count, inside), True
+            inside = 0
     return messages, size
 
 
@@ -318,9 +328,9 @@ def _by_partition(
     return dealt
 
 
-def _bytes(columns: Columns, count: int) -> int:
-    """Of the keys and values of the first `count` messages."""
-    sizes = as_list(columns.key_size)[:count] + as_list(columns.value_size)[:count]
+def _bytes(columns: Columns, count: int, first: int = 0) -> int:
+    """Of the keys and values of the first `count` messages; first: without so many."""
+    sizes = as_list(columns.key_size)[first:count] + as_list(columns.value_size)[first:count]
     return sum(size for size in sizes if size > 0)
 
 

@@ -11,11 +11,13 @@ from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
 from sparkpipeline.backfill.plan import Request
 from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.boundaries import EntryBoundaries
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.addresses import find_access
 from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.source.cluster import access_of
+from sparkpipeline.source.cluster import access_of, brokers_of
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions, read_options
 
@@ -35,12 +37,6 @@ class Clusters:
     def of(request: Request, source_release: str | None = None, target_release: str | None = None) -> Clusters:
         """releases: as planned; None: found out now.  Raises OptionRefused, Unreachable, Refused."""
         source_options = checked_options(_fixed(request.source, source_release), streaming=False)
-        if source_options.by_broker:
-            raise OptionRefused(
-                "a backfill goes on where offsets of both clusters say, and those of Kafka 0.7 are bytes; mirrormaker"
-                " copies topics of 0.7, and keeps a map of their offsets",
-                option="protocol",
-            )
         target_options = SinkOptions.of(_fixed(request.target, target_release))
         return Clusters(
             source_options,
@@ -56,6 +52,15 @@ class Clusters:
     def read(self, now_ms: int) -> ReadOptions:
         return read_options(self.source_options, (), now_ms)
 
+    def source_links(self) -> Brokers:
+        """The driver's links to the source; the caller closes them."""
+        return brokers_of(self.source_options, self.source)
+
+    def boundary(self, tp: TopicPartition, known: int, at: int, until: int) -> int:
+        """Where an entry of 0.7 begins, at or behind `at`.  Raises as EntryBoundaries."""
+        with self.source_links() as brokers:
+            return EntryBoundaries.of(brokers, self.source_options.fetch_bytes)(tp, known, at, until)
+
 
 def _fixed(options: Mapping[str, str], release: str | None) -> dict[str, str]:
     return {**options, **({"protocol": release} if release is not None else {})}
@@ -68,6 +73,11 @@ class HandOver:
     def __init__(self, group: str, storage: str, sides: Clusters, tps: Iterable[TopicPartition]) -> None:
         if storage not in get_args(Storage):
             raise OptionRefused(f"{storage} is none of zookeeper, kafka, dual", option="--offsets-storage")
+        if storage != "zookeeper" and not sides.source.spoken.keeps_offsets:
+            raise OptionRefused(
+                f"brokers of Kafka {sides.source.release} keep no offsets: it can only be zookeeper",
+                option="--offsets-storage",
+            )
         self.group = group
         self._storage = cast(Storage, storage)
         self._sides = sides

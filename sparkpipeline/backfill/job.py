@@ -23,8 +23,10 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.ledger import tool_version
+from sparkpipeline.ranges import partition_key
 from sparkpipeline.source.cluster import group_offsets
-from sparkpipeline.source.resolver import Resolved, resolve_batch
+from sparkpipeline.source.offsets import rank
+from sparkpipeline.source.resolver import resolve_batch
 
 REPLICATED_S = 30.0  # how long the replicas of a target may be behind when it is planned
 OnMark = Callable[[Lane, Done], object]
@@ -173,17 +175,26 @@ def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> B
 
     Raises OptionRefused, UnknownPartition, Refused and whatever asking a cluster raises.
     """
-    with Brokers(sides.source) as source, Brokers(sides.target) as target:
+    with sides.source_links() as source, Brokers(sides.target) as target:
         _two_clusters(source.view(), target.view())
         found = resolve_batch(sides.source_options, source, group_offsets(sides.source_options, sides.source))
         if not found:
             raise UnknownPartition(f"the source has no {sides.source_options.subscription}")
-        _there(found, source.view(), target.view(), request.partitioning)
+        numbers = {tp: number_of(tp, source.view()) for tp, _, _ in found}
+        _there(numbers, source.view(), target.view(), request.partitioning)
         starts: Mapping[TopicPartition, int] = {}
         if request.exclusive:
-            starts = stable_ends(target, [tp for tp, _, _ in found], 0.0, REPLICATED_S)
+            starts = stable_ends(target, [TopicPartition(tp.topic, n) for tp, n in numbers.items()], 0.0, REPLICATED_S)
     lanes = tuple(
-        Lane(number, tp.topic, _number(tp), start, until, starts.get(tp))
+        Lane(
+            number,
+            tp.topic,
+            partition_key(tp.partition),
+            start,
+            until,
+            starts.get(TopicPartition(tp.topic, numbers[tp])),
+            None if tp.partition == numbers[tp] else numbers[tp],
+        )
         for number, (tp, start, until) in enumerate(found)
     )
     plan = BackfillPlan(
@@ -227,11 +238,11 @@ def _two_clusters(source: ClusterView, target: ClusterView) -> None:
         raise OptionRefused(f"source and target are one cluster: {host}:{port} is a broker of both", option="--target")
 
 
-def _there(found: Resolved, source: ClusterView, target: ClusterView, partitioning: str) -> None:
+def _there(numbers: Mapping[TopicPartition, int], source: ClusterView, target: ClusterView, partitioning: str) -> None:
     missing = {}
-    for tp, _, _ in found:
+    for tp, number in numbers.items():
         count = len(target.partitions(tp.topic))
-        if not count or (partitioning == "identity" and tp.partition not in target.topics[tp.topic]):
+        if not count or (partitioning == "identity" and number not in target.topics[tp.topic]):
             missing[tp.topic] = (len(source.partitions(tp.topic)), count)
     if missing:
         told = ", ".join(
@@ -241,7 +252,9 @@ def _there(found: Resolved, source: ClusterView, target: ClusterView, partitioni
         raise UnknownPartition(f"nothing here creates topics; create at the target: {told}", topic=min(missing))
 
 
-def _number(tp: TopicPartition) -> int:
-    if not isinstance(tp.partition, int):
-        raise Refused("partitions of 0.7 cannot be copied by this version", topic=tp.topic, partition=tp.partition)
-    return tp.partition
+def number_of(tp: TopicPartition, source: ClusterView) -> int:
+    """The partition of the target: the same number; of 0.7, where partitions have none, those of the first broker that
+    has the topic from 0 on, then those of the next: as broker.partitions of a mirror numbers them."""
+    if isinstance(tp.partition, int):
+        return tp.partition
+    return sorted(source.partitions(tp.topic), key=rank).index(tp.partition)

@@ -1,7 +1,8 @@
 """Fetched sets on their way to the same partition of another cluster, cut to a range.  Pure: bytes and counts.
 
 Whole runs travel as they are where the target takes them (producer.conversion); a wrapper that reaches over an end of
-the range is opened and only its wanted messages are encoded again.  Each part says exactly how many messages it holds.
+the range is opened and only its wanted messages are encoded again.  Entries of 0.7 are all written anew, as the target
+has them.  Each part says exactly how many messages it holds.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 
 from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
-from producer.conversion import Output, Step, one_run, pass_through, reencode
+from kafkawire.model import BrokerPartition, Message, MessageSet, Part, Run, TopicPartition
+from producer.conversion import Output, Step, one_run, pass_through, reencode, transcode
 from sparkpipeline.errors import CorruptData
 
 
@@ -28,14 +30,19 @@ def parts(
     message_max_bytes: int,
     codec: int | None = None,
     aligned: bool = False,
+    inside: int = 0,
 ) -> Iterator[Part]:
     """The messages of a set from its start on and before `until`, in order.  dialect: the target's.
 
     columns: of the whole set, its checksums checked; codec None: as the source has it; aligned: the set begins where
-    another ended.  A part's resume_at is a source offset, or None where it was encoded again.
+    another ended; inside: so many messages of its first entry are left out (0.7).  A part's resume_at is a source
+    offset, or None where it was encoded again.
 
     Raises CorruptData where a message is damaged, behind what precedes it.
     """
+    if isinstance(fetched.partition, BrokerPartition):
+        yield from _of_07(fetched, target, dialect, message_max_bytes, codec=codec, inside=inside)
+        return
     good = until if columns.damage is None else min(until, columns.resume_at)
     at = fetched.start
     try:
@@ -52,6 +59,33 @@ def parts(
         raise damaged(fetched, damage) from damage
     if columns.damage is not None and good < until:
         raise damaged(fetched, columns.damage)
+
+
+def _of_07(
+    fetched: MessageSet,
+    target: TopicPartition,
+    dialect: Dialect,
+    message_max_bytes: int,
+    *,
+    codec: int | None,
+    inside: int,
+) -> Iterator[Part]:
+    """A set of 0.7, of which none reaches over the end of its range."""
+    left = count(1)
+
+    def behind(message: Message) -> Sequence[Output]:
+        wanted = next(left) > inside
+        return (Output(target, message.key, message.value, message.timestamp_ms),) if wanted else ()
+
+    try:
+        if inside:
+            steps = reencode(fetched, behind, dialect, message_max_bytes, codec)
+        else:
+            steps = transcode(fetched, target, dialect, message_max_bytes, codec)
+        for step in steps:
+            yield from step.parts
+    except CorruptMessage as damage:
+        raise damaged(fetched, damage) from damage
 
 
 def damaged(fetched: MessageSet, damage: CorruptMessage) -> CorruptData:

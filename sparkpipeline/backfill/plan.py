@@ -1,7 +1,8 @@
 """What a backfill is to do and what it has done: values, and their texts.  Pure.
 
 Request     what the operator asked for; the same command again asks for the same
-Lane        one source partition: [start, until), and where its messages go
+Lane        one source partition: [start, until), and where its messages go: the target partition of its number, of
+            0.7, whose partitions belong to brokers, the one of its place among all of the topic
 BackfillPlan        request and lanes: written once, before anything is copied, and never changed
 Done        one chunk of a lane, copied and acknowledged
 """
@@ -9,7 +10,7 @@ Done        one chunk of a lane, copied and acknowledged
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -17,9 +18,11 @@ from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
 from sparkpipeline.ledger.model import utc
-from sparkpipeline.ranges import OffsetRange, in_steps
+from sparkpipeline.ranges import OffsetRange, in_steps, partition_of
 
 FORMAT = 1
+BYTES_OF_07 = 64 << 20  # the chunk of a backfill from 0.7, unless another is asked for
+Boundary = Callable[[TopicPartition, int, int, int], int]  # as cluster.boundaries has it
 _REACHED_BY = {
     "kafka.bootstrap.servers", "kafka.metadata.broker.list", "zookeeper.connect", "kafka.zookeeper.connect",
 }  # fmt: skip
@@ -43,7 +46,7 @@ class Request:
     partitioning: str = "identity"  # or key
     shared: bool = False  # others write the target partitions too: no comparing, so at least once
     codec: str = ""  # of the target; "": as the source has it
-    chunk: int = 500_000  # offsets that are copied between two marks
+    chunk: int = 500_000  # offsets that are copied between two marks; of 0.7 bytes, which is little
     group: str | None = None  # whose positions are written at the end
     storage: str = "zookeeper"
 
@@ -72,28 +75,43 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """target_start: where the target's log ended when this was planned; None where others may write it."""
+    """partition: of the source; of 0.7 "broker-index".  target_start: where the target's log ended when this was
+    planned; None where others may write it.  target: partition of the target; None: the same number."""
 
     number: int
     topic: str
-    partition: int
+    partition: int | str
     start: int
     until: int
     target_start: int | None
+    target: int | None = None
 
     @property
     def tp(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
+        return TopicPartition(self.topic, partition_of(self.partition))
+
+    @property
+    def target_tp(self) -> TopicPartition:
+        return self.tp if self.target is None else TopicPartition(self.topic, self.target)
 
     @property
     def range(self) -> OffsetRange:
-        return OffsetRange(self.topic, self.partition, self.start, self.until)
+        return OffsetRange(self.topic, partition_of(self.partition), self.start, self.until)
 
     def chunks(self, size: int, first: int = 0) -> Iterator[Chunk]:
         """Its chunks from number `first` on."""
         for number, step in enumerate(in_steps(self.range, size)):
             if number >= first:
                 yield Chunk(self.number, number, step.start, step.until)
+
+    def byte_chunks(self, size: int, before: Done | None, boundary: Boundary) -> Iterator[Chunk]:
+        """Of 0.7: its chunks behind a mark, each of at least `size` bytes, as far as there are, up to where an entry
+        begins."""
+        number, at = (0, self.start) if before is None else (before.chunk + 1, before.until)
+        while at < self.until:
+            end = boundary(self.tp, at, min(at + size, self.until), self.until)
+            yield Chunk(self.number, number, at, end)
+            number, at = number + 1, end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +125,7 @@ class BackfillPlan:
 
     @property
     def count(self) -> int:
-        """Offsets to copy: at least as many as messages."""
+        """Offsets to copy: at least as many as messages; of 0.7 bytes."""
         return sum(lane.until - lane.start for lane in self.lanes)
 
     def text(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from groundwork.failpoints import failpoint
 from kafkawire.compression import CODECS
 from kafkawire.errors import LibraryMissing
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.backfill.chunkcopy import MAX_UNSTABLE_S, ChunkTask, copy_chunk
 from sparkpipeline.backfill.clusters import Clusters
 from sparkpipeline.backfill.folder import BackfillFolder
@@ -81,7 +81,11 @@ class BackfillRun:
         Raises PipelineError where nothing could begin: another run is at work, or the target does not come to rest.
         """
         self._outcome.done = self._state.last_done()
-        left = [lane for lane in self._plan.lanes if next(self._chunks(lane), None) is not None]
+        done = self._outcome.done
+        left = [
+            lane for lane in self._plan.lanes
+            if (lane.start if lane.number not in done else done[lane.number].until) < lane.until
+        ]  # fmt: skip
         before = self._state.begin_run(who, _now_ms())
         if before and left:
             self._at_rest(left)
@@ -98,14 +102,16 @@ class BackfillRun:
 
     def _chunks(self, lane: Lane) -> Iterator[Chunk]:
         """Those without a mark."""
-        done = self._outcome.done.get(lane.number)
-        return lane.chunks(self._plan.request.chunk, 0 if done is None else done.chunk + 1)
+        done, size = self._outcome.done.get(lane.number), self._plan.request.chunk
+        if isinstance(lane.tp.partition, BrokerPartition):
+            return lane.byte_chunks(size, done, self._sides.boundary)
+        return lane.chunks(size, 0 if done is None else done.chunk + 1)
 
     def _at_rest(self, left: list[Lane]) -> None:
         """Another run copied before: wait until none of its requests can still arrive."""
         if self._plan.request.shared:
             return  # others write there all the time
-        tps = [lane.tp for lane in left]
+        tps = [lane.target_tp for lane in left]
         if self._plan.request.partitioning == "key":
             tps = [TopicPartition(topic, p) for topic in sorted({lane.topic for lane in left})
                    for p in range(self._partitions[topic])]  # fmt: skip
@@ -133,7 +139,8 @@ class BackfillRun:
     def _task(self, lane: Lane, chunk: Chunk) -> ChunkTask:
         request, before = self._plan.request, self._outcome.done.get(lane.number)
         return ChunkTask(
-            rng=OffsetRange(lane.topic, lane.partition, chunk.start, chunk.until),
+            rng=OffsetRange(lane.topic, lane.tp.partition, chunk.start, chunk.until),
+            target_partition=lane.target,
             source=self._sides.source,
             target=self._sides.target,
             config=self._sides.producer,

@@ -20,6 +20,7 @@ from sparkpipeline.audit.clusters import (
     must_answer,
     parse_limit,
     reading,
+    whole_entries,
     windows_of,
 )
 from sparkpipeline.audit.differences import COLUMNS, KINDS, AuditResult, Offsets, document, mismatches
@@ -39,6 +40,7 @@ from sparkpipeline.commands.common import (
 )
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import OptionRefused
+from sparkpipeline.source.offsets import in_order
 
 NAME = "sparkpipeline audit"  # of its session
 
@@ -140,26 +142,29 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
     target_start = parse_limit(asked["target_start"], "--target-from")
     target_until = parse_limit(asked["target_until"], "--target-to")
     check_limits(start, until, target_start, target_until)
-    windows = windows_of(asked["window"], start, until)
     sides = {side: Side.of(_options(side, asked)) for side in (SOURCE, TARGET)}
+    by_broker = any(side.by_broker for side in sides.values())
+    windows = windows_of(asked["window"], start, until, by_broker=by_broker)
     limits = {SOURCE: (start, until), TARGET: (_other(start, target_start), _other(until, target_until))}
     seen = look(sides, limits)
+    topics = frozenset(tp.topic for tp in seen.ranges[SOURCE].bounds)
     keyed = frozenset(_names(asked["keyed"]))
-    unknown = sorted(keyed - {tp.topic for tp in seen.ranges[SOURCE].bounds})
+    unknown = sorted(keyed - topics)
     if unknown:
         raise OptionRefused(f"{unknown[0]} is not among the topics that are compared", option="--keyed")
     for topic in seen.missing:
         tell(f"the target has no topic {topic}")
     ranges = seen.ranges
     what = AuditRequest(
-        bounds={side: found.bounds for side, found in ranges.items()}, windows=windows, keyed=keyed,
+        bounds={side: found.bounds for side, found in ranges.items()}, windows=windows,
+        keyed=topics if by_broker else keyed,
         cut={side: found.cut for side, found in ranges.items()}, block=asked["block"], match=not asked["no_match"],
     )  # fmt: skip
     with (
         session(NAME, master, conf) as spark,
         SparkProgress(spark).watch("audit", rows=seen.offsets),
     ):
-        found = compare(spark, reading(sides), what, tell)
+        found = compare(spark, reading(sides), what, tell, whole_entries(sides))
     return found, _offsets(seen)
 
 
@@ -204,6 +209,6 @@ def _names(text: str) -> list[str]:
 def _offsets(seen: AuditBounds) -> Offsets:
     found: dict[str, dict[str, dict[str, list[int]]]] = {}
     for side, ranges in seen.ranges.items():
-        for tp, bounds in sorted(ranges.bounds.items()):
-            found.setdefault(side, {}).setdefault(tp.topic, {})[str(tp.partition)] = list(bounds)
+        for tp in in_order(ranges.bounds):
+            found.setdefault(side, {}).setdefault(tp.topic, {})[str(tp.partition)] = list(ranges.bounds[tp])
     return found

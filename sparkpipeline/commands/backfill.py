@@ -13,8 +13,10 @@ import click
 from groundwork.commands import Command
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
+from kafkawire.dialects import dialect
 from sparkpipeline.backfill.job import Backfill, bound
-from sparkpipeline.backfill.plan import Done, Lane, Request
+from sparkpipeline.backfill.plan import BYTES_OF_07, Done, Lane, Request
+from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.commands.common import (
     execute_option,
     go_ahead,
@@ -31,7 +33,7 @@ from sparkpipeline.errors import EXIT_OF, OptionRefused, PipelineError
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 
 COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "bytes", "kept", "may_repeat",
-           "target_start", "target_until", "state")  # fmt: skip
+           "target_partition", "target_start", "target_until", "state")  # fmt: skip
 
 
 @click.command(
@@ -59,7 +61,7 @@ COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "byt
 @click.option("--partitioner", type=click.Choice(("default", "byte-array", "murmur2")), help="The rule of key.")
 @click.option("--shared", is_flag=True, help="Others write the target partitions too: at least once, not exactly.")
 @click.option("--codec", metavar="NAME", help="Of the target: none, gzip, snappy, lz4; as the source has it.")
-@click.option("--chunk", type=click.IntRange(min=1), help="Offsets between two marks in the folder; 500000.")
+@click.option("--chunk", type=click.IntRange(min=1), help="Offsets between two marks; 500000, of 0.7 64 MiB.")
 @click.option("--group", metavar="GROUP", help="The mirror's group: its positions are written at the end.")
 @click.option("--offsets-storage", type=click.Choice(("zookeeper", "kafka", "dual")), help="Where it keeps them.")
 @click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Any option of reading with kafka08.")
@@ -139,7 +141,7 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
         partitioning=asked["partitioning"] or "identity",
         shared=asked["shared"],
         codec=asked["codec"] or "",
-        chunk=asked["chunk"] or 500_000,
+        chunk=asked["chunk"] or (BYTES_OF_07 if _of_07(source) else 500_000),
         group=asked["group"],
         storage=storage,
     )
@@ -147,6 +149,12 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
     if not only_secrets:
         target.setdefault("kafka.request.timeout.ms", "10000")  # what a run after a crash waits for
     return (None if only_secrets else given), given
+
+
+def _of_07(source: dict[str, str]) -> bool:
+    """Whether offsets of the source are bytes."""
+    protocol = source.get("protocol", "auto")
+    return protocol != "auto" and not dialect(resolve_release(protocol)).offsets.count_messages
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
@@ -192,10 +200,9 @@ class Shown:
 def _show(job: Backfill, output: str) -> None:
     write(_rows(job, {}), COLUMNS, output)
     request = job.plan.request
-    how = "the partition is kept" if request.partitioning == "identity" else "the partition is chosen by key"
-    tell(
-        f"at most {counted(job.plan.count, 'message', form=',')} in {counted(len(job.plan.lanes), 'partition')}; {how}"
-    )
+    kept = "the partition is kept" if job.sides.source.spoken.offsets.count_messages else "each has one of the target"
+    how = kept if request.partitioning == "identity" else "the partition is chosen by key"
+    tell(f"at most {_amount(job, job.plan.count)} in {counted(len(job.plan.lanes), 'partition')}; {how}")
     if request.exclusive:
         tell("no other program may write these partitions of the target; then nothing is repeated, also after a crash")
     if request.group is not None and job.handed_over is None:
@@ -209,36 +216,50 @@ def _tell_bound(job: Backfill, parallel: int) -> None:
     request = job.plan.request
     if request.exclusive:
         return
+    repeated = _amount(job, bound(job.plan, parallel))
     tell(
-        f"at least once: a crash (of this command, of executors) repeats at most {bound(job.plan, parallel):,} messages"
+        f"at least once: a crash (of this command, of executors) repeats at most {repeated}"
         f" (a chunk for each of {parallel} tasks), a lost connection what was on it"
     )
     left = job.may_repeat()
     if left:
-        tell(f"an earlier run ended before its end: at most {left:,} messages of it are repeated now")
+        tell(f"an earlier run ended before its end: at most {_amount(job, left)} of it are repeated now")
 
 
 def _what(job: Backfill) -> str:
     group = job.plan.request.group
     then = [f"hand over to group {group}"] if group is not None else []
-    copy = [f"copy at most {counted(job.count_left, 'message', form=',')}"] if job.left else []
+    copy = [f"copy at most {_amount(job, job.count_left)}"] if job.left else []
     return " and ".join(copy + then)
+
+
+def _amount(job: Backfill, distance: int) -> str:
+    """A distance of source offsets in words: 1,000 messages, of 0.7 bytes."""
+    return counted(distance, job.sides.source.spoken.offsets.unit.removesuffix("s"), form=",")
 
 
 def _rows(job: Backfill, failures: dict[int, Exception]) -> list[dict[str, Any]]:
     left = {lane.number for lane in job.left}
     return [
-        _row(lane, job.done.get(lane.number), lane.number in left, lane.number in failures) for lane in job.plan.lanes
+        _row(
+            lane,
+            job.done.get(lane.number),
+            lane.number in left,
+            lane.number in failures,
+            by_key=job.plan.request.partitioning == "key",
+        )
+        for lane in job.plan.lanes
     ]
 
 
-def _row(lane: Lane, done: Done | None, is_left: bool, has_failed: bool) -> dict[str, Any]:
+def _row(lane: Lane, done: Done | None, is_left: bool, has_failed: bool, *, by_key: bool) -> dict[str, Any]:
     state = "failed" if has_failed else "done" if not is_left else "planned" if done is None else "begun"
     return {
         "topic": lane.topic, "partition": lane.partition, "start": lane.start, "until": lane.until,
         "copied_to": lane.start if done is None else done.until,
         "messages": done.total_messages if done else 0, "bytes": done.total_bytes if done else 0,
         "kept": done.total_kept if done else 0, "may_repeat": done.total_may_repeat if done else 0,
+        "target_partition": None if by_key else lane.target_tp.partition,
         "target_start": lane.target_start, "target_until": done.target_until if done else lane.target_start,
         "state": state,
     }  # fmt: skip
