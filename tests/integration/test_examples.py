@@ -84,7 +84,7 @@ class Place:
         env = {**os.environ, **HERE}
         done = subprocess.run(words, input=stdin, capture_output=True, timeout=timeout_s, cwd=self.folder, env=env)
         ended = subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
-        assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
+        assert ended.returncode == code, f"{words} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
         return ended
 
     def yaml(self, name: str, **replaced: str) -> Path:
