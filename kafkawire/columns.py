@@ -18,12 +18,12 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from itertools import accumulate, chain, count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import accumulate, chain, compress, count
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.kernels import ready
@@ -32,8 +32,11 @@ from kafkawire.primitives import Bytes
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels, Slices
 
+T = TypeVar("T")
+
 FEW = 8  # entries: for less it is quicker to look at each
 _BLOCK = 64
+_FEW_KINDS = 4  # for more of them, a turn of a loop for each item costs less than a pass for each kind
 _GLANCE = 64  # entries that are compared before all of them are
 _BEHIND_ITSELF = 0x2144DF1C  # the CRC-32 of any bytes that are followed by their own, the lowest byte first
 _TO_BEGIN = 0x6DD90A9D  # what four bytes have to be, xor the CRC-32 of all before them, for theirs to be 0
@@ -70,6 +73,28 @@ def column(layout: str, view: Bytes) -> list[Any]:
     return found
 
 
+def sorted_out(items: Iterable[T], kinds: Column, count: int) -> list[list[T]]:
+    """The items of each of `count` kinds, in their order.  kinds: the number of each item's, from 0 on."""
+    if isinstance(kinds, bytes) and count <= _FEW_KINDS:
+        return [list(compress(items, kinds.translate(_chosen(kind)))) for kind in range(count)]
+    found: list[list[T]] = [[] for _ in range(count)]
+    for add, item in zip(map([one.append for one in found].__getitem__, kinds), items, strict=False):
+        add(item)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _chosen(kind: int) -> bytes:
+    return bytes(n == kind for n in range(256))
+
+
+def in_order(columns: Sequence[Iterable[T]], kinds: bytes | None) -> list[T]:
+    """Fields of each kind as one column.  kinds: of each row; None: there is one kind."""
+    if kinds is None:
+        return list(columns[0])
+    return list(map(next, map([iter(column) for column in columns].__getitem__, kinds)))
+
+
 @lru_cache(maxsize=256)
 def _structs(layout: str) -> tuple[struct.Struct, struct.Struct]:
     return struct.Struct(">" + layout), struct.Struct(">" + layout * _BLOCK)
@@ -101,7 +126,67 @@ def are_right(data: bytes, begin: int, step: int, count: int, crc_at: int, unlik
     return zlib.crc32(run) == int.from_bytes(data[end - step + crc_at : end - step + head], "big")
 
 
+class Later(Sequence[T]):
+    """A column of so many fields that is made when one of them is asked for."""
+
+    __slots__ = ("_count", "_made", "_make")
+
+    def __init__(self, count: int, make: Callable[[], list[T]]) -> None:
+        self._count, self._make = count, make
+        self._made: list[T] | None = None
+
+    def made(self) -> list[T]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.made())
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> T | list[T]:
+        return self.made()[at]
+
+
 Column = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """`count` entries of `step` bytes from byte `begin` on; places are counted from the beginning of an entry."""
+
+    begin: int
+    count: int
+    step: int
+    key_at: int
+    key_size: int  # -1: null
+    value_at: int
+    value_size: int  # -1: null
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.count * self.step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """The plain entries, without attributes, that rows stand in, as the pure form cuts them apart.
+
+    all: an entry a row; overhead: bytes of one besides key and value.  alike: the bytes of those of one shape, side by
+    side in their order, for each shape; kinds: which of them a row is of, None where there is one.  There are none once
+    rows were taken in another order.
+    """
+
+    all: Sequence[bytes]
+    overhead: int
+    alike: Sequence[tuple[bytes, Alike]] = ()
+    kinds: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +210,7 @@ class Columns:
     header_at: Column | None = None  # first byte in data of the block of its headers; None: no message has headers
     header_size: Column | None = None  # 0: none; else see kafkawire.headers
     entry_magic: int | None = None  # format v0 or v1 of the plain entries in data that all rows stand in; None: others
+    entries: Entries | None = None  # those entries, where they are cut apart already
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -203,6 +289,8 @@ def as_list(column: Column) -> list[int]:
     """A column as a list: itself where it is one."""
     if isinstance(column, memoryview):
         return column.tolist()
+    if isinstance(column, Later):
+        return column.made()
     return column if isinstance(column, list) else list(column)
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kafkawire.columns import Column, Columns, as_list
+from kafkawire.columns import Column, Columns, Entries, Later, as_list, sorted_out
 from kafkawire.columns import Part as Stretch
 from kafkawire.kernels import ready
+from kafkawire.keyhashes import QUICK, indexes_at
 
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
@@ -51,6 +53,8 @@ def grouped_by(kernels: Kernels | None, columns: Columns, groups_of: Column, gro
         if _is_one(firsts):
             return Grouped(columns, firsts, sizes)
         return Grouped(_taken(columns, lambda column: kernels.taken(column, order)), firsts, sizes)
+    if columns.entries is not None:
+        return _by_entries(columns, columns.entries, groups_of, groups)
     rows = rows_by_group(groups_of, groups)
     order, firsts, weights = [], [0], []
     bytes_of = row_sizes(columns, len(groups_of))
@@ -62,6 +66,19 @@ def grouped_by(kernels: Kernels | None, columns: Columns, groups_of: Column, gro
         return Grouped(columns, firsts, weights)
     take = itemgetter(*order)
     return Grouped(_taken(columns, lambda column: list(take(as_list(column)))), firsts, weights)
+
+
+def _by_entries(columns: Columns, entries: Entries, groups_of: Column, groups: int) -> Grouped:
+    """The same of rows whose entries are cut apart: those are taken, and their places when they are asked for."""
+    found = sorted_out(entries.all, groups_of, groups)
+    firsts = list(accumulate(map(len, found), initial=0))
+    sizes = [sum(map(len, one)) - entries.overhead * len(one) for one in found]
+    if _is_one(firsts):
+        return Grouped(columns, firsts, sizes)
+    order = Later(firsts[-1], lambda: list(chain.from_iterable(rows_by_group(groups_of, groups))))
+    taken = _taken(columns, lambda column: Later(firsts[-1], lambda: list(map(as_list(column).__getitem__, order))))
+    taken = replace(taken, entries=Entries(list(chain.from_iterable(found)), entries.overhead))
+    return Grouped(taken, firsts, sizes)
 
 
 def rows_by_group(groups_of: Column, groups: int) -> list[list[int]]:
@@ -76,6 +93,32 @@ def rows_by_group(groups_of: Column, groups: int) -> list[list[int]]:
 def _is_one(firsts: Sequence[int]) -> bool:
     """Whether all rows are of one group: then they stand in their order already."""
     return len(set(firsts)) <= 2
+
+
+def indexes_of_keys(columns: Columns, end: int, rule: int, partitions: int, keyless: int) -> Sequence[int] | None:
+    """Of each of the first rows the index of its key's partition, in pure Python, of entries that are cut apart: keys
+    that are alike are hashed at once, and none is copied.  keyless: of a row without a key.
+
+    None: keys have to be asked for one by one.
+    """
+    cut = columns.entries
+    if cut is None or not cut.alike or end < len(columns):
+        return None
+    by_shape: list[Sequence[int]] = []
+    for data, same in cut.alike:
+        if same.key_size > QUICK or not same.key_size or partitions > 256 or keyless < 0 > same.key_size:
+            return None
+        if same.key_size < 0:
+            by_shape.append(bytes((keyless,)) * same.count)
+            continue
+        place = same.begin + same.key_at, same.key_size, same.step, same.count
+        found = indexes_at(rule, data, *place, partitions)
+        if found is None:
+            return None
+        by_shape.append(found)
+    if cut.kinds is None:
+        return by_shape[0]
+    return bytes(map(next, map([iter(one) for one in by_shape].__getitem__, cut.kinds)))
 
 
 def row_sizes(columns: Columns, end: int) -> list[int]:

@@ -337,6 +337,46 @@ def test_neighbours_that_are_alike_are_told_as_one_by_one(
     agree(compiled, data[: len(data) - cut] if not codec and cut < len(data) else data, start)
 
 
+SHAPES = st.lists(
+    st.tuples(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9)), min_size=1, max_size=5, unique=True
+)  # lengths of key and value
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    magic=st.integers(0, 1),
+    shapes=SHAPES,
+    picks=st.lists(st.integers(0, 4), min_size=80, max_size=100),
+    gap=st.integers(1, 2),
+    flips=st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 7)), max_size=2),
+    start=st.sampled_from([LOWEST, 0, 7]),
+    cut=st.integers(0, 60),
+)
+def test_entries_of_a_few_shapes_are_told_as_one_by_one(
+    magic: int,
+    shapes: list[tuple[int | None, int | None]],
+    picks: list[int],
+    gap: int,
+    flips: list[tuple[int, int]],
+    start: int,
+    cut: int,
+    compiled: Kernels,
+) -> None:
+    plain = bytearray()
+    for n, pick in enumerate(picks):
+        sizes = shapes[pick % len(shapes)]
+        key, value = (None if size is None else (b"%09d" % n)[:size] for size in sizes)
+        plain += entry(n * gap, value, key, magic)
+    told_apart = {(key, (key or 0) + (value or 0)) for key, value in shapes}
+    if not flips and start <= 0 and len(told_apart) == len(shapes):
+        found = index_by(None, set_of(bytes(plain), start))
+        assert found.entries is not None
+        assert b"".join(found.entries.all) == plain
+    for at, bit in flips:
+        plain[at % len(plain)] ^= 1 << bit
+    agree(compiled, bytes(plain[: len(plain) - cut]), start)
+
+
 @settings(max_examples=60, deadline=None)
 @given(size=st.integers(0, 70), fill=st.binary(min_size=70, max_size=70))
 def test_the_compiled_checksum_is_zlibs_at_every_length(size: int, fill: bytes, compiled: Kernels) -> None:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from operator import add, itemgetter
 from typing import TYPE_CHECKING
 
-from kafkawire.columns import Column, Columns
+from kafkawire.columns import Alike, Column, Columns, Entries, Later, column, in_order, sorted_out
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats import layouts as common
 from kafkawire.formats.layouts import Indexing
@@ -33,7 +35,7 @@ from kafkawire.formats.v01.scan import (
     Scan,
     hop_alike,
 )
-from kafkawire.formats.v01.uniform import Alike, find, offsets, timestamps
+from kafkawire.formats.v01.uniform import all_alike, are_right, find, offsets, timestamps
 from kafkawire.kernels import ready
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
@@ -233,6 +235,8 @@ _INT32 = struct.Struct(">i")
 _SIZE_AT = 8  # of an entry
 _CRC_FROM = 16
 _ATTRIBUTES = 17
+_GLANCE_BYTES = 32 << 10  # of entries that are looked at before all of them are cut apart
+_PER_SHAPE = 16  # entries of one shape there have to be on average
 _FAR = 1 << 62  # offsets and shifts below it add up within int64
 
 
@@ -260,6 +264,7 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
         resume_at=layout.resume_at if damage is None else _reached(start, offsets, pinned),
         damage=damage,
         entry_magic=layout.magic,
+        entries=found.entries,
     )
 
 
@@ -278,6 +283,7 @@ def _reached(start: int, offsets: Column, pinned: int | None) -> int:
 class _Found:
     columns: Sequence[Column]  # offsets, key_at, key_size, value_at, value_size; where timed: timestamps, types
     damaged: tuple[int, int] | None  # segment and position of the first damage
+    entries: Entries | None = None
 
 
 # ---- in pure Python --------------------------------------------------------------------------------------------
@@ -295,7 +301,7 @@ class _Lists:
 
 
 def _in_python(layout: Layout, data: bytes, check_crcs: bool) -> _Found:
-    quick = _all_alike(layout, data, check_crcs)
+    quick = _by_shape(layout, data, check_crcs)
     if quick is not None:
         return quick
     lists = _Lists()
@@ -333,8 +339,10 @@ def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
 
 def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check: bool) -> bool:
     """Add entries that are alike.  False: some of them are not wanted, or damaged; nothing was added."""
-    found = offsets(data, same, check)
-    if found is None or min(found) + segment.shift < segment.start:
+    if check and not are_right(data, same):
+        return False
+    found = offsets(data, same)
+    if min(found) + segment.shift < segment.start:
         return False
     begin, end, step, count = same.begin, same.end, same.step, same.count
     lists.offsets += [offset + segment.shift for offset in found] if segment.shift else found
@@ -349,23 +357,113 @@ def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check:
     return True
 
 
-def _all_alike(layout: Layout, data: bytes, check: bool) -> _Found | None:
-    """What _in_python finds where all there is are entries of format v0 that are alike; None: it is not like that."""
-    begin = end = 0
+def _by_shape(layout: Layout, data: bytes, check: bool) -> _Found | None:
+    """What _in_python finds where entries of a format are of a few shapes; None: it is not like that.
+
+    Those of a shape are brought side by side, and then a few calls read all of them.
+    """
+    magic, end = layout.magic, 0
     for segment in layout.segments:
-        if segment.begin != end or segment.magic or segment.pinned is not None:
+        if segment.begin != end or segment.pinned is not None or segment.shift or segment.appended_ms is not None:
             return None
         end = segment.end
-    same = find(data, begin, end, 0)
-    if same is None or same.end != end:
+    if magic is None:
         return None
-    found = offsets(data, same, check)
-    if found is None or min(found) < layout.segments[0].start:
+    same = find(data, 0, end, magic)
+    cut = _one_shape(data, same, magic) if same is not None and same.end == end else _few_shapes(data, end, magic)
+    if cut is None or (check and not all(are_right(*shape) for shape in cut.alike)):
         return None
-    key_at = range(same.begin + same.key_at, same.end + same.key_at, same.step)
-    value_at = range(same.begin + same.value_at, same.end + same.value_at, same.step)
-    sizes = [same.key_size] * same.count, [same.value_size] * same.count
-    return _Found((found, key_at, sizes[0], value_at, sizes[1]), None)
+    by_shape = [offsets(*shape) for shape in cut.alike]
+    if min(map(min, by_shape)) < layout.segments[0].start:
+        return None
+    return _Found(_columns(by_shape, cut, magic), None, _without_attributes(cut))
+
+
+def _one_shape(data: bytes, same: Alike, magic: int) -> Entries:
+    entries = Later[bytes](same.count, lambda: column(f"{same.step}s", memoryview(data)[: same.end]))
+    return Entries(entries, ENTRY_OVERHEAD[magic], [(data, same)])
+
+
+def _few_shapes(data: bytes, end: int, magic: int) -> Entries | None:
+    """Entries of a few shapes cut apart; None: there are too few entries, or too many shapes."""
+    entries: list[bytes] = []
+    at, size_at, found = 0, _INT32.unpack_from, entries.append
+    for until in (min(_GLANCE_BYTES, end), end):
+        while at < until:
+            after = at + LOG_OVERHEAD + size_at(data, at + _SIZE_AT)[0]
+            found(data[at:after])
+            at = after
+        if len(entries) <= MANY_ALIKE or len(set(map(len, entries))) * _PER_SHAPE > len(entries):
+            return None
+    return _sorted_by(list(map(len, entries)), entries, magic) or _sorted_by(
+        _sizes_and_keys(entries, magic), entries, magic
+    )
+
+
+def _sizes_and_keys(entries: list[bytes], magic: int) -> list[tuple[int, bytes]]:
+    """The size of each entry and the four bytes of its key's length."""
+    key_at = ENTRY_OVERHEAD[magic] - 4
+    return list(zip(map(len, entries), map(itemgetter(slice(key_at - 4, key_at)), entries), strict=True))
+
+
+def _sorted_by(marks: Sequence[Hashable], entries: list[bytes], magic: int) -> Entries | None:
+    """Entries by these marks, where those with the same mark are alike."""
+    number = {mark: n for n, mark in enumerate(dict.fromkeys(marks))}
+    if len(number) > min(256, len(entries) // _PER_SHAPE):
+        return None
+    kinds, shapes = bytes(map(number.__getitem__, marks)), []
+    for members in sorted_out(entries, kinds, len(number)):
+        side_by_side = b"".join(members)
+        same = all_alike(side_by_side, len(members[0]), magic)
+        if same is None:
+            return None
+        shapes.append((side_by_side, same))
+    return Entries(entries, ENTRY_OVERHEAD[magic], shapes, kinds)
+
+
+def _columns(by_shape: list[list[int]], cut: Entries, magic: int) -> list[Column]:
+    """The columns of entries of a few shapes.  by_shape: the offsets of each."""
+    if cut.kinds is None:
+        data, same = cut.alike[0]
+        begin, end, step, count = same.begin, same.end, same.step, same.count
+        found: list[Column] = [
+            by_shape[0],
+            range(begin + same.key_at, end + same.key_at, step),
+            [same.key_size] * count,
+            range(begin + same.value_at, end + same.value_at, step),
+            [same.value_size] * count,
+        ]
+        return [*found, timestamps(data, same), [_type(data)] * count] if magic else found
+    kinds, shapes = cut.kinds, [same for _, same in cut.alike]
+
+    def of_shape(fields: list[int]) -> Later[int]:
+        return Later(len(kinds), lambda: list(map(fields.__getitem__, kinds)))
+
+    begins = Later(len(kinds), lambda: list(accumulate(map(len, cut.all), initial=0))[:-1])
+
+    def places(fields: list[int]) -> Later[int]:
+        return Later(len(kinds), lambda: list(map(add, begins, of_shape(fields))))
+
+    found = [
+        Later(len(kinds), lambda: in_order(by_shape, kinds)),
+        places([same.key_at for same in shapes]),
+        of_shape([same.key_size for same in shapes]),
+        places([same.value_at for same in shapes]),
+        of_shape([same.value_size for same in shapes]),
+    ]
+    if magic:
+        found.append(Later(len(kinds), lambda: in_order([timestamps(*shape) for shape in cut.alike], kinds)))
+        found.append(of_shape([_type(data) for data, _ in cut.alike]))
+    return found
+
+
+def _type(data: bytes) -> int:
+    """The type of the timestamps of entries of format v1 that are alike."""
+    return (data[_ATTRIBUTES] & LOG_APPEND_TIME) >> 3
+
+
+def _without_attributes(cut: Entries) -> Entries | None:
+    return None if any(data[_ATTRIBUTES] for data, _ in cut.alike) else cut
 
 
 def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> tuple[int, bool]:

@@ -12,11 +12,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 from kafkawire import columns
-from kafkawire.columns import FEW, alike
+from kafkawire.columns import FEW, Alike, alike
 from kafkawire.formats.v01.scan import ENTRY_OVERHEAD, HEAD, LEAST, LOG_OVERHEAD
 
 _INT32 = struct.Struct(">i")
@@ -24,23 +23,6 @@ _KIND = (8, 9, 10, 11, 16, 17)  # bytes of size, magic and attributes
 _CRC_AT = 12
 _LOWER = range(4, 8)  # bytes of an offset
 _MANY = 32  # entries: for less it is quicker to look at each checksum
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """`count` entries of `step` bytes from `begin` on; places are counted from the beginning of an entry."""
-
-    begin: int
-    count: int
-    step: int
-    key_at: int
-    key_size: int  # -1: null
-    value_at: int
-    value_size: int  # -1: null
-
-    @property
-    def end(self) -> int:
-        return self.begin + self.count * self.step
 
 
 def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
@@ -52,6 +34,18 @@ def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
     count = (end - begin) // step if size >= least else 0
     if count < FEW or data[begin + 8 : begin + 12] != data[begin + step + 8 : begin + step + 12]:
         return None
+    found = _like_the_first(data, begin, count, step, magic)
+    return found if found is not None and found.count >= FEW else None
+
+
+def all_alike(data: bytes, step: int, magic: int) -> Alike | None:
+    """Entries of `step` bytes that are all there is; None: they are not alike, or make no sense."""
+    count = len(data) // step
+    found = _like_the_first(data, 0, count, step, magic) if step >= ENTRY_OVERHEAD[magic] else None
+    return found if found is not None and found.count == count else None
+
+
+def _like_the_first(data: bytes, begin: int, count: int, step: int, magic: int) -> Alike | None:
     key_at = ENTRY_OVERHEAD[magic] - 4
     (key_size,) = _INT32.unpack_from(data, begin + key_at - 4)
     value_at = key_at + max(0, key_size) + 4
@@ -62,7 +56,7 @@ def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
         return None
     lengths = (*range(key_at - 4, key_at), *range(value_at - 4, value_at))
     count = alike(data, begin, step, count, (*_KIND, *dict.fromkeys(reversed(lengths))))
-    return Alike(begin, count, step, key_at, key_size, value_at, value_size) if count >= FEW else None
+    return Alike(begin, count, step, key_at, key_size, value_at, value_size)
 
 
 def rows(data: bytes, found: Alike) -> Iterator[tuple[int, bytes, bytes]]:
@@ -83,10 +77,8 @@ def are_right(data: bytes, found: Alike) -> bool:
     return all(zlib.crc32(body) == crc for _, crc, body in covered(data, found))
 
 
-def offsets(data: bytes, found: Alike, check_crcs: bool) -> list[int] | None:
-    """Their offsets; None: a checksum is wrong."""
-    if check_crcs and not are_right(data, found):
-        return None
+def offsets(data: bytes, found: Alike) -> list[int]:
+    """Their offsets."""
     return columns.column(f"q{found.step - 8}x", memoryview(data)[found.begin : found.end])
 
 
