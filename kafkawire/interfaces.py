@@ -108,7 +108,7 @@ class MessageFormats(Protocol):
         None: no message has any."""
 
     def encode_columns(self, parts: Sequence[Stretch], codec: int = 0, magic: int = ..., /) -> Encoded:
-        """The same of rows of columns, at least one, numbered from 0 on."""
+        """The same of rows of columns, at least one; plain entries that are copied keep their offsets."""
 
     def may_pass(self, entries: Bytes, begin: int, start: int, /) -> bool:
         """Whether a broker takes the records of the record batch at byte `begin` from a producer as they are, and all

@@ -252,15 +252,15 @@ class Kernels:
             number += rows[9] - rows[8]
         return Records(out[:at].data, number, first, newest)
 
-    def entries(self, parts: Sequence[Any], magic: int) -> tuple[memoryview, int]:
-        """Rows of columns as plain entries of format v0 or v1, numbered from 0 on, and the largest timestamp."""
+    def entries(self, parts: Sequence[Any], magic: int, numbered: bool) -> tuple[memoryview, int]:
+        """Rows of columns as plain entries of format v0 or v1, and the largest timestamp: see v08write."""
         laid, size, total = [], 0, self._loops.total
         for columns, since, until in parts:
             times = columns.timestamps_ms, columns.timestamp_types
             places = (columns.key_at, columns.key_size, columns.value_at, columns.value_size, *times)
             found = [_NOTHING if one is None else _numbers(one) for one in places]
             kept = columns.entry_magic == magic and (magic == 0 or None not in times)
-            laid.append((_octets(columns.data), *found, kept, since, until))
+            laid.append((_octets(columns.data), *found, kept, numbered, since, until))
             size += (until - since) * ENTRY_BYTES + total(found[1], since, until) + total(found[3], since, until)
         out = np.empty(size, np.uint8)
         at = number = 0
@@ -268,7 +268,7 @@ class Kernels:
         for rows in laid:
             at, largest = self._loops.entries01(*rows, magic, number, out, at, _TABLES)
             newest = max(newest, largest)
-            number += rows[9] - rows[8]
+            number += rows[10] - rows[9]
         return out[:at].data, newest
 
     def laid(self, items: Sequence[Bytes | None]) -> Laid:
@@ -427,7 +427,7 @@ def _build(cache: bool) -> Kernels:
         hop07=two(octets, i64, i64, i64),
         records=two(octets, *[column] * 7, i64, i64, i64, i64, bits, i64),
         records2=four(octets, numbers, numbers),
-        entries01=two(octets, *[column] * 6, types.boolean, i64, i64, i64, i64, bits, i64, table),
+        entries01=two(octets, *[column] * 6, types.boolean, types.boolean, i64, i64, i64, i64, bits, i64, table),
         indexes=i64(octets, column, column, i64, i64, i64, i64, i64, column),
         grouped=types.void(*[column] * 7),
     )

@@ -87,9 +87,9 @@ def test_few_messages_are_written_in_pure_python_and_many_by_the_loops(
     calls: list[int] = []
     before = compiled.entries
 
-    def counted(parts: Any, magic: int) -> Any:
+    def counted(parts: Any, magic: int, numbered: bool) -> Any:
         calls.append(sum(until - since for _, since, until in parts))
-        return before(parts, magic)
+        return before(parts, magic, numbered)
 
     monkeypatch.setattr(compiled, "entries", counted)
     monkeypatch.setattr(_CHOICE, "kernels", compiled)

@@ -85,7 +85,8 @@ def encode_lists_by(
 
 
 def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
-    """The same of rows of columns, numbered from 0 on; where they stand in entries of that format those are copied."""
+    """The same of rows of columns.  Where they stand in entries of that format those are copied; plain ones keep their
+    offsets, since a broker gives them its own."""
     rows = sum(until - since for _, since, until in parts)
     return encode_columns_by(ready() if rows >= MANY else None, parts, codec, magic)
 
@@ -97,40 +98,53 @@ def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: 
     if magic not in (0, 1) or not rows:
         return encode(numbered(parts), codec, magic)
     plain: Encoded
-    plain, newest = kernels.entries(parts, magic) if kernels is not None else _plain(parts, magic)
+    plain, newest = _plain(parts, magic, codec > 0) if kernels is None else kernels.entries(parts, magic, codec > 0)
     return _wrapped(plain, codec, magic, rows, newest) if codec else plain
 
 
-def _plain(parts: Sequence[Stretch], magic: int) -> tuple[bytes, int]:
-    """Rows as plain entries numbered from 0 on, and the largest timestamp; copied where all of them may be."""
+def _plain(parts: Sequence[Stretch], magic: int, numbered: bool) -> tuple[bytes, int]:
+    """Rows as plain entries, and the largest timestamp; copied where they may be.
+
+    numbered: also those that are copied get numbers from 0 on as their offsets.
+    """
     stamps = [stamp for part in parts for stamp in part.timestamps_ms()] if magic else []
     newest = max((-1 if stamp is None else stamp for stamp in stamps), default=-1)
     out: list[Bytes] = []
     for part in parts:
-        copied = _copied(part, magic) if part.columns.entry_magic == magic else None
-        if copied is None:
-            return entries(numbered(parts), magic), newest
-        out += copied
-    pairs: list[Bytes] = [b""] * (2 * len(out))
-    pairs[::2], pairs[1::2] = _numbers(len(out)), out
-    return b"".join(pairs), newest
+        copied = _copied(part, magic) if part.columns.entry_magic == magic else [None] * (part.until - part.since)
+        if None in copied:
+            rows = zip(count(len(out)), part.keys(), part.values(), part.timestamps_ms(), strict=False)
+            out += [entries([row], magic) if kept is None else kept for row, kept in zip(rows, copied, strict=True)]
+        else:
+            out += copied  # type: ignore[arg-type]  # as none is None
+    if numbered:
+        pairs: list[Bytes] = [b""] * (2 * len(out))
+        pairs[::2], pairs[1::2] = _numbers(len(out)), [entry[_OFFSET.size :] for entry in out]
+        out = pairs
+    return b"".join(out), newest
 
 
-def _copied(part: Stretch, magic: int) -> list[Bytes] | None:
-    """The entries that rows stand in, from their size field on; None: any has to be written again, since its timestamp
-    is the broker's or none, or an attribute is set."""
+def _copied(part: Stretch, magic: int) -> Sequence[Bytes | None]:
+    """The entries that rows stand in; None where one has to be written again, since its timestamp is the broker's or
+    none, or an attribute is set."""
     columns, since, until = part
+    if columns.entries is not None and not magic:
+        return columns.entries.all[since:until]
     head, data = ENTRY_OVERHEAD[magic] - 4, columns.data
-    key_at = as_list(columns.key_at[since:until])
-    to_attributes, to_size = head - _ATTRIBUTES, head - _OFFSET.size
-    if {data[at - to_attributes] for at in key_at} != {0}:
-        return None
+    key_at, value_at = as_list(columns.key_at[since:until]), as_list(columns.value_at[since:until])
+    to_attributes = head - _ATTRIBUTES
+    kept = [not data[at - to_attributes] for at in key_at]
     if magic:
         stamps, types = columns.timestamps_ms, columns.timestamp_types
-        if stamps is None or types is None or max(types[since:until]) > 0 or min(stamps[since:until]) < -1:
-            return None
-    places = zip(key_at, as_list(columns.value_at[since:until]), as_list(columns.value_size[since:until]), strict=True)
-    return [data[at - to_size : value_at + size if size > 0 else value_at] for at, value_at, size in places]
+        if stamps is None or types is None:
+            return [None] * len(kept)
+        times = zip(kept, as_list(stamps[since:until]), as_list(types[since:until]), strict=True)
+        kept = [one and type_ <= 0 and stamp >= -1 for one, stamp, type_ in times]
+    places = zip(kept, key_at, value_at, as_list(columns.value_size[since:until]), strict=True)
+    return [
+        data[at - head : value_at + size if size > 0 else value_at] if one else None
+        for one, at, value_at, size in places
+    ]
 
 
 @lru_cache(maxsize=1)

@@ -3,8 +3,9 @@
 data                       what the places point into
 key_at, key_size ...       a row each; a size of -1 is null
 stamps, types              timestamps in ms, and 1 for those that a broker set; of length 0: no row has one
-kept                       the rows stand in plain entries of this format: an entry is copied from its size on, with its
-                           checksum, unless its timestamp or its attributes have to change
+kept                       the rows stand in plain entries of this format: an entry is copied with its checksum, unless
+                           its timestamp or its attributes have to change
+numbered                   entries that are copied get numbers as their offsets, like all others
 out                        as long as total() of the sizes and ENTRY_BYTES a row
 """
 
@@ -30,6 +31,7 @@ def entries(
     stamps: Any,
     types: Any,
     kept: bool,
+    numbered: bool,
     since: Any,
     until: Any,
     magic: Any,
@@ -47,17 +49,19 @@ def entries(
     head = 22 + 8 * magic
     for n in range(since, until):
         begin = at
-        _put_i64(out, at, number)
         if kept:
             entry_at = key_at[n] - head
             if data[entry_at + 17] == 0 and (magic == 0 or (types[n] <= 0 and stamps[n] >= -1)):
                 size = head + 4 + max(key_size[n], 0) + max(value_size[n], 0)
-                copy(out, at + 8, data, entry_at + 8, size - 8)
+                copy(out, at, data, entry_at, size)
+                if numbered:
+                    _put_i64(out, at, number)
                 if timed:
                     newest = max(newest, stamps[n])
                 number += 1
                 at += size
                 continue
+        _put_i64(out, at, number)
         out[at + 16] = magic
         out[at + 17] = 0
         at += 18
