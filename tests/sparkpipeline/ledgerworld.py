@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
+from sparkpipeline.ledger.attempts import PORTIONS
 from sparkpipeline.ledger.files import Files, walk
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.load.config import config_of
+from sparkpipeline.load.portions import Portion, PortionFolder
+from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import Layout, generation
 
 Row = tuple[int, int]
 Range = tuple[int, int, int]  # partition, start, until
 BASE = "mem://ledger/orders"
+CONFIG = config_of({"base": "/w", "bootstrap.servers": "b:1", "topics": ["orders"]}, "job.yaml")
+NOTHING = Observed(rows=0, numbers=0, begun=0, crcs=0)
 
 
 class CopyWork:
@@ -65,6 +72,11 @@ class CopyWork:
         return StagedBatch(tuple(files), {"until": until}, "app-1")
 
     def _written(self, plan: Plan, staging: str, span: Range) -> Iterator[BatchFile]:
+        for file, data in self._files(plan, span):
+            assert self.files.create(f"{staging}/{file.staged}", data)
+            yield file
+
+    def _files(self, plan: Plan, span: Range) -> Iterator[tuple[BatchFile, bytes]]:
         partition, start, until = span
         middle = (start + until) // 2
         for part, (first, end) in enumerate([(start, middle), (middle, until)]):
@@ -72,12 +84,45 @@ class CopyWork:
                 continue
             folder = f"topic=orders/hour={first // 25:02}"
             data = "".join(f"{partition} {offset}\n" for offset in range(first, end)).encode()
-            assert self.files.create(f"{staging}/{folder}/part-{partition}-{part}", data)
             final = f"data/{folder}/orders+{partition}+{first:06}+{end:06}{generation(plan.batch)}.c000"
-            yield BatchFile(f"{folder}/part-{partition}-{part}", final, end - first, len(data))
+            yield BatchFile(f"{folder}/part-{partition}-{part}", final, end - first, len(data)), data
 
     def published(self, manifest: Manifest) -> None:
         self.outward = manifest.facts["until"]
+
+
+class PortionWork(CopyWork):
+    """The same, each range a portion as loads keep them.  written: partitions that were written anew, by attempt."""
+
+    def __init__(self, files: Files, heads: tuple[int, ...], step: int = 10, rewind: Row | None = None) -> None:
+        super().__init__(files, heads, step, rewind)
+        self.written: list[Row] = []
+
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
+        self.executing = True
+        folder = PortionFolder(self.files, staging, plan.hash, CONFIG)
+        left = Ledger(self.files, BASE).attempts.left(plan.batch)
+        taken = set()
+        for one in folder.finished(left):
+            if folder.take(one, left):
+                folder.keep(one.portion, one.seen, one.files)
+                taken.add(one.portion)
+            else:
+                folder.drop(one.portion)
+        for path in left:
+            self.files.delete(path, recursive=True)
+        files = []
+        for number, span in enumerate(plan.work["ranges"]):
+            portion = Portion(number, number + 1)
+            mine = [file for file, _ in self._files(plan, tuple(span))]
+            if portion not in taken:
+                self.written.append((attempt, span[0]))
+                assert list(self._written(plan, folder.path(portion), tuple(span))) == mine
+                folder.keep(portion, NOTHING, {file.staged: file.bytes for file in mine})
+            files += [replace(file, staged=f"{PORTIONS}/{portion.name}/{file.staged}") for file in mine]
+        until = {**plan.work["until"], **{str(p): end for p, _, end in plan.work["ranges"]}}
+        self.executing = False
+        return StagedBatch(tuple(files), {"until": until}, "app-1")
 
 
 def spans(path: str) -> Range:

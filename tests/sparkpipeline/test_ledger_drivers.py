@@ -13,7 +13,7 @@ from sparkpipeline.errors import Refused
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome, advance
 from sparkpipeline.ledger.ledger import Ledger
 from tests.sparkpipeline.filescontract import Promise, every_promise
-from tests.sparkpipeline.ledgerworld import BASE, CopyWork, Row, committed_and_gone, judge, seen_twice
+from tests.sparkpipeline.ledgerworld import BASE, CopyWork, PortionWork, Row, committed_and_gone, judge, seen_twice
 from tests.sparkpipeline.memoryfiles import Kept, MemoryFiles
 
 HEADS = (30, 25)
@@ -37,6 +37,7 @@ class Driver:
     kept: Kept
     rewind: Row | None = None
     alone: bool = False
+    makes: type[CopyWork] = CopyWork
     rounds: int = 1
     dead: bool = False
     steps: int = 0
@@ -45,7 +46,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.files = MemoryFiles(self.kept, self._step)
-        self.work = CopyWork(self.files, HEADS, rewind=self.rewind)
+        self.work = self.makes(self.files, HEADS, rewind=self.rewind)
         self._greenlet = greenlet.greenlet(self._run)
 
     def _run(self) -> None:
@@ -157,6 +158,44 @@ def test_a_crash_while_a_crash_is_made_good() -> None:
                 break
             second.kill()
             finish(kept)
+
+
+def test_portions_of_a_driver_that_died_are_taken_over_and_written_once() -> None:
+    """It dies after n steps, the one that takes over after m; a third one finishes."""
+    start = begun(2)
+    spared = 0
+    for n in range(LIMIT):
+        first = Kept(start)
+        victim = Driver(first, makes=PortionWork).run(n)
+        if victim.over:
+            break
+        victim.kill()
+        second = Driver(Kept(first), makes=PortionWork, alone=True).run()
+        assert isinstance(second.work, PortionWork)
+        spared += 2 - len(second.work.written)
+        finish(second.kept)
+        for m in range(n % 7, LIMIT, 7):
+            kept = Kept(first)
+            if (other := Driver(kept, makes=PortionWork, alone=True).run(m)).over:
+                break
+            other.kill()
+            Driver(kept, makes=PortionWork, alone=True).run()
+            finish(kept)
+    assert spared > 10, "from the record of a portion on it is not written again"
+
+
+def test_a_zombie_whose_portions_were_taken_over_loses_wherever_it_slept() -> None:
+    start = begun(2)
+    for n in range(LIMIT):
+        kept = Kept(start)
+        zombie = Driver(kept, makes=PortionWork).run(n)
+        if zombie.over:
+            break
+        other = Driver(kept, makes=PortionWork, alone=True).run(n // 2)
+        zombie.run(n // 3)
+        other.run()
+        zombie.run()
+        finish(kept)
 
 
 @pytest.mark.parametrize("rewind", [None, (0, 7)], ids=["load", "rewind"])
