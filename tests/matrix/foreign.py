@@ -21,7 +21,7 @@ def read_by_librdkafka(
 ) -> list[tuple[object, ...]]:
     """Topic, partition, offset, timestamp, key, value and headers of all committed messages, in the order of the logs.
     config: further settings of librdkafka; for brokers before 0.10 it must be told their release.
-    Raises LocalKafkaError when it does not come to the ends."""
+    Raises LocalKafkaError when it does not come to the ends, and nothing comes for READ_S."""
     consumer = Consumer(
         {
             "bootstrap.servers": brokers,
@@ -41,8 +41,9 @@ def read_by_librdkafka(
         deadline = time.monotonic() + READ_S
         while open_ones:
             if time.monotonic() > deadline:
-                raise LocalKafkaError(f"librdkafka does not come to the ends of {sorted(open_ones)} in {READ_S} s")
+                raise LocalKafkaError(f"librdkafka reads nothing for {READ_S} s before the ends of {sorted(open_ones)}")
             for message in consumer.consume(500, 0.2):
+                deadline = time.monotonic() + READ_S
                 error = message.error()
                 if error is None:
                     found.append(_row(message))
