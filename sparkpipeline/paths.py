@@ -14,6 +14,7 @@ The underscore keeps Spark, Hive and pyarrow out of it.  Data files, of a load a
 
     staged   topic=T/p=P/date=YYYY-MM-DD/hour=HH/part-<task>-….c000.snappy.parquet
     final    data/topic=T/date=YYYY-MM-DD/hour=HH/T+P+<start:020>+<until:020>.g<batch>.c000.snappy.parquet
+             of a load in another format: ….c000.snappy.orc, ….c000.json.gz
     staged   <column>=<value>/…/part-<task>-….c000.snappy.parquet
     final    data/<column>=<value>/…/<stage>-<task>.g<batch>.c000.snappy.parquet
 
@@ -121,16 +122,17 @@ def folders(path: str) -> dict[str, str]:
 
 # ---- of a load -------------------------------------------------------------------------------------------------------
 
-ENDING = ".parquet"  # of files with rows; how they are written and read: ledger/parquet.py
+ENDINGS = (".parquet", ".orc", ".json", ".json.gz")  # of files with rows; how they are written: ledger/formats.py
+_SUFFIX = r"(?:(?:\.[a-z0-9]+)?\.(?:parquet|orc)|\.json(?:\.gz)?)"  # codec and ending
 STAGED_BY = ("topic", "p", "date", "hour")  # folders of a staged file; p: the partition, of 0.7 broker-index
 _STAGED = re.compile(
     r"topic=(?P<topic>[^/]+)/p=(?P<partition>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d\d)/"
-    rf"part-(?P<task>\d+)-[^/]*?(?P<piece>\.c\d+)(?P<suffix>(?:\.[a-z0-9]+)?{re.escape(ENDING)})"
+    rf"part-(?P<task>\d+)-[^/]*?(?P<piece>\.c\d+)(?P<suffix>{_SUFFIX})"
 )
 _FINAL = re.compile(
     rf"{DATA}/topic=(?P<topic>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d\d)/"
     r"(?P=topic)\+(?P<partition>[0-9-]+)\+(?P<start>\d{20})\+(?P<until>\d{20})\.g(?P<batch>\d+)"
-    rf"\.[^/]*{re.escape(ENDING.lstrip('.'))}"
+    r"\.(?:[^/]*\.)?(?:parquet|orc|json|json\.gz)"
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -231,7 +233,7 @@ def tail(path: str) -> str:
 # ---- of a stage ------------------------------------------------------------------------------------------------------
 
 # part-00003-<uuid>-c000.snappy.parquet, or .c000 where rows go to folders
-_STAGE_STAGED = re.compile(rf"part-(?P<task>\d+)-[0-9a-f-]{{36}}[-.](?P<rest>c\d+[^/]*{re.escape(ENDING)})")
+_STAGE_STAGED = re.compile(r"part-(?P<task>\d+)-[0-9a-f-]{36}[-.](?P<rest>c\d+[^/]*\.parquet)")
 
 
 def stage_final(stage: str, batch: int, staged: str) -> str:

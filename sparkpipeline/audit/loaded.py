@@ -10,7 +10,7 @@ What is compared is what the job says it has loaded and the cluster still holds.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,8 @@ from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
-from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.base import normal_base, open_files
+from sparkpipeline.ledger.formats import FileFormat, of_facts
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.paths import FinalName
 from sparkpipeline.ranges import partition_of
@@ -38,6 +38,7 @@ from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions, read_options
 
 COLUMNS = ("topic", "partition", "offset", "key", "value")
+STORED = "partition int, offset bigint, key binary, value binary"  # of them, in files
 WHERE = ("topic", "partition", "block")
 Bounds = dict[TopicPartition, tuple[int, int]]
 
@@ -48,6 +49,7 @@ class LoadedRanges:
 
     bounds: Bounds
     files: tuple[str, ...]  # full URIs
+    format: FileFormat
 
 
 def compare_files(
@@ -67,7 +69,7 @@ def compare_files(
         bounds = _still_there(brokers, loaded.bounds, tell)
     if not bounds:
         return AuditResult((), {SOURCE: {}, TARGET: {}}), {}
-    frames = {SOURCE: _of_cluster(spark, known, access, bounds), TARGET: _of_files(spark, loaded.files, bounds)}
+    frames = {SOURCE: _of_cluster(spark, known, access, bounds), TARGET: _of_files(spark, loaded, bounds)}
     sums: SideSums = {side: _sums(frame, bounds, block) for side, frame in frames.items()}
     differing = unequal(sums[SOURCE], sums[TARGET])
     if not (differing and match):
@@ -107,7 +109,7 @@ def loaded_by(ledger: Ledger, topics: Collection[str]) -> LoadedRanges:
         for partition, until in positions[topic].items()
         if (tp := TopicPartition(topic, int(partition))) in starts
     }
-    return LoadedRanges(bounds, tuple(sorted(paths)))
+    return LoadedRanges(bounds, tuple(sorted(paths)), of_facts({} if newest is None else newest.facts))
 
 
 def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
@@ -147,11 +149,11 @@ def _of_cluster(
     return ExactPlan(tasks, access, read_options(options, COLUMNS, time.time_ns() // 1_000_000)).frame(spark)
 
 
-def _of_files(spark: Any, paths: Sequence[str], bounds: Bounds) -> Any:
-    """The rows of these files within the bounds.  The topic is in the path alone."""
+def _of_files(spark: Any, loaded: LoadedRanges, bounds: Bounds) -> Any:
+    """The rows of the job's files within the bounds.  The topic is in the path alone."""
     from pyspark.sql import functions as F
 
-    frame = parquet.read(spark.read, paths)
+    frame = loaded.format.read(spark.read, loaded.files, STORED)
     topic = F.regexp_extract(F.col("_metadata.file_path"), "/topic=([^/]+)/", 1)
     rows = frame.withColumn("topic", topic).select(*COLUMNS)
     return rows.join(F.broadcast(_limits(spark, bounds)), ["topic", "partition"]).where(

@@ -13,18 +13,17 @@ from typing import Any
 
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Mismatch
-from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.files import walk
+from sparkpipeline.ledger.formats import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, LiveFile, Plan, StagedBatch
-from sparkpipeline.ledger.parquet import footers
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import CountedFile, ReadBack, read_back, staged_files
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.plan import COMPACT, HourRule
 from sparkpipeline.load.staging import write
-from sparkpipeline.paths import ENDING, FinalName, Hour
+from sparkpipeline.paths import ENDINGS, FinalName, Hour
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
 
@@ -121,24 +120,27 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, *, stagi
         raise LedgerDamaged(f"is no plan of a compaction: {exc!r}; abandon it", batch=plan.batch) from None
     paths = [ledger.path(file) for group in found for file in group.files]
     rows = sum(group.rows for group in found)
+    state = JobState.of(ledger.state().newest)
     with watch(f"batch {plan.batch}: compacting", 0, rows, sum(group.bytes for group in found)):
-        _write(spark, config, ledger, paths, count=len(found), staging=staging)
+        _write(spark, config, ledger, paths, columns=state.columns, count=len(found), staging=staging)
     failpoint("load after audit")
-    before = read_back(spark, paths, HourRule("plan"))
-    after = read_back(spark, [staging], HourRule("plan"))
-    listed = [info for info in walk(ledger.files, staging) if info.name.endswith(ENDING)]
-    ends = footers([info.path for info in listed], spark, not needs_spark(ledger.base))
+    before = read_back(spark, config.format, paths, HourRule("plan"))
+    after = read_back(spark, config.format, [staging], HourRule("plan"))
+    listed = [info for info in walk(ledger.files, staging) if info.name.endswith(ENDINGS)]
+    ends = footers(config.format, [info.path for info in listed], spark, not needs_spark(ledger.base))
     staged = staged_files(listed, staging, after, ends)
     files = _counted(found, staged, before, plan.batch)
-    facts = {**JobState.of(ledger.state().newest).facts(), "compacted": {"from": len(paths), "to": len(files)}}
+    facts = {**state.facts(), "compacted": {"from": len(paths), "to": len(files)}}
     return StagedBatch(files, facts, str(spark.sparkContext.applicationId))
 
 
-def _write(spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], *, count: int, staging: str) -> None:
+def _write(
+    spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], *, columns: str | None, count: int, staging: str
+) -> None:
     from pyspark.sql import functions as F
 
     path, folders = F.col("_metadata.file_path"), "/topic=([^/]+)/date=([^/]+)/hour=([^/]+)/[^/]+$"
-    rows = parquet.read(spark.read.option("mergeSchema", True), paths)
+    rows = config.format.read(spark.read, paths, columns)
     placed = rows.withColumns(
         {name: F.regexp_extract(path, folders, n) for n, name in enumerate(("topic", "date", "hour"), 1)}
     )

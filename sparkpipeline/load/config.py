@@ -29,6 +29,8 @@ from kafkawire.securityoptions import NEWER as NEWER_SECURITY
 from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.errors import OptionRefused
+from sparkpipeline.ledger.formats import FORMATS, FileFormat
+from sparkpipeline.ledger.jsonlines import JSON, JSON_TEXT
 from sparkpipeline.load import optionkinds as kinds
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -154,8 +156,24 @@ class LoadConfig(SecurityOptions):
         least=1,
     )
     pack_bytes: int = option("pack.bytes", 64 * MIB, "small ranges share a task up to this estimate", "bytes", least=1)
-    compression: str = option(
-        "compression", "snappy", "of the Parquet files", choices=("snappy", "gzip", "zstd", "lz4", "none")
+    output_format: str = option(
+        "output.format",
+        "parquet",
+        "of the files: Parquet, ORC, or JSON lines; a job keeps the one that it began with",
+        choices=("parquet", "orc", "json"),
+    )
+    json_values: str = option(
+        "json.values",
+        "base64",
+        "with json: keys and values as base64 of their bytes; or as text, with base64 in fields keyBase64 and"
+        " valueBase64 where the bytes are no UTF-8",
+        choices=("base64", "text"),
+    )
+    compression: str | None = option(
+        "compression",
+        None,
+        "of the files: snappy when empty, of JSON lines gzip; those take gzip and none only",
+        choices=("snappy", "gzip", "zstd", "lz4", "none"),
     )
     include_headers: bool = option(
         "include.headers",
@@ -234,6 +252,11 @@ class LoadConfig(SecurityOptions):
             yield "time.from json and time.field go together"
         if (self.time_from == "callable") != (self.time_callable is not None):
             yield "time.from callable and time.callable go together"
+        if self.json_values != "base64" and self.output_format != "json":
+            yield f"json.values {self.json_values} needs output.format json"
+        if self.codec not in self.format.codecs.values():
+            known = ", ".join(self.format.codecs)
+            yield f"compression {self.compression} is none of output.format {self.output_format}, which takes {known}"
         if self.offsets_storage is not None and self.group_id is None:
             yield "offsets.storage needs group.id"
         if self.storage in ("zookeeper", "dual") and self.zookeeper_connect is None:
@@ -256,6 +279,18 @@ class LoadConfig(SecurityOptions):
         with suppress(LocalError, OptionRefused):
             return None if self.protocol == "auto" else dialect(resolve_release(self.protocol))
         return None
+
+    @property
+    def format(self) -> FileFormat:
+        """How the job's files are written."""
+        text = self.output_format == JSON.name and self.json_values == "text"
+        return JSON_TEXT if text else FORMATS[self.output_format]
+
+    @property
+    def codec(self) -> str:
+        """What Spark's writer calls the compression."""
+        codecs = self.format.codecs
+        return codecs.get(self.compression, self.compression) if self.compression else next(iter(codecs.values()))
 
     @property
     def committed(self) -> bool:

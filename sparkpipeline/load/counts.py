@@ -2,7 +2,8 @@
 
     reader    counts while it decodes: row numbers and CRC-32 of values (seen by Spark as the rows go by: Observed)
     Spark     reads the staged files back: rows, offsets, times, sizes and CRC-32 of values, file by file
-    Parquet   the footers: rows and offsets, file by file
+    footers   what each file says of itself: rows and offsets; where a format has no footer, each line's offset by
+              another parser
 
 Per range, rows are what both of the last say, offsets lie inside of it, and nothing is missing between start and until;
 all ranges together have the row numbers and checksums that the reader saw.  The first difference is a Mismatch, and
@@ -26,9 +27,9 @@ from urllib.parse import unquote
 
 from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
-from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.files import FileInfo
-from sparkpipeline.ledger.parquet import Footer
+from sparkpipeline.ledger.footers import Footer
+from sparkpipeline.ledger.formats import FileFormat
 from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.plan import HourRule, LoadPlan
 from sparkpipeline.load.staging import Observed
@@ -135,13 +136,13 @@ class RangeCount:
         }
 
 
-def read_back(spark: Any, paths: Sequence[str], rule: HourRule) -> dict[str, ReadBack]:
+def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule) -> dict[str, ReadBack]:
     """The files at or below these paths, by staged or final path.  Raises what Spark raises."""
     from pyspark.sql import functions as F
 
     size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
     rows = (
-        parquet.read(spark.read.schema(COLUMNS), paths)
+        fmt.read(spark.read, paths, COLUMNS)
         .withColumns({"path": F.col("_metadata.file_path"), "own": own_time(rule)})
         .groupBy("path")
         .agg(

@@ -5,6 +5,7 @@ kind: the newest one says where the job stands.
     passed      of the same: the latest time, in ms, that the position has certainly passed (hours.py)
     averages    bytes of a message by topic, as last loaded: what limits and tasks are estimated with
     logs        of partitions: what the log that the position belongs to is known by (logmarks.py)
+    output      how the job's files are written (output.py): format, columns; none while it has none
     set_back    of partitions whose position was set back: the batch that did it, the last one (rewind.py)
     ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values), and
                 min_ms, max_ms of rows that have a time of their own
@@ -41,6 +42,12 @@ class JobState:
     averages: Mapping[str, float] = field(default_factory=dict)
     set_back: Positions = field(default_factory=dict)
     marks: Marks = field(default_factory=dict)
+    output: Mapping[str, str] | None = None
+
+    @property
+    def columns(self) -> str | None:
+        """Columns of the job's files, as DDL; None: the files tell (Parquet, of a release that did not keep them)."""
+        return None if self.output is None else self.output["columns"]
 
     @staticmethod
     def of(newest: Manifest | None) -> JobState:
@@ -51,12 +58,14 @@ class JobState:
             facts = newest.facts
             set_back = flat(facts.get("set_back", {}))  # manifests before it was kept have none
             marks = marks_in(facts.get("logs", {}))  # nor these
+            output = facts.get("output")  # nor this
             return JobState(
                 positions=flat(facts["positions"]),
                 passed=flat(facts["passed"]),
                 averages=dict(facts["averages"]),
                 set_back=set_back,
                 marks=marks,
+                output=None if output is None else {name: str(output[name]) for name in ("format", "columns")},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
@@ -68,6 +77,7 @@ class JobState:
             "averages": {topic: self.averages[topic] for topic in sorted(self.averages)},
             "set_back": nested(self.set_back),
             "logs": marks_rows(self.marks),
+            **({} if self.output is None else {"output": dict(self.output)}),
         }
 
 

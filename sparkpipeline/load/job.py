@@ -23,9 +23,9 @@ from sparkpipeline.ledger.attempts import PORTIONS
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome, Tell, advance
 from sparkpipeline.ledger.files import walk
+from sparkpipeline.ledger.formats import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
-from sparkpipeline.ledger.parquet import footers
 from sparkpipeline.load import compaction, hours
 from sparkpipeline.load.cluster import Cluster, ClusterSnapshot, TaskPlanner, connected, sampled_averages, take_snapshot
 from sparkpipeline.load.config import LoadConfig
@@ -33,11 +33,12 @@ from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_fil
 from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.logmarks import check_logs, marks_of
+from sparkpipeline.load.output import check_output, check_zone, output_after, output_work
 from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Marks, Positions, in_order
 from sparkpipeline.load.planner import due, up_to
 from sparkpipeline.load.portions import Finished, Portion, PortionFolder, portions_of
 from sparkpipeline.load.staging import Observed, ToRead, read_again, read_and_write
-from sparkpipeline.paths import ENDING, FinalName, Hour
+from sparkpipeline.paths import ENDINGS, FinalName, Hour
 from sparkpipeline.ranges import OffsetRange, unit_of
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs
@@ -112,6 +113,7 @@ class LoadWork:
         self.cluster = job.cluster
         self.ledger = job.ledger
         self.watch = job.watch
+        check_output(job.ledger, job.config)
         self.snapshot: tuple[ClusterSnapshot, int] | None = None  # and when, in ms: what closing hours goes by
         self.goal: Positions | None = None  # where the run ends: as logs did at its first plan, or by its limits
 
@@ -159,7 +161,7 @@ class LoadWork:
         left = self.left(positions)
         more = f"; {left} {what} more are left to this run" if left else ""
         self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks{more}")
-        return Plan(batch, LOAD, now, plan.work())
+        return Plan(batch, LOAD, now, {**plan.work(), **output_work(config)})
 
     @property
     def goes_on(self) -> bool:
@@ -238,6 +240,7 @@ class LoadWork:
             averages=averages(state.averages, counts),
             set_back=state.set_back,
             marks={**state.marks, **work.marks},
+            output=output_after(state.output, self.config, self.cluster.access.spoken),
         )
         closed = [hour for hour in hour_rows(counts) if self._is_closed(hour)]
         failpoint("load after audit")
@@ -307,9 +310,11 @@ class LoadWork:
     def _counted(self, plan: Plan, part: LoadPlan, path: str, *, seen: Observed, size: int) -> list[RangeCount]:
         """What came of the ranges of a portion, by the files below a path.  Raises Mismatch."""
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
-            backs = read_back(self.spark, [path], part.rule) if seen.rows else {}
-        listed = [info for info in walk(self.ledger.files, path) if info.name.endswith(ENDING)]
-        found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
+            backs = read_back(self.spark, self.config.format, [path], part.rule) if seen.rows else {}
+        listed = [info for info in walk(self.ledger.files, path) if info.name.endswith(ENDINGS)]
+        found = footers(
+            self.config.format, [info.path for info in listed], self.spark, not needs_spark(self.ledger.base)
+        )
         may_lose = self._may_lose(plan)
         return counted(
             plan=part,
@@ -421,7 +426,8 @@ def open_ledger(config: LoadConfig, spark: Any | None) -> Ledger:
 def at_work(config: LoadConfig, spark: Any, ledger: Ledger) -> Iterator[tuple[Cluster, bool]]:
     """The job's cluster and its lock; the second says whether we are certainly alone.
 
-    Raises Refused while another driver holds the lock, and what connecting raises."""
+    Raises Refused while another driver holds the lock, OptionRefused as check_zone, and what connecting raises."""
+    check_zone(config, spark)
     for key, value in SETTINGS.items():
         spark.conf.set(key, value)
     with connected(config) as cluster:

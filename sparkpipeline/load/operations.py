@@ -22,9 +22,10 @@ from sparkpipeline.errors import LedgerDamaged, Mismatch, OffsetOutOfRange, Opti
 from sparkpipeline.ledger import verification as verifying
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.exactlyonce import Tell
+from sparkpipeline.ledger.footers import Footer
+from sparkpipeline.ledger.formats import FORMATS, by_ending
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Plan
-from sparkpipeline.ledger.parquet import Footer, read_footers
 from sparkpipeline.ledger.verification import Finding, Verdict
 from sparkpipeline.load import compaction
 from sparkpipeline.load.cluster import connected
@@ -42,9 +43,10 @@ from sparkpipeline.load.job import (
     run,
     unwatched,
 )
+from sparkpipeline.load.output import output_work
 from sparkpipeline.load.plan import INIT, REWIND, LoadPlan, LogBounds, Marks, Positions, in_order
 from sparkpipeline.load.rewind import Rewind, loaded_files, of_earlier_log, rewind
-from sparkpipeline.paths import FinalName
+from sparkpipeline.paths import ENDINGS, FinalName
 from sparkpipeline.ranges import partition_of
 from sparkpipeline.source.offsets import EARLIEST, LATEST
 from zkconsumer.offsets.store import Committed, FormerOffset, Unknown
@@ -196,6 +198,7 @@ def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, *,
         averages=state.averages,
         set_back={**state.set_back, **back},
         marks={**kept, **marks},
+        output=state.output,
     )
     facts = after.facts()
     return Plan(batch, INIT, now_ms, {"facts": {**facts, "taken_over": len(moved)}})
@@ -263,7 +266,8 @@ class RewindWork(LoadWork):
             rule=rule_of(self.config),
         )
         self.planned = True
-        return Plan(batch, REWIND, now, work.work(), tuple(file.final for file in found.supersedes))
+        plan = {**work.work(), **output_work(self.config)}
+        return Plan(batch, REWIND, now, plan, tuple(file.final for file in found.supersedes))
 
 
 def _partition(text: str) -> object:
@@ -381,15 +385,18 @@ def verify(ledger: Ledger, spark: Any | None, with_footers: bool = True) -> Verd
     except LedgerDamaged:
         return verdict  # the damage is among the findings
     live = {path: file for file in files if (path := ledger.path(file.final)) not in missing}
-    ends = read_footers(live, spark, not needs_spark(ledger.base))
-    wrong = {path: why for path, file in live.items() if (why := _wrong(file, ends[path])) is not None}
+    ends: dict[str, Footer | Mismatch] = {}
+    for fmt in FORMATS.values():
+        mine = [path for path in live if path.endswith(ENDINGS) and by_ending(path) is fmt]
+        ends |= fmt.read_footers(mine, spark, not needs_spark(ledger.base)) if mine else {}
+    wrong = {path: why for path, file in live.items() if (why := _wrong(file, ends.get(path))) is not None}
     found = [Finding("footer", path, why) for path, why in wrong.items()]
     return replace(verdict, findings=tuple(sorted((*verdict.findings, *found))))
 
 
-def _wrong(file: LiveFile, footer: Footer | Mismatch) -> str | None:
+def _wrong(file: LiveFile, footer: Footer | Mismatch | None) -> str | None:
     name = FinalName.of(file.final)
-    if name is None:
+    if name is None or footer is None:
         return "its name is not one that a load gives"
     if isinstance(footer, Mismatch):
         return footer.sentence

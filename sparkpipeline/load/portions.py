@@ -101,7 +101,7 @@ class PortionFolder:
             "version": tool_version(),
             "include.headers": config.include_headers,
             "isolation.level": config.isolation,
-            "compression": config.compression,
+            "compression": config.codec,
         }
 
     def path(self, portion: Portion) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 from groundwork.failpoints import failpoint
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import Mismatch
-from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.hours import hour_columns
@@ -156,8 +155,8 @@ def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:
     partition = F.concat_ws("-", "broker", "partition") if by_broker else F.coalesce("partition", F.lit(-1))
     foldered = rows.withColumns({**texts, "p": F.coalesce(partition, F.lit("")) if by_broker else partition})
     in_order = foldered.sortWithinPartitions(*STAGED_BY, "offset", *(["innerIndex"] if by_broker else []))
-    writer = in_order.write.mode("error").partitionBy(*STAGED_BY)
-    parquet.write(writer.option("compression", config.compression).option("maxRecordsPerFile", 0), staging)
+    writer = config.format.laid_out(in_order).write.mode("error").partitionBy(*STAGED_BY)
+    config.format.write(writer.option("compression", config.codec).option("maxRecordsPerFile", 0), staging)
     failpoint("load after write")
     if not files.exists(f"{staging}/_SUCCESS"):
         raise Mismatch("Spark wrote no _SUCCESS: nothing tells that all tasks wrote all they had", staging=staging)

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkpipeline.errors import Missing, Refused
-from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
+from sparkpipeline.ledger.formats import FileFormat, of_facts
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Manifest
+from sparkpipeline.ledger.parquet import PARQUET
+from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import open_ledger
 from sparkpipeline.paths import DATA, GENERATION, folders
 from sparkpipeline.stages.batchmode import Batch
@@ -31,11 +33,13 @@ class NotYet(Exception):
 @dataclass(frozen=True, slots=True)
 class InputHead:
     """Up to where an input may be read.  newest: its last batch; identity: of that batch's manifest; schema: as the
-    batch's facts tell it, None where they do not (loads)."""
+    batch's facts tell it, None where they do not (loads); columns: of a load's files, as DDL; format: of its files."""
 
     newest: int
     identity: str
     schema: dict[str, Any] | None
+    columns: str | None = None
+    format: FileFormat = PARQUET
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,14 @@ class StageInput:
             raise NotYet(f"batch {state.unpublished[0].batch} of {self.name} is committed, and not published yet")
         if state.newest is None:
             raise NotYet(f"{self.name} has no batch yet")
-        return InputHead(state.newest.batch, identity(state.newest), state.newest.facts.get("schema"))
+        newest, of_load = state.newest, self.kind == LOAD
+        return InputHead(
+            newest.batch,
+            identity(newest),
+            newest.facts.get("schema"),
+            JobState.of(newest).columns if of_load else None,
+            of_facts(newest.facts) if of_load else PARQUET,
+        )
 
     def batches(self, since: int, until: int) -> list[Batch]:
         """Those with since < number <= until."""
@@ -145,10 +156,9 @@ class Views:
         if not paths:
             return self._with_batch(stage_input, self.spark.createDataFrame([], schema), empty=True)
         base = stage_input.ledger.path(DATA)
-        reader = self.spark.read.schema(schema).option("basePath", base).option("ignoreMissingFiles", "false")
-        return self._with_batch(
-            stage_input, parquet.read(reader, [stage_input.ledger.path(path) for path in paths]), empty=False
-        )
+        reader = self.spark.read.option("basePath", base).option("ignoreMissingFiles", "false")
+        found = head.format.read(reader, [stage_input.ledger.path(path) for path in paths], schema)
+        return self._with_batch(stage_input, found, empty=False)
 
     def _schema(self, stage_input: StageInput, head: InputHead) -> Any:
         from pyspark.sql import types as T
@@ -157,7 +167,7 @@ class Views:
             return T.StructType.fromJson(head.schema)
         path = _newest_file(stage_input, head)
         # A file by itself: Spark takes its own folder for the base, and adds no column.
-        schema = parquet.read(self.spark.read, [stage_input.ledger.path(path)]).schema
+        schema = head.format.read(self.spark.read, [stage_input.ledger.path(path)], head.columns).schema
         stored = {name.lower() for name in schema.names}
         return T.StructType(
             [*schema, *(T.StructField(n, T.StringType()) for n in folders(path) if n.lower() not in stored)]

@@ -16,13 +16,12 @@ from typing import Any
 from groundwork.failpoints import failpoint
 from groundwork.plural import counted
 from sparkpipeline.errors import Mismatch, OptionRefused, PipelineError, StageFailed, code_in
-from sparkpipeline.ledger import parquet
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.exactlyonce import Tell
 from sparkpipeline.ledger.files import Files, walk
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
-from sparkpipeline.ledger.parquet import row_counts
+from sparkpipeline.ledger.parquet import PARQUET, row_counts
 from sparkpipeline.load.job import SETTINGS, Watch, unwatched
 from sparkpipeline.paths import stage_final
 from sparkpipeline.session import session_beside
@@ -166,7 +165,7 @@ def write_parquet(frame: Any, stage: Stage, *, batch: int, staging: str, files: 
             f"partition.by names '{missing[0]}', and its rows have {', '.join(frame.columns)}", stage=stage.name
         )
     rows, counted = _observed(frame.hint("rebalance", *stage.partition_by) if stage.rebalance else frame)
-    parquet.write(rows.write.mode("error").options(**stage.options).partitionBy(*stage.partition_by), staging)
+    PARQUET.write(rows.write.mode("error").options(**stage.options).partitionBy(*stage.partition_by), staging)
     failpoint("stage after write")
     if not files.exists(f"{staging}/_SUCCESS"):
         raise Mismatch("Spark wrote no _SUCCESS: nothing tells that all tasks wrote all they had", staging=staging)

@@ -1,18 +1,15 @@
-"""Three counts of what was staged: each difference between them is found.  No Spark; real Parquet files."""
+"""Three counts of what was staged: each difference between them is found.  No Spark."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 
 from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
-from sparkpipeline.ledger.parquet import Footer, footers, read_footers
+from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.load.counts import CountedFile, RangeCount, ReadBack, counted, staged_files
 from sparkpipeline.load.plan import LoadPlan
 from sparkpipeline.load.staging import Observed
@@ -133,18 +130,6 @@ def test_footers_and_what_spark_reads_must_agree() -> None:
         staged_files([info], STAGING, {}, {info.path: one.footer})
     with pytest.raises(Mismatch, match="no name of theirs"):
         staged_files([], STAGING, {one.path: one.back}, {})
-
-
-def test_a_footer_says_rows_and_offsets_and_a_torn_file_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "a b.parquet"
-    parquet.write_table(pa.table({"offset": pa.array([7, 5, 9], pa.int64()), "value": [b"", None, b"x"]}), path,
-                        row_group_size=2)  # fmt: skip
-    assert footers([f"file://{path}"], None, local=True) == {f"file://{path}": Footer(3, 5, 9)}
-    torn = tmp_path / "torn.parquet"
-    torn.write_bytes(path.read_bytes()[:-5])
-    assert isinstance(read_footers([str(torn)], None, local=True)[str(torn)], Mismatch)
-    with pytest.raises(Mismatch, match="is no whole Parquet file"):
-        footers([str(torn)], None, local=True)
 
 
 def test_a_range_without_rows_has_neither_first_nor_last() -> None:

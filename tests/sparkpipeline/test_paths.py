@@ -22,6 +22,19 @@ def test_names_go_from_spark_to_the_final_one_and_back() -> None:
     assert (back.tp, back.hour, back.start, back.until, back.batch) == (found.tp, found.hour, 17, 90, 8)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".zstd.parquet", ".zlib.orc", ".orc", ".json.gz", ".json"])
+def test_a_name_goes_both_ways_in_every_format(suffix: str) -> None:
+    found = StagedName.of(f"topic=a/p=0-3/date=2026-01-01/hour=07/part-00000-0c-4d.c000{suffix}")
+    assert found is not None
+    final = found.final(0, 9, 8)
+    assert final.endswith(f".g8.c000{suffix}")
+    back = FinalName.of(final)
+    assert back is not None
+    assert (back.tp, back.start, back.until, back.batch) == (found.tp, 0, 9, 8)
+    for foreign in (".crc", ".zst", ".text"):
+        assert StagedName.of(f"topic=a/p=0/date=2026-01-01/hour=07/part-00000-0c-4d.c000{suffix}{foreign}") is None
+
+
 @pytest.mark.parametrize("path", ["_SUCCESS", "topic=a/p=0/date=d/hour=07/.part-0.crc", "x/part-00000-1.c000.parquet"])
 def test_other_files_have_no_name(path: str) -> None:
     assert StagedName.of(path) is None
