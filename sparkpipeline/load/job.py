@@ -264,7 +264,9 @@ class LoadWork:
                 f"batch {plan.batch}: an earlier attempt had finished {tasks} of {len(work.tasks)} tasks:"
                 f" {counted_words(rows, 'row', form=',')} are not read again"
             )
-        planner = self.task_planner(state.averages)
+        done = {task for one in found for task in one.portion.tasks}
+        unread = [rng for task in range(len(work.tasks)) if task not in done for rng in work.of_task(task)]
+        planner = self.task_planner(self._averages(state, unread))
         sizes = [planner.size(work.of_task(task)) for task in range(len(work.tasks))]
         for portion in portions_of(
             sizes, [one.portion for one in found], self.config.portion_bytes, planner.cores

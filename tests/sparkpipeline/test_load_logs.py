@@ -1,4 +1,4 @@
-"""Whether a log is still the one that was loaded from.  A fake broker, no Spark."""
+"""Whether a log is still the one that was loaded from, and how large its messages are.  A fake broker, no Spark."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.model import Plan
+from sparkpipeline.load.cluster import sampled_averages
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.logmarks import another_log, check_logs, differs, marks_of, message_crc
 from sparkpipeline.load.operations import init_plan
 from sparkpipeline.load.plan import LoadPlan, LogMark, marks_in, marks_rows
+from sparkpipeline.ranges import OffsetRange
 from tests.fakes.broker import FakeCluster
 from zkconsumer.offsets.former import TopicCreation
 
@@ -108,3 +110,25 @@ def test_the_same_number_in_another_log_is_taken_over_and_not_without_a_change()
     assert facts["set_back"] == {"a": {"0": 4}}
     assert facts["passed"] == {"a": {"1": 1}}
     assert facts["logs"] == {"a": {"0": {"offset": 1, "crc": 78, "czxid": 9, "ctime_ms": 2000}}}
+
+
+# ---- bytes of a message, before any was loaded -----------------------------------------------------------------------
+
+
+def test_messages_of_a_topic_that_was_never_loaded_are_measured_where_its_largest_range_begins(
+    cluster: FakeCluster, brokers: Brokers
+) -> None:
+    cluster.append("a", 0, entries(b"small"))
+    cluster.append("a", 1, entries(b"x" * 10, b"x" * 30, codec=1))
+    ranges = [OffsetRange("a", 0, 0, 1), OffsetRange("a", 1, 0, 2)]
+    assert sampled_averages(brokers, ranges, CAP) == {"a": 21.0}  # with a key of one byte
+    assert sampled_averages(brokers, [], CAP) == {}
+
+
+def test_a_message_that_is_larger_than_the_sample_is_fetched_whole_and_one_that_is_gone_is_guessed(
+    cluster: FakeCluster, brokers: Brokers
+) -> None:
+    cluster.append("a", 0, entries(b"x" * 100_000))
+    assert sampled_averages(brokers, [OffsetRange("a", 0, 0, 1)], CAP) == {"a": 100_001.0}
+    assert sampled_averages(brokers, [OffsetRange("a", 0, 0, 1)], 70_000) == {}, "no reader could have it, either"
+    assert sampled_averages(brokers, [OffsetRange("a", 1, 5, 9)], CAP) == {}
