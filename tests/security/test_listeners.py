@@ -96,7 +96,7 @@ def test_another_address_is_told_with_what_it_means(tmp_path: Path) -> None:
     for local in ("9308", "127.0.0.1:9308", "[::1]:9308", "localhost:9308"):
         assert "http.listen" not in notes(local)
     for others in ("0.0.0.0:9308", "[::]:9308", "10.0.0.5:9308", "mirror.example:9308"):
-        assert f"http.listen={others}: whoever reaches this address reads topics" in notes(others)
+        assert f"http.listen={others}: its clients read topics" in notes(others)
 
 
 # By file: calls that make a listener, and what says where it is.
