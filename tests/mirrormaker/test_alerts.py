@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.report import COPIED, ConnectionReport, MirrorReport, ProduceReport, ReloadReport, WorkerReport
+from tests.docpages import anchor, headings, text_of
 from tests.fakes.reports import partition, report, source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,14 +123,8 @@ def test_what_is_not_exported_is_found_out(expression: str) -> None:
 
 
 def test_every_metric_is_in_the_dashboard_in_an_alert_or_in_the_page() -> None:
-    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"`(mirrormaker_\w+)`", page))
+    listed = set(re.findall(r"`(mirrormaker_\w+)`", text_of("monitoring.md")))
     assert listed == set(EXPORTED), "the table of docs/monitoring.md names exactly what is exported"
-
-
-def anchors(page: Path) -> set[str]:
-    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
@@ -137,9 +132,9 @@ def test_each_alert_has_a_severity_a_summary_and_a_runbook_that_exists(rule: dic
     assert rule["labels"] == {"severity": rule["labels"]["severity"]}
     assert rule["labels"]["severity"] in ("page", "ticket")
     assert rule["annotations"].keys() == {"summary", "runbook"}
-    page, _, anchor = rule["annotations"]["runbook"].partition("#")
-    assert anchor == rule["alert"].lower()
-    assert anchor in anchors(ROOT / page)
+    page, _, fragment = rule["annotations"]["runbook"].partition("#")
+    assert fragment == rule["alert"].lower()
+    assert fragment in {anchor(title) for _, title in headings(page.removeprefix("docs/"))}
 
 
 def test_each_alert_is_tested_both_ways() -> None:

@@ -22,22 +22,17 @@ from mirrormaker.plugins import encoders_of, partitioner_named
 from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute
 from mirrormaker.sethandler import MessageColumns, SetHandler
 from producer.conversion import Lists, MessageHandlerFailed, Rows
-from tests.docpages import blocks
+from tests.docpages import blocks, section
 
-PAGE = (Path(__file__).parents[2] / "docs" / "transform.md").read_text(encoding="utf-8")
 V08 = dialect("0.8.2")
 SOURCE = TopicPartition("orders", 0)
 
 
-def module_of(section: str) -> str:
+def module_of(title: str) -> str:
     """The section's blocks of Python, as one module."""
-    found = re.findall(r"```python\n(.*?)```", text_of(section), re.DOTALL)
+    found = re.findall(r"```python\n(.*?)```", section("transform.md", title), re.DOTALL)
     assert found
     return "\n\n".join(found)
-
-
-def text_of(section: str) -> str:
-    return PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
 
 
 @pytest.fixture
@@ -134,11 +129,11 @@ def test_the_partitioner_and_the_encoder_and_what_is_said_where_they_fail() -> N
     with pytest.raises(MessageHandlerFailed) as failed:
         alone.place(SOURCE, rows, {})
     said = str(failed.value).replace("page_plugins", "plugins")
-    assert f"parked 1: {said}" in text_of("Partitioners and encoders")
+    assert f"parked 1: {said}" in section("transform.md", "Partitioners and encoders")
 
 
 def test_every_name_of_a_partitioner_that_the_page_has_is_known() -> None:
-    for line in text_of("Partitioners and encoders").splitlines():
+    for line in section("transform.md", "Partitioners and encoders").splitlines():
         if line.startswith("| `"):
             for named in re.findall(r"`([\w.-]+)`", line.split("|")[1]):
                 prefix = "" if "." in named or named[0].islower() else "org.apache.kafka.clients.producer."
@@ -147,9 +142,9 @@ def test_every_name_of_a_partitioner_that_the_page_has_is_known() -> None:
 
 
 def test_columns_of_the_page_are_those_of_the_class() -> None:
-    section = text_of("message.set.handler")
+    text = section("transform.md", "message.set.handler")
     for name in MessageColumns.__slots__:
-        assert f"`{name}`" in section, name
+        assert f"`{name}`" in text, name
 
 
 def program(page: str) -> str:
