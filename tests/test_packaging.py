@@ -2,10 +2,8 @@
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +39,7 @@ def test_every_command_is_there():
 
 def test_extras_of_users_are_named_in_the_readme():
     readme = (ROOT / "README.md").read_text()
-    for extra in PROJECT["project"]["optional-dependencies"].keys() - {"dev"}:
+    for extra in PROJECT["project"]["optional-dependencies"].keys() - {"dev", "docs"}:
         assert f"`{extra}`" in readme, extra
 
 
@@ -125,7 +123,8 @@ def test_an_editable_install_is_found_by_whoever_lists_modules_by_path(tmp_path:
 def test_what_is_declared_is_what_is_imported() -> None:
     """Of dependencies and of the users' extras; the standard library and our own packages aside."""
     extras = PROJECT["project"]["optional-dependencies"]
-    wanted = [*PROJECT["project"]["dependencies"], *(one for name in extras.keys() - {"dev"} for one in extras[name])]
+    users = extras.keys() - {"dev", "docs"}
+    wanted = [*PROJECT["project"]["dependencies"], *(one for name in users for one in extras[name])]
     names = [re.split(r"[<>=!\[; ]", one, maxsplit=1)[0] for one in wanted]
     declared = {IMPORT_NAMES.get(name, name) for name in names}
     brought = {each for name in names for each in BROUGHT.get(name, ())}
@@ -148,29 +147,6 @@ def _imported() -> set[str]:
     return found - ours - sys.stdlib_module_names
 
 
-def test_what_a_reader_of_a_source_distribution_needs_is_in_it(tmp_path: Path):
-    """SECURITY.md is linked from the first pages, and is in the sdist, by MANIFEST.in."""
+def test_security_is_linked_from_the_first_pages():
     assert "(SECURITY.md)" in (ROOT / "README.md").read_text()
     assert "(../SECURITY.md)" in (ROOT / "docs" / "guide.md").read_text()
-    included = (ROOT / "MANIFEST.in").read_text().split()
-    assert "SECURITY.md" in included
-    assert all((ROOT / name).is_file() for name in included if name != "include")
-
-
-@pytest.mark.thorough
-def test_a_source_distribution_has_the_pages(tmp_path: Path):
-    tree = tmp_path / "tree"
-    tops = [
-        ROOT / name for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "SECURITY.md", "CHANGELOG.md")
-    ]
-    for path in [*tops, *(ROOT / f"{name}.py" for name in PROJECT["tool"]["setuptools"]["py-modules"])]:
-        tree.mkdir(exist_ok=True)
-        shutil.copy(path, tree)
-    for top in OURS:
-        shutil.copytree(ROOT / top, tree / top, ignore=shutil.ignore_patterns("__pycache__"))
-    build = f"from setuptools.build_meta import build_sdist; print(build_sdist({str(tmp_path)!r}))"
-    done = python("-W", "ignore", "-c", build, cwd=tree)
-    assert done.returncode == 0, done.stderr
-    with tarfile.open(tmp_path / done.stdout.splitlines()[-1]) as made:
-        names = {name.partition("/")[2] for name in made.getnames()}
-    assert {"SECURITY.md", "README.md", "CHANGELOG.md", "mirrormaker/http/page.html"} <= names
