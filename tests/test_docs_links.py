@@ -45,3 +45,8 @@ def test_each_page_has_one_title_and_says_what_is_on_it(page: str) -> None:
 @pytest.mark.parametrize("page", sorted(PAGES.keys() - MADE - {"guide.md"}))
 def test_no_page_is_longer_than_a_reader_overlooks(page: str) -> None:
     assert text_of(page).count("\n") <= LONG
+
+
+def test_the_index_names_every_page() -> None:
+    named = {link.partition("#")[0] for link in LINK.findall(text_of("README.md"))}
+    assert {page for page, path in PAGES.items() if path.parent == DOCS} - {"README.md"} <= named
