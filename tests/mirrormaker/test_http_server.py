@@ -208,7 +208,7 @@ def test_what_is_no_address(raw: object) -> None:
 def test_an_address_that_others_reach_is_named_as_unsafe() -> None:
     for local in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
         assert unsafe(Address(local, 9308)) == ""
-    assert "http.listen=0.0.0.0:9308: whoever reaches" in unsafe(Address("0.0.0.0", 9308))
+    assert "http.listen=0.0.0.0:9308: its clients read" in unsafe(Address("0.0.0.0", 9308))
     assert "http.listen=[::]:9308" in unsafe(Address("::", 9308))
 
 

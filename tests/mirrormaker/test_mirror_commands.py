@@ -307,7 +307,7 @@ def test_http_listen_without_prometheus_client_is_refused_with_what_to_install(
     [
         ("9308", ""),
         ("localhost:9308", ""),
-        ("0.0.0.0:9308", "unsafe: mirror.yaml: mirror: http.listen=0.0.0.0:9308: whoever reaches this address"),
+        ("0.0.0.0:9308", "unsafe: mirror.yaml: mirror: http.listen=0.0.0.0:9308: its clients read topics"),
         ("nonsense", "error: mirror.yaml: mirror: option 'http.listen' is 'nonsense', expected host:port, or a port"),
     ],
 )
