@@ -26,8 +26,8 @@ demo: $(STAMP)     ## the main job on real clusters: mirror, kill -9, prove that
 	$(BIN)/python -m localkafka.demo $(if $(KEEP),--keep)
 
 lint: $(STAMP)
-	$(BIN)/ruff format --check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks examples
-	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks examples
+	$(BIN)/ruff format --check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks examples docs
+	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py setup.py tests benchmarks examples docs
 	$(BIN)/mypy
 	$(BIN)/mypy examples
 	$(BIN)/lint-imports
