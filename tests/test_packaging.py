@@ -95,6 +95,7 @@ MODULES = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("module", MODULES)
 def test_a_package_with_a_command_runs_as_a_module_and_tells_its_version(module: str, tmp_path: Path):
     done = python("-m", module, "--version", cwd=tmp_path)
@@ -103,6 +104,7 @@ def test_a_package_with_a_command_runs_as_a_module_and_tells_its_version(module:
     assert python("-m", module, "--help", cwd=tmp_path).stdout.startswith("Usage: ")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", PROJECT["project"]["scripts"])
 def test_every_command_tells_its_version(command: str, tmp_path: Path):
     where = PROJECT["project"]["scripts"][command]

@@ -99,6 +99,7 @@ def stored(text: str) -> str:
     return "".join(chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\u{code:04X}" for code in codes)
 
 
+@pytest.mark.thorough
 @given(st.dictionaries(KEY, KEY, max_size=5), st.sampled_from(["=", ":", " ", " = ", "\t:\f"]))
 def test_what_is_stored_is_read_back(pairs: dict[str, str], separator: str) -> None:
     assert read_properties("\n".join(stored(k) + separator + stored(v) for k, v in pairs.items())) == pairs

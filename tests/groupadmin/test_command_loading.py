@@ -33,6 +33,7 @@ def test_ctrl_c_while_a_script_loads_is_one_word(name: str):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", OURS)
 def test_a_full_disk_is_one_sentence(name: str):
     module, _, function = OURS[name].partition(":")

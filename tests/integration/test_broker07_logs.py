@@ -18,6 +18,8 @@ from localkafka.waiting import wait_until
 
 Starter = Callable[..., Node07]
 
+pytestmark = pytest.mark.thorough  # a broker for each
+
 ENTRY = entries.message(b"x" * 90)  # 100 bytes
 OUT_OF_RANGE = 1
 

@@ -56,6 +56,7 @@ def test_what_a_table_writes_it_reads(of: Api, version: int, data: st.DataObject
     assert plain(of.decode_reply(version, of.encode_reply(version, reply))) == reply
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("of", "version"), EVERY, ids=lambda x: x.name if isinstance(x, Api) else f"v{x}")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

@@ -25,6 +25,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 error")])
 def test_without_java_and_maven_real_tests_skip_by_name_but_fail_in_ci(tmp_path: Path, ci: str, outcome: str) -> None:
     test = Path(__file__).with_name("test_cluster.py")

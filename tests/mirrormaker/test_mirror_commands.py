@@ -210,6 +210,7 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "mirrormaker: interrupted\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [["run"], ["check", "--online"]], ids=["run", "check"])
 def test_a_dead_zookeeper_is_told_in_our_words_only(command: list[str], tmp_path: Path) -> None:
     with FakeCluster({"a": 1}) as target, socket.socket() as taken:
@@ -230,6 +231,7 @@ def test_a_dead_zookeeper_is_told_in_our_words_only(command: list[str], tmp_path
     assert not [line for line in done.stderr.splitlines() if "socket connection error" in line or "CONNECTING" in line]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [["run"], ["check", "--online"]], ids=["run", "check"])
 def test_a_target_without_transactions_refuses_exactly_once(command: list[str], tmp_path: Path) -> None:
     with FakeCluster({"a": 1}) as target:
@@ -247,6 +249,7 @@ def test_a_target_without_transactions_refuses_exactly_once(command: list[str], 
     assert sentence in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("said_by", ["offset.map.folder", "$STATE_DIRECTORY"])
 @pytest.mark.parametrize(("folder", "why"), [("gone", "No such file"), ("file", "Not a directory"), ("/sys", "")])
 def test_a_state_folder_that_cannot_be_written_is_exit_73_before_anything_is_connected_to(
@@ -277,6 +280,7 @@ def without_metrics(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [["run"], ["check"], ["check", "--online"]])
 def test_metrics_without_prometheus_client_are_refused_with_what_to_install(
     without_metrics: Path, tmp_path: Path, command: list[str]
@@ -290,6 +294,7 @@ def test_metrics_without_prometheus_client_are_refused_with_what_to_install(
     assert done.stderr == f"error: {file.name}: source dc1: {sentence}\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [["run"], ["check"], ["check", "--online"]], ids=" ".join)
 def test_http_listen_without_prometheus_client_is_refused_with_what_to_install(
     without_metrics: Path, tmp_path: Path, command: list[str]

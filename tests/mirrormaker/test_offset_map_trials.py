@@ -24,6 +24,7 @@ def lived(rng: random.Random, simulation: MapSimulation, kills: bool, late: bool
             simulation.kill(late)
 
 
+@pytest.mark.thorough
 def test_the_bound_is_one_interval_and_one_request() -> None:
     """Where each target partition is fed by one source partition, and nothing was sent twice."""
     count = 0
@@ -93,6 +94,7 @@ def check(
         assert repeats <= row.repeats, f"seed {seed}: {target} from {row.position}: {repeats} twice, not {row.repeats}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kills", [False, True])
 def test_nothing_is_lost_and_no_more_is_repeated_than_promised(kills: bool) -> None:
     said: Counter[str] = Counter()

@@ -23,6 +23,8 @@ from producer.producer import Producer
 from tests import children
 from tests.fakes.broker import Fail, FakeCluster, Wait
 
+pytestmark = pytest.mark.thorough  # a process for each
+
 MAIN = "from producer.console import main; main()"
 COMMAND = [sys.executable, "-c", MAIN]
 

@@ -443,6 +443,7 @@ def console(*arguments: str, lines: bytes) -> subprocess.CompletedProcess[bytes]
     return subprocess.run(command, input=lines, capture_output=True, timeout=60)
 
 
+@pytest.mark.thorough
 def test_zkproducer_sends_to_0_7_and_says_what_may_be_lost(own_broker07, unique):
     broker, topic = own_broker07(), unique.topic()
     where = ("--broker-list", f"0:{broker.address}", "--topic", topic)

@@ -47,6 +47,7 @@ def finish(base: Path) -> None:
     assert left <= {"a file that was being made when its process ended"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS)
 def test_an_error_at_any_point_is_made_good_by_the_next_run(
     point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,7 @@ def begun(batches: int) -> Kept:
     return kept
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rewind", [None, (0, 7)], ids=["load", "rewind"])
 @pytest.mark.parametrize("others", [1, 3])
 def test_a_zombie_driver_loses_wherever_it_slept(others: int, rewind: Row | None) -> None:
@@ -145,6 +146,7 @@ def test_a_crash_at_any_step_is_made_good(rewind: Row | None) -> None:
     assert n > 40
 
 
+@pytest.mark.thorough
 def test_a_crash_while_a_crash_is_made_good() -> None:
     start = begun(2)
     for n in range(0, LIMIT, 11):

@@ -6,6 +6,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from sparkpipeline.commands.pyfiles import pyfiles, write_zip
@@ -31,6 +32,7 @@ print(" ".join(missing))
 """
 
 
+@pytest.mark.thorough
 def test_what_tasks_run_is_imported_from_the_zip_alone(tmp_path: Path) -> None:
     python, out = bare_python(tmp_path / "bare"), tmp_path / "out.zip"
     write_zip(out)

@@ -113,6 +113,7 @@ def test_a_command_without_spark_is_one_sentence_with_the_command_that_installs_
     )
 
 
+@pytest.mark.thorough
 def test_a_broker_that_is_dead_is_one_sentence_before_spark_starts(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

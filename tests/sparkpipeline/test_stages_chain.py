@@ -310,6 +310,7 @@ def test_most_batches_a_run_take_them_in_order(tmp_path: Path) -> None:
     assert_true(chain)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("victim", Chain.NAMES)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_crash_at_each_step_of_each_stage_with_a_rewind_in_the_middle(
