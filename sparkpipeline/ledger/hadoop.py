@@ -5,10 +5,14 @@ How a file is made exclusively and whole, which no file system here offers in on
     rename        hdfs, viewfs, webhdfs: written under a hidden name, then renamed; the name node refuses a taken target
     link          file: a hard link, as LocalFiles does it (FileSystem.create and rename are not exclusive on a disk)
     conditional   s3a: the object appears when it is closed, and only where there is none (If-None-Match).  Hadoop 3.4.2
-                  or newer; a store that ignores the condition silently looks like one that keeps it
+                  or newer.  A store may ignore the condition without a word, so the first file that a process makes is
+                  preceded by a probe that is made twice: the second time has to be refused
 
 On s3a a rename is a copy and a delete, and of two sources at once the later copy stays.  A ledger can live with that: a
-final name belongs to one batch, so every driver that renames to it brings the same bytes.
+final name belongs to one batch, so every driver that renames to it brings the same bytes, and a crash between copy and
+delete leaves a staged file that the next run finds published and deletes.  One thing is left: a driver that sleeps in
+the middle of a copy for as long as another takes to publish the batch and to supersede the file brings the file back.
+`load verify` names it (orphan); the job's lock in ZooKeeper keeps two drivers apart in all but such a sleep.
 """
 
 from __future__ import annotations
@@ -52,6 +56,7 @@ class HadoopFiles:
         context = hadoop_context(spark)
         self._jvm = context._jvm
         self._made: set[str] = set()  # folders that we know of
+        self._probed = False  # the store is known to keep the condition of _conditional
         with _storage_errors(base, "open"):
             self._fs = self._path(base).getFileSystem(context._jsc.hadoopConfiguration())
             if scheme == "file":
@@ -172,15 +177,45 @@ class HadoopFiles:
                 "it needs hadoop-aws 3.4.2 or newer, and fs.s3a.create.conditional.enabled",
                 file=path,
             )
-        stream = self._fs.createFile(at).must(CONDITIONAL, True).build()
+        if not self._probed:
+            self._probe(path)
+            self._probed = True
+        return self._put(path, data)
+
+    def _put(self, path: str, data: bytes) -> bool:
+        """Make an object on the condition that there is none; False where there is one."""
+        stream = self._opened(path)
         stream.write(bytearray(data))
+        return self._closed(path, stream)
+
+    def _opened(self, path: str) -> Any:
+        return self._fs.createFile(self._path(path)).must(CONDITIONAL, True).build()
+
+    def _closed(self, path: str, stream: Any) -> bool:
+        """Whether the object is made: the condition is looked at now, by the store."""
         try:
             stream.close()
         except Exception as exc:
-            if _class(exc) in (CHANGED, *TAKEN) and self._fs.exists(at):
+            if _class(exc) in (CHANGED, *TAKEN) and self._fs.exists(self._path(path)):
                 return False
             raise
         return True
+
+    def _probe(self, path: str) -> None:
+        """Raises OptionRefused where the store takes the same object twice, whatever the condition says."""
+        folder, _, name = path.rpartition("/")
+        probe = f"{folder}/.{name}.{uuid.uuid4().hex}{TEMPORARY}"
+        try:
+            # Both are opened first: at the second opening the client itself would find the object of the first.
+            streams = [self._opened(probe), self._opened(probe)]
+            if [self._closed(probe, stream) for stream in streams] != [True, False]:
+                raise OptionRefused(
+                    "the store ignores If-None-Match: of two drivers at once both would commit; it needs S3, or a store"
+                    " that keeps conditional writes",
+                    file=path,
+                )
+        finally:
+            self._fs.delete(self._path(probe), False)
 
 
 def hadoop_context(spark: Any) -> Any:
