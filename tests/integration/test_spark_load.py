@@ -64,7 +64,7 @@ def test_each_run_loads_what_is_new_and_nothing_twice(
     load.check()
 
 
-def test_large_ranges_are_split_small_ones_share_tasks_and_a_run_has_limits(
+def test_large_ranges_are_split_small_ones_share_tasks_and_runs_and_batches_have_limits(
     spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
     large, small = unique.topic("large"), unique.topic("small")
@@ -72,21 +72,24 @@ def test_large_ranges_are_split_small_ones_share_tasks_and_a_run_has_limits(
     source.create_topic(small, partitions=12)
     rows = fill(source, large, [3000]) | fill(source, small, [20] * 12)
     load = job(
-        source, tmp_path, spark, topics_pattern=f"(large|small)-{unique.tag}", split_bytes=1 << 20, limit_rows=1640
-    )
-    plans = []
+        source, tmp_path, spark, topics_pattern=f"(large|small)-{unique.tag}", split_bytes=11_000, limit_rows=1640,
+        batch_rows=900,
+    )  # fmt: skip
+    runs = []
     while manifests := load.run().manifests:
-        plans.append(load.ledger.plan(manifests[0].batch).work)
-        assert manifests[0].rows <= 1640 + 13
-        assert len(plans) < 5
+        runs.append([manifest.batch for manifest in manifests])
+        assert all(manifest.rows <= 900 + 13 for manifest in manifests)
+        assert sum(manifest.rows for manifest in manifests) <= 1640 + 13
+        assert len(runs) < 5
     assert load.rows() == rows
-    assert len(plans) == 2
-    pieces = [row for row in plans[0]["ranges"] if row["topic"] == large]
-    assert len(pieces) == 2  # 1500 messages are thought to be 1024 bytes each
-    assert len(plans[0]["ranges"]) == 14
-    assert len(plans[0]["tasks"]) == 2
+    assert runs == [[1, 2], [3, 4]]
+    plan = load.ledger.plan(1).work
+    pieces = [row for row in plan["ranges"] if row["topic"] == large]
+    assert len(pieces) == 2  # 834 messages of some 20 bytes, as the first ones are
+    assert len(plan["ranges"]) == 14
+    assert len(plan["tasks"]) == 2
     names = sorted(path.name for path in load.data.rglob(f"{large}+*"))
-    assert names[0].startswith(f"{large}+0+{0:020}+{759:020}.g1.c000")
+    assert names[0].startswith(f"{large}+0+{0:020}+{417:020}.g1.c000")
     load.check()
 
 
