@@ -18,7 +18,6 @@ from sparkpipeline.ledger.formats import FileFormat, of_facts
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Manifest
 from sparkpipeline.ledger.parquet import PARQUET
-from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import open_ledger
 from sparkpipeline.paths import DATA, GENERATION, folders
 from sparkpipeline.stages.batchmode import Batch
@@ -63,7 +62,7 @@ class StageInput:
             newest.batch,
             identity(newest),
             newest.facts.get("schema"),
-            JobState.of(newest).columns if of_load else None,
+            newest.facts.get("output", {}).get("columns") if of_load else None,
             of_facts(newest.facts) if of_load else PARQUET,
         )
 
