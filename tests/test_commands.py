@@ -27,6 +27,11 @@ SOURCED = re.compile(r"source <\((.*)\)")
 CUT = re.compile(r" +(?:#|<|>|\||&&) ")  # behind it: a comment, or something for the shell
 
 
+def context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
+    """As a call of the command makes it: a command keeps the help option of the first context that asks for it."""
+    return click.Context(command, parent=parent, info_name=name, **command.context_settings)
+
+
 def walked(ctx: click.Context) -> Iterator[click.Context]:
     """The contexts of a program and of all its commands."""
     yield ctx
@@ -34,14 +39,10 @@ def walked(ctx: click.Context) -> Iterator[click.Context]:
         for name in ctx.command.list_commands(ctx):
             command = ctx.command.get_command(ctx, name)
             assert command is not None
-            yield from walked(click.Context(command, parent=ctx, info_name=name))
+            yield from walked(context(command, name, ctx))
 
 
-COMMANDS = {
-    ctx.command_path: ctx
-    for name, program in PROGRAMS.items()
-    for ctx in walked(click.Context(program, info_name=name))
-}
+COMMANDS = {ctx.command_path: ctx for name, program in PROGRAMS.items() for ctx in walked(context(program, name))}
 
 
 def test_the_commands_of_all_programs_are_found() -> None:

@@ -103,7 +103,7 @@ def test_releases_know_what_they_can() -> None:
     assert [r for r, admin in can.items() if admin.describes] == ["0.11", "1.0", "2.4", "4.0"]
     assert [r for r, admin in can.items() if admin.grows] == ["1.0", "2.4", "4.0"]
     assert [r for r, admin in can.items() if admin.takes_defaults] == ["2.4", "4.0"]
-    with pytest.raises(LocalError, match=r"Kafka 2\.3 wants to be told"):
+    with pytest.raises(LocalError, match=r"Kafka 2\.3 needs its number of partitions"):
         create_topics(dialect("2.3"), {"t": NewTopic(1)}, 1000)
 
 

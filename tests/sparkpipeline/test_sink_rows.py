@@ -216,7 +216,7 @@ def test_other_columns_are_ignored_headers_too():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"kafka.acks": "0"}, "tells nobody what was stored"),
+        ({"kafka.acks": "0"}, "gives no acknowledgement"),
         ({"kafka.request.required.acks": "2"}, "expected -1"),
         ({"kafka.key.serializer": "x"}, "option=kafka.key.serializer: is not supported: .*cast"),
         ({"kafka.transactional.id": "x"}, "at least once"),

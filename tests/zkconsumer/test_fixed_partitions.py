@@ -92,7 +92,7 @@ class World:
             "metadata.broker.list": brokers,
             "auto.offset.reset": "smallest",
             "auto.commit.interval.ms": 50,
-            "consumer.timeout.ms": 300,
+            "consumer.timeout.ms": 1000,
             "refresh.leader.backoff.ms": 20,
             "fetch.wait.max.ms": 20,
             **({} if store else {"offsets.file": str(self.file)}),
