@@ -70,8 +70,8 @@ def test_a_stop_while_the_target_hangs_ends_in_time_with_75_and_commits_only_wha
     with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
         mirror.wait_all_committed([topic])
         target.node(0).pause()
-        load.produce(topic, 1, 100, MIXED)
-        mirror.wait_said("lag 100")
+        load.produce(topic, 1, 120, MIXED)
+        mirror.wait_said("lag 120")  # of a look since then: it was 100 at the start
         code, seconds = mirror.stop()
         assert (code, seconds < 10) == (75, True), mirror.said()
         assert "not acknowledged in time; sent again after the next start" in mirror.said()
@@ -82,7 +82,7 @@ def test_a_stop_while_the_target_hangs_ends_in_time_with_75_and_commits_only_wha
         assert mirror.stop()[0] == 0
     found = totals(compared(mirror, topic, 1))
     assert (found["lost"], found["phantoms"]) == (0, 0)
-    assert found["duplicates"] <= 100
+    assert found["duplicates"] <= 120
 
 
 def test_a_second_signal_ends_a_drain_at_once_and_commits_nothing_unacknowledged(
@@ -95,8 +95,8 @@ def test_a_second_signal_ends_a_drain_at_once_and_commits_nothing_unacknowledged
     with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
         mirror.wait_all_committed([topic])
         target.node(0).pause()  # takes what is sent, answers nothing
-        load.produce(topic, 1, 100, MIXED)
-        mirror.wait_said("lag 100")  # it has seen them: a stop before that has nothing to drain
+        load.produce(topic, 1, 120, MIXED)
+        mirror.wait_said("lag 120")  # it has seen them: a stop before that has nothing to drain
         mirror.signal(signal.SIGTERM)
         mirror.wait_said("stopping: nothing more is fetched")
         mirror.signal(signal.SIGTERM)
