@@ -75,6 +75,7 @@ def run(spark: Any, base: str, rewind: tuple[int, int] | None = None) -> Outcome
     return advance(Ledger(files, base, snapshot_every=2), CopyWork(files, HEADS, rewind=rewind), lambda _: None).outcome
 
 
+@pytest.mark.faults  # as on memory files, which make test has
 def test_every_error_on_the_way_is_made_good(spark: Any, hdfs: Hdfs) -> None:
     """Each point once, one after the other on one ledger, with rewinds between."""
     base = f"{hdfs.uri}/errors/a b+c=d"
@@ -96,6 +97,7 @@ def test_every_error_on_the_way_is_made_good(spark: Any, hdfs: Hdfs) -> None:
     assert verify(Ledger(files, base)).good
 
 
+@pytest.mark.faults  # as on memory files, which make test has
 def test_two_drivers_at_once_one_wins_each_batch(spark: Any, hdfs: Hdfs) -> None:
     base = f"{hdfs.uri}/race"
     ends: list[Outcome] = []
@@ -115,6 +117,7 @@ def test_two_drivers_at_once_one_wins_each_batch(spark: Any, hdfs: Hdfs) -> None
     assert ends.count(Outcome.DONE) == len(list(Ledger(files, base).manifests())) == 4
 
 
+@pytest.mark.faults  # as on memory files, which make test has
 def test_a_zombie_that_wakes_after_the_next_batch_loses(spark: Any, hdfs: Hdfs) -> None:
     base = f"{hdfs.uri}/zombie"
     run(spark, base)

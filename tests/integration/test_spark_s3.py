@@ -36,6 +36,7 @@ def s3() -> Iterator[S3]:
         yield running
 
 
+@pytest.mark.faults  # a minute and more; make faults runs it
 def test_s3a_keeps_what_a_ledger_relies_on_and_a_careless_store_is_refused(s3: S3, tmp_path: Path) -> None:
     with S3("careless", ignoring=True) as careless:
         paths = [tmp_path / "kept.json", tmp_path / "careless.json"]
