@@ -69,12 +69,12 @@ def test_csv_gives_back_groups_of_any_name(rows):
     assert (read.kind, read.rows, read.warnings) == ("csv", expected, ())
 
 
+def printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "x" for each in text)
+
+
 @SLOW
-@given(
-    distinct(
-        st.builds(SavedRow, path_parts, path_parts.filter(str.isprintable), partitions | broker_partitions, offsets)
-    )
-)
+@given(distinct(st.builds(SavedRow, path_parts, path_parts.map(printable), partitions | broker_partitions, offsets)))
 def test_lines_of_an_export_give_back_every_row(rows):
     read = read_offsets(write_offsets(OffsetsFile("json", rows), "zk-export"))
     assert (read.kind, read.rows, read.warnings) == ("zk-export", tuple(rows), ())
