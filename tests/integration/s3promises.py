@@ -8,74 +8,28 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from groundwork import failpoints
-from groundwork.failpoints import FailpointReached
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.base import open_files
-from sparkpipeline.ledger.exactlyonce import POINTS, Outcome, advance
-from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.verification import verify
+from tests.integration.ledgerrounds import (
+    every_error_on_the_way_is_made_good,
+    of_two_drivers_at_once_one_wins_each_batch,
+)
 from tests.sparkpipeline.filescontract import (
     PROMISES,
     a_refusal_is_one_sentence_that_names_the_file,
     of_many_renames_to_one_name_one_wins,
 )
-from tests.sparkpipeline.ledgerworld import CopyWork, judge
 
-HEADS = (40, 25)
 NOT_ON_S3 = (
     of_many_renames_to_one_name_one_wins,  # a rename is a copy there
     a_refusal_is_one_sentence_that_names_the_file,  # what it refuses, a file below a file, S3 takes
 )
-
-
-def run(spark: Any, base: str, rewind: tuple[int, int] | None = None) -> Outcome:
-    files = open_files(base, spark)
-    return advance(Ledger(files, base, snapshot_every=2), CopyWork(files, HEADS, rewind=rewind), lambda _: None).outcome
-
-
-def every_error_on_the_way_is_made_good(spark: Any, base: str) -> None:
-    """Each point once, one after the other on one ledger, with rewinds between."""
-    reached = 0
-    for number, point in enumerate(POINTS):
-        failpoints.arm(f"{point}=raise@1")
-        try:
-            run(spark, base, rewind=(0, 12) if number % 3 == 0 else None)
-        except FailpointReached:
-            reached += 1
-    failpoints.arm("")
-    while run(spark, base) is not Outcome.IDLE:
-        pass
-    # An object is made in one request ("files before link"), and a run with nothing to sum up passes fewer points.
-    assert reached >= len(POINTS) - 5, reached
-    files = open_files(base, spark)
-    judge(files, base, HEADS)
-    assert verify(Ledger(files, base)).good
-
-
-def of_two_drivers_at_once_one_wins_each_batch(spark: Any, base: str) -> None:
-    ends: list[Outcome] = []
-
-    def drive() -> None:
-        while (end := run(spark, base)) is not Outcome.IDLE:
-            ends.append(end)
-
-    drivers = [threading.Thread(target=drive) for _ in range(2)]
-    for driver in drivers:
-        driver.start()
-    for driver in drivers:
-        driver.join(600)
-        assert not driver.is_alive()
-    files = open_files(base, spark)
-    judge(files, base, HEADS)
-    assert ends.count(Outcome.DONE) == len(list(Ledger(files, base).manifests())) == 4
 
 
 def a_store_that_ignores_conditions_is_refused(spark: Any, base: str) -> None:
@@ -97,9 +51,13 @@ def main(conf: dict[str, str], ignoring: dict[str, str]) -> None:
             base = f"s3a://warehouse/{promise.__name__}"
             promise(open_files(base, spark), base)
             print(promise.__name__, flush=True)
-    for question in (every_error_on_the_way_is_made_good, of_two_drivers_at_once_one_wins_each_batch):
-        question(spark, f"s3a://warehouse/{question.__name__}")
-        print(question.__name__, flush=True)
+    errors, race = every_error_on_the_way_is_made_good, of_two_drivers_at_once_one_wins_each_batch
+    errors(
+        spark, f"s3a://warehouse/{errors.__name__}", not_passed=5
+    )  # an object is made at once: no "files before link"
+    print(errors.__name__, flush=True)
+    race(spark, f"s3a://warehouse/{race.__name__}")
+    print(race.__name__, flush=True)
     a_store_that_ignores_conditions_is_refused(spark, "s3a://careless/orders")
     print(a_store_that_ignores_conditions_is_refused.__name__, flush=True)
     spark.stop()

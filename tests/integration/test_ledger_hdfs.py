@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 
-from groundwork import failpoints
-from groundwork.failpoints import FailpointReached
 from localkafka.hdfs import Hdfs
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, StorageFailed
 from sparkpipeline.ledger.base import open_files
-from sparkpipeline.ledger.exactlyonce import POINTS, Outcome, advance
+from sparkpipeline.ledger.exactlyonce import Outcome, advance
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.hadoop import HadoopFiles
 from sparkpipeline.ledger.ledger import Ledger
@@ -25,11 +23,16 @@ from sparkpipeline.ledger.model import BatchFile, Plan, StagedBatch
 from sparkpipeline.ledger.verification import verify
 from sparkpipeline.paths import generation
 from tests import children
+from tests.integration.ledgerrounds import (
+    HEADS,
+    every_error_on_the_way_is_made_good,
+    of_two_drivers_at_once_one_wins_each_batch,
+    run,
+)
 from tests.sparkpipeline.filescontract import Promise, every_promise
 from tests.sparkpipeline.ledgerworld import CopyWork, judge
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
-HEADS = (40, 25)
 
 
 @pytest.fixture(scope="module")
@@ -70,51 +73,14 @@ def test_a_name_node_that_is_away_is_one_sentence(spark: Any) -> None:
         gone.exists("hdfs://127.0.0.1:1/x")
 
 
-def run(spark: Any, base: str, rewind: tuple[int, int] | None = None) -> Outcome:
-    files = open_files(base, spark)
-    return advance(Ledger(files, base, snapshot_every=2), CopyWork(files, HEADS, rewind=rewind), lambda _: None).outcome
-
-
 @pytest.mark.faults  # as on memory files, which make test has
 def test_every_error_on_the_way_is_made_good(spark: Any, hdfs: Hdfs) -> None:
-    """Each point once, one after the other on one ledger, with rewinds between."""
-    base = f"{hdfs.uri}/errors/a b+c=d"
-    reached = 0
-    try:
-        for number, point in enumerate(POINTS):
-            failpoints.arm(f"{point}=raise@1")
-            try:
-                run(spark, base, rewind=(0, 12) if number % 3 == 0 else None)
-            except FailpointReached:
-                reached += 1
-    finally:
-        failpoints.arm("")
-    while run(spark, base) is not Outcome.IDLE:
-        pass
-    assert reached >= len(POINTS) - 4, "a run with nothing to trash or to sum up does not pass those points"
-    files = open_files(base, spark)
-    judge(files, base, HEADS)
-    assert verify(Ledger(files, base)).good
+    every_error_on_the_way_is_made_good(spark, f"{hdfs.uri}/errors/a b+c=d", not_passed=4)
 
 
 @pytest.mark.faults  # as on memory files, which make test has
 def test_two_drivers_at_once_one_wins_each_batch(spark: Any, hdfs: Hdfs) -> None:
-    base = f"{hdfs.uri}/race"
-    ends: list[Outcome] = []
-
-    def drive() -> None:
-        while (end := run(spark, base)) is not Outcome.IDLE:
-            ends.append(end)
-
-    drivers = [threading.Thread(target=drive) for _ in range(2)]
-    for driver in drivers:
-        driver.start()
-    for driver in drivers:
-        driver.join(120)
-        assert not driver.is_alive()
-    files = open_files(base, spark)
-    judge(files, base, HEADS)
-    assert ends.count(Outcome.DONE) == len(list(Ledger(files, base).manifests())) == 4
+    of_two_drivers_at_once_one_wins_each_batch(spark, f"{hdfs.uri}/race")
 
 
 @pytest.mark.faults  # as on memory files, which make test has
