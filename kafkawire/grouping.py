@@ -47,8 +47,11 @@ def grouped(columns: Columns, groups_of: Column, groups: int) -> Grouped:
 
 
 def grouped_by(kernels: Kernels | None, columns: Columns, groups_of: Column, groups: int) -> Grouped:
-    """The same by a form of one's choice; None: in pure Python."""
-    if kernels is not None:
+    """The same by a form of one's choice; None: in pure Python, as with entries that it has cut apart already.
+
+    A thread may have loaded the kernels since it did: they know nothing of such entries.
+    """
+    if kernels is not None and columns.entries is None:
         order, firsts, sizes = kernels.grouped(columns, groups_of, groups)
         if _is_one(firsts):
             return Grouped(columns, firsts, sizes)

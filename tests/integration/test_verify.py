@@ -73,8 +73,9 @@ def test_nothing_is_missing_while_messages_flow_through_a_mirror(
             for turn in range(2):
                 found = verify(mirror.file)
                 assert found.code == 0, (found.document, found.said)
-                assert found.total("missing", "duplicated", "only_in_target", "not_yet_mirrored") == [0, 0, 0, 0], (
-                    found.document
+                odd = found.total("missing", "duplicated", "only_in_target", "not_yet_mirrored")
+                assert odd == [0, 0, 0, 0], (
+                    f"{found.document}; {found.said}; the mirror's log ends\n{mirror.said_last()}"
                 )
                 assert found.document["source"] >= 4000 + turn
             mirror.kill()

@@ -20,6 +20,7 @@ from kafkawire.compression import GZIP, LZ4, SNAPPY
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats import mixed
+from kafkawire.formats.compiled import Kernels
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v01 import write
 from kafkawire.headers import packed
@@ -294,6 +295,42 @@ def test_entries_of_a_few_shapes_go_where_their_keys_say(
         drop = frozenset(Losses(V39, to).fields)
         route = route_to(to, partitions=partitions, partitioner=partitioner, codec=codec, drop=drop)
         assert read(steps_of(route, message_set)) == slow(message_set, partitioner, partitions, to)
+
+
+class Arriving:
+    """Kernels that a thread of their own loads: they are there from the look of that number on."""
+
+    def __init__(self, looks: int, loaded: Kernels) -> None:
+        self.left, self._loaded = looks, loaded
+        self.settled = True
+
+    @property
+    def kernels(self) -> Kernels | None:
+        self.left -= 1
+        return self._loaded if self.left < 0 else None
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("to", [V082, V010, V39], ids=lambda to: to.release)
+@pytest.mark.parametrize("partitions", [2, 7, 300])
+def test_kernels_that_arrive_while_a_set_is_shared_out_change_nothing(
+    magic: int, to: Dialect, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread loads them beside us: any look may be the first that finds them."""
+    rows = [(100 + n, (None, b"a", b"key%d" % (n % 40))[n % 3], b"%05d" % n, 5000 + n) for n in range(300)]
+    plain = v01.encode(rows, 0, magic) if magic < 2 else batch(rows, 0, [None] * len(rows))
+    loaded = kernels._CHOICE.kernels
+    assert loaded is not None
+    drop = frozenset(Losses(V39, to).fields)
+    route = route_to(to, partitions=partitions, partitioner=byte_array_partitioner, drop=drop)
+    wanted = slow(fetched(plain, 100), byte_array_partitioner, partitions, to)
+    number, used = 0, False
+    while not used:
+        with monkeypatch.context() as patched:
+            patched.setattr(kernels, "_CHOICE", arriving := Arriving(number, loaded))
+            assert read(steps_of(route, fetched(plain, 100))) == wanted, f"kernels from look {number} on"
+        number, used = number + 1, arriving.left >= 0
+    assert number > 3
 
 
 def test_what_a_broker_stamped_is_written_again_as_created(form: str) -> None:
