@@ -29,6 +29,7 @@ CRC_FROM = 21
 DELTA_AT = 23
 PRODUCER_AT = 43
 COUNT_AT = 57
+MOST_OFFSET = (1 << 63) - 1  # where a fetch may go on behind a batch
 
 CODEC = 0x07
 LOG_APPEND_TIME = 0x08
@@ -110,7 +111,7 @@ def batch_at(buffer: Bytes, begin: int) -> Batch | None:
     if LOG_OVERHEAD + size > left:
         return None
     batch = Batch(begin, begin + LOG_OVERHEAD + size, base, epoch, crc, *rest)
-    if batch.count < 0 or batch.last_offset_delta < 0:
+    if batch.count < 0 or batch.last_offset_delta < 0 or batch.resume_at > MOST_OFFSET:
         raise CorruptMessage(
             f"impossible head: {batch.count} records up to offset {batch.last_offset}", begin, batch.base_offset
         )
@@ -135,6 +136,8 @@ def head_of(buffer: Bytes, begin: int) -> Head | None:
     base, size, magic, crc, attributes, delta, count = _DECIDING.unpack_from(buffer, begin)
     size += LOG_OVERHEAD
     if magic != 2 or not OVERHEAD <= size <= len(buffer) - begin or delta < 0 or count < 0:
+        return None
+    if base + delta >= MOST_OFFSET:
         return None
     return Head(base, size, crc, attributes, delta, count)
 

@@ -22,6 +22,7 @@ from kafkawire.formats.v2.layout import (
     CRC_FROM,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MOST_OFFSET,
     OVERHEAD,
     TRANSACTIONAL,
     Batch,
@@ -172,4 +173,4 @@ def behind(buffer: Bytes, begin: int, position: int) -> int | None:
     if len(buffer) - begin < _FIRST_FIELDS.size:
         return None
     base, delta = _FIRST_FIELDS.unpack_from(buffer, begin)
-    return int(base + delta) + 1 if delta >= 0 and base + delta >= position else None
+    return int(base + delta) + 1 if delta >= 0 and position <= base + delta < MOST_OFFSET else None
