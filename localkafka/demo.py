@@ -11,6 +11,7 @@ and one SQL stage counts them by hour.  Exit code 1 if anything is lost.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,7 @@ import yaml
 from groundwork import output
 from groundwork.logs import set_up_logging
 from kafkawire.model import TopicPartition
-from localkafka import tools
+from localkafka import java, tools
 from localkafka.cluster import Cluster
 from localkafka.compare import Comparison, Logged, compare
 from localkafka.errors import LocalKafkaError, last_lines
@@ -216,7 +217,14 @@ def load_and_count(folder: Path, brokers: str, topics: Sequence[str]) -> Loaded:
     argv = [str(SPARKPIPELINE), "run", str(file), "--master", "local[2]", *local, "--conf", "spark.ui.enabled=false"]
     with log.open("wb") as out:
         try:
-            code = subprocess.run(argv, stdout=out, stderr=out, timeout=LOAD_TIMEOUT_S, check=False).returncode
+            code = subprocess.run(
+                argv,
+                stdout=out,
+                stderr=out,
+                env={**java.QUICK_SPARK, **os.environ},
+                timeout=LOAD_TIMEOUT_S,
+                check=False,
+            ).returncode
         except subprocess.TimeoutExpired:
             raise LocalKafkaError(f"the load does not end within {LOAD_TIMEOUT_S} s; {last_lines(log)}") from None
     if code:

@@ -16,7 +16,10 @@ from localkafka.errors import LocalKafkaError
 from localkafka.releases import Release
 
 # Fast to start, and small.  Benchmarks pass their own flags: without TieredStopAtLevel the JIT optimises fully.
-SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+SMALL = ("-Xmx256m", *QUICK)
+# In this environment so do Spark's: its launcher, drivers, and a standalone master and its workers.
+QUICK_SPARK = {f"SPARK_{name}": " ".join(QUICK) for name in ("LAUNCHER_OPTS", "SUBMIT_OPTS", "DAEMON_JAVA_OPTS")}
 
 # To standard error: some tools print their data to standard output, and a server's two streams go to one file.
 LOG4J = """\

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from localkafka.java import QUICK_SPARK
+
 PACKAGES = ("pyspark", "py4j", "pyarrow")
 
 
@@ -31,6 +33,7 @@ def environment(python: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": str(python),
         "PYSPARK_DRIVER_PYTHON": str(python),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        **QUICK_SPARK,
         "SPARK_HOME": str(spark_home()),
     }
 
