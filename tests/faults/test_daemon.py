@@ -189,7 +189,7 @@ def test_f08_frozen_for_three_sessions_one_of_two(run: Run) -> None:
     run.wait_caught_up()
 
 
-@row("F9", "SIGSTOP for three sessions, the only daemon", Accept(duplicates=d1(), recovery_s=5), short=True)
+@row("F9", "SIGSTOP for three sessions, the only daemon", Accept(duplicates=d1(), recovery_s=5))
 def test_f09_frozen_for_three_sessions_alone(run: Run) -> None:
     [daemon] = run.daemons
     with run.fault(daemon) as fault:

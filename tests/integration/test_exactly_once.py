@@ -77,11 +77,10 @@ def killed_under_load(
     return copies(source, target, topic, PARTITIONS)
 
 
-@pytest.mark.parametrize(("version", "kills"), [("2.8.2", 3), ("4.3.1", 2)])
 def test_a_mirror_that_is_killed_under_load_copies_each_message_once(
-    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path, version: str, kills: int
+    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
 ) -> None:
-    assert killed_under_load(source, targets(version), tmp_path, unique, kills) == once(COUNT)
+    assert killed_under_load(source, targets("4.3.1"), tmp_path, unique, kills=2) == once(COUNT)
 
 
 def test_a_worker_that_is_killed_under_load_copies_each_message_once(

@@ -97,6 +97,17 @@ class Place:
         file.write_text(text)
         return file
 
+    def mirror_yaml(self, **replaced: str) -> Path:
+        """The example's mirror, between the clusters of the test."""
+        here = {
+            r"zk1\.dc1:2181/kafka": self.source.zookeeper,
+            r"kafka1\.dc2:9092": self.target.brokers,
+            r"zk1\.dc2:2181/kafka": self.target.zookeeper,
+            r"mirror-to-dc2": self.group,
+            r"\borders\b": self.topic,
+        }
+        return self.yaml("mirror_handler.yaml", **here, **replaced)
+
 
 @pytest.fixture
 def place(source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path) -> Iterator[Place]:
@@ -317,16 +328,7 @@ def test_a_mirror_passes_messages_through_its_handler(place: Place) -> None:
     ]
     produce(place.source, TopicPartition(place.topic, 0), rows)
     mirror = MirrorProcess(place.folder, "mirror_handler", {"PYTHONPATH": str(EXAMPLES)})
-    mirror.file = place.yaml(
-        "mirror_handler.yaml",
-        **{
-            r"zk1\.dc1:2181/kafka": place.source.zookeeper,
-            r"kafka1\.dc2:9092": place.target.brokers,
-            r"zk1\.dc2:2181/kafka": place.target.zookeeper,
-            r"mirror-to-dc2": place.group,
-            r"\borders\b": place.topic,
-        },
-    )
+    mirror.file = place.mirror_yaml()
 
     def there(topic: str) -> list[tuple[Field, Field]]:
         there_is = sum(log_end_offsets(place.target, [topic]).values())
@@ -413,17 +415,7 @@ def test_an_audit_names_what_the_target_lacks(place: Place) -> None:
     tps = [TopicPartition(place.topic, p) for p in range(2)]
     with simple(place.source, tps[0]) as consumer:
         assert consumer.commit_offsets(place.group, dict.fromkeys(tps, 20), "zookeeper") == dict.fromkeys(tps)
-    file = place.yaml(
-        "mirror_handler.yaml",
-        **{
-            r"zk1\.dc1:2181/kafka": place.source.zookeeper,
-            r"kafka1\.dc2:9092": place.target.brokers,
-            r"zk1\.dc2:2181/kafka": place.target.zookeeper,
-            r"mirror-to-dc2": place.group,
-            r"\borders\b": place.topic,
-            r" +(message\.handler|handler\.error|dead\.letter).*\n": "",
-        },
-    )
+    file = place.mirror_yaml(**{r" +(message\.handler|handler\.error|dead\.letter).*\n": ""})
     done = place.run("audit_mirror.py", str(file), "26h", code=4)
     counts, lost = done.stdout.splitlines()
     assert counts == f"{place.topic}: 40 messages compared, 1 missing, 0 not yet mirrored"

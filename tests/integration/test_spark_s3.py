@@ -50,15 +50,16 @@ def test_s3a_keeps_what_a_ledger_relies_on_and_a_careless_store_is_refused(s3: S
     assert len(done.stdout.split()) == len(PROMISES) - len(NOT_ON_S3) + 3
 
 
+@pytest.mark.parametrize("kills", [KILLS[1:], pytest.param(KILLS, marks=pytest.mark.faults)], ids=len)
 def test_a_load_to_s3_whose_drivers_are_killed_is_exactly_once(
-    s3: S3, source: ClusterClient, unique: Unique, tmp_path: Path
+    s3: S3, source: ClusterClient, unique: Unique, tmp_path: Path, kills: tuple[str, ...]
 ) -> None:
     topic = unique.topic()
     source.create_topic(topic, partitions=3)
     file, base = tmp_path / "job.yaml", f"{s3.bucket}/{topic}"
     file.write_text(yaml.safe_dump({"base": base, "bootstrap.servers": source.brokers, "topics": [topic]}))
     rows = fill(source, topic, [400, 300, 200])
-    for number, point in enumerate(KILLS):
+    for number, point in enumerate(kills):
         driver(s3, file, tmp_path / f"killed-{number}.log", point)
         rows |= fill(source, topic, [50], after=rows)
     driver(s3, file, tmp_path / "last.log")

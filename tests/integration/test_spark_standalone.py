@@ -23,6 +23,7 @@ from kafkawire.model import TopicPartition
 from localkafka import ports
 from localkafka.child import Child
 from localkafka.client import ClusterClient
+from localkafka.java import QUICK
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
@@ -163,6 +164,7 @@ def test_two_workers_read_with_what_the_zip_brings_and_never_see_zookeeper(
         # Spark's own 30 s: after them the job begins with the executors there are, and one would do it all.
         "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{HANG_S}s",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": " ".join(QUICK),
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
@@ -194,6 +196,7 @@ def test_two_workers_read_with_what_the_zip_brings_and_never_see_zookeeper(
     port.release()
 
 
+@pytest.mark.faults  # test_codec_missing has the sentence; make faults runs this
 def test_a_zip_added_before_the_format_is_registered_reads_all_but_what_needs_machine_code(
     source: ClusterClient, unique: Any, tmp_path: Path, shipped: tuple[Path, Path], start: Callable[..., Child]
 ) -> None:
