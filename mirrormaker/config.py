@@ -226,7 +226,7 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
             warnings += [f"{file}: source {source.name}: {it}" for it in _without_keys(source, target, mirror)]
     notes += [f"{where}: {sentence}" for sentence in _left_out(mirror)]
     target = _target(target, problems, notes, names.target)
-    (notes if target.version else warnings).extend(_left_to_auto_creation(target, names.target))
+    notes.extend(_left_to_auto_creation(target, names.target))
     if problems:
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
@@ -514,13 +514,12 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
 
 
 def _left_to_auto_creation(target: TargetOptions, where: str) -> Iterable[str]:
-    """Whether the mirror creates no topics: unsafe in a release that is named, and may be so in one that is asked."""
+    """Whether the mirror creates no topics.  Of a release that is not named the brokers are asked, once it runs."""
     there = expected(target.version)
-    if not target.zookeeper and there.describes_itself and CREATE_TOPICS.key not in there.versions:
-        older = "" if target.version else ", if it is older than 0.10.1"
+    if target.version and not target.zookeeper and there.describes_itself and CREATE_TOPICS.key not in there.versions:
         yield (
             f"{where}: target: target.zookeeper.connect is not given: the target's auto-creation decides the partition "
-            f"count of topics that are missing there{older}"
+            "count of topics that are missing there"
         )
 
 
