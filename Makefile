@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-WORKERS ?= 2
+# Tests on real clusters wait for sessions, brokers and starts of JVMs two fifths of their time.
+WORKERS ?= 3
 SEEDS ?= 5
 VERDICTS := tests/faults/results.jsonl
 # Tests without a JVM wait half of their time.
