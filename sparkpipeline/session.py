@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -122,7 +123,8 @@ def _started_quietly(conf: Mapping[str, str]) -> Iterator[None]:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark reads it once, now
         told = SparkConf().setAll(list(conf.items()))
         try:
-            gateway = launch_gateway(told, {"stderr": log.write_end})
+            with _interrupted_afterwards():
+                gateway = launch_gateway(told, {"stderr": log.write_end})
         finally:
             log.handed_over()
         SparkContext(conf=told, gateway=gateway)
@@ -137,6 +139,25 @@ def _started_quietly(conf: Mapping[str, str]) -> Iterator[None]:
             os.environ["SPARK_SUBMIT_OPTS"] = before
     log.drop()
     log.show()
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Ctrl-C and SIGTERM in this block take effect at its end: a JVM whose starter leaves before it knows where the JVM
+    listens goes on for ever, since it reads of our end only once it has told that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, frame: noted.append(number)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if noted:
+            signal.raise_signal(noted[0])
 
 
 def stop_session(spark: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwork.output import FORMS
+from groundwork.output import FORMS, Progress
 from sparkpipeline.errors import OptionRefused, sentence_in
 from sparkpipeline.session import UNDER_SUBMIT, register, stop_session
 from sparkpipeline.session import quiet_session as spark_session
@@ -111,18 +111,21 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
         master = given.get("spark.master", "local[*,4]")
     settings = {**LOCAL, **given} if master is not None and master.startswith("local") else given
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    spark = spark_session(name, master, settings)
-    # Spark's own handler asks the JVM in the middle of another question, which fails; SparkProgress ends the jobs.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.getLogger().addFilter(_told_anyway)
     try:
-        yield spark
-    except BaseException:
-        with suppress(Exception):  # systemctl stop ends the JVM as well; what led here is raised on
+        with Progress("starting Spark") as shown:
+            shown.line("starting Spark")
+            spark = spark_session(name, master, settings)
+        # Spark's own handler asks the JVM in the middle of another question, which fails; SparkProgress ends the jobs.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            yield spark
+        except BaseException:
+            with suppress(Exception):  # systemctl stop ends the JVM as well; what led here is raised on
+                stop_session(spark)
+            raise
+        else:
             stop_session(spark)
-        raise
-    else:
-        stop_session(spark)
     finally:
         logging.getLogger().removeFilter(_told_anyway)
 

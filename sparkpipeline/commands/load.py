@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 from groundwork.commands import Group
-from groundwork.output import EXIT, fail, write
+from groundwork.output import EXIT, FORMS, fail, write
 from groundwork.plural import counted
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.common import (
@@ -244,14 +244,16 @@ def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], o
     config = read_config(job)
     with reading(config, master, conf) as spark:
         verdict = verify_load(open_ledger(config, spark), spark, footers)
-    write(
-        [{"what": f.what, "file": f.file, "detail": f.detail} for f in verdict.findings],
-        ("what", "file", "detail"),
-        output,
-    )
+    if verdict.findings or output != FORMS[0]:
+        write(
+            [{"what": f.what, "file": f.file, "detail": f.detail} for f in verdict.findings],
+            ("what", "file", "detail"),
+            output,
+        )
     tell(
         f"{counted(verdict.batches, 'batch', 'batches')}, {counted(verdict.files, 'file')}, "
         f"{counted(verdict.rows, 'row', form=',')}, {counted(verdict.bytes, 'byte', form=',')}"
+        + ("" if verdict.findings else ": nothing differs")
     )
     if verdict.busy:
         tell("a driver is at work: files on their way may be among the findings")

@@ -157,10 +157,11 @@ class LoadWork:
             rule=rule_of(config),
             marks=marks,
         )
-        what = "bytes" if planner.of_bytes else "offsets"
+        what = "byte" if planner.of_bytes else "offset"
         left = self.left(positions)
-        more = f"; {left} {what} more are left to this run" if left else ""
-        self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks{more}")
+        more = f"; {left} {what}s more are left to this run" if left else ""
+        size = f"{counted_words(len(plan.ranges), 'range')}, {counted_words(len(plan.tasks), 'task')}"
+        self.tell(f"batch {batch}: {counted_words(plan.rows, what)} in {size}{more}")
         return Plan(batch, LOAD, now, {**plan.work(), **output_work(config)})
 
     @property

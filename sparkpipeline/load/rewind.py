@@ -137,6 +137,8 @@ def rewind(
         ranges.append(OffsetRange(tp.topic, tp.partition, boundary, positions[tp]))
         supersedes += [one.file for one in mine if one.name.start >= boundary]
     if not ranges and not kept:
+        if topic not in (known := sorted({tp.topic for tp in positions})):
+            raise Refused(f"the job has loaded no topic {topic}; it has {', '.join(known)}", topic=topic)
         what = topic if partition is None else f"{topic}/{partition}"
         raise Refused(f"nothing of {what} was loaded with that time or a later one", topic=topic)
     return Rewind(tuple(ranges), tuple(sorted(supersedes, key=lambda file: file.final)), tuple(kept))

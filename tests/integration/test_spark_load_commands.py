@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import yaml
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
+from localkafka.waiting import wait_until
 from sparkpipeline.commands.cli import outcome
 from tests.conftest import Unique
 from tests.integration.sparkloads import events
@@ -95,4 +98,35 @@ def test_a_run_in_a_process_of_its_own_says_what_it_has_to_say_and_nothing_else(
     assert done.returncode == 0, done.stderr
     (batch,) = json.loads(done.stdout)
     assert (batch["rows"], batch["files"]) == (100, 1)
-    assert done.stderr.splitlines() == ["batch 1: 100 offsets in 1 ranges, 1 tasks", "batch 1: load, attempt 1"]
+    assert done.stderr.splitlines() == ["batch 1: 100 offsets in 1 range, 1 task", "batch 1: load, attempt 1"]
+
+
+def test_ctrl_c_while_spark_starts_leaves_no_jvm_behind(source: ClusterClient, unique: Unique, tmp_path: Path) -> None:
+    """A JVM that is there before it is known where it listens is the moment at which it would go on by itself."""
+    topic = unique.topic()
+    source.create_topic(topic)
+    job = tmp_path / "orders.yaml"
+    job.write_text(yaml.safe_dump({
+        "base": str(tmp_path / "base"), "bootstrap.servers": source.brokers, "topics": [topic],
+    }))  # fmt: skip
+    command = [sys.executable, "-m", "sparkpipeline", "load", "run", str(job), "--master", "local[2]"]
+    mark = f"OF_THIS_TEST={unique.tag}"
+    env = {**os.environ, "OF_THIS_TEST": unique.tag}
+    started = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=env
+    )
+    wait_until(lambda: "java" in marked(mark), 120, "a JVM", every_s=0.02)
+    started.send_signal(signal.SIGINT)
+    out, said = started.communicate(timeout=240)
+    assert (started.returncode, out, said.split()) == (130, "", ["interrupted"])
+    wait_until(lambda: not marked(mark), 60, lambda: f"the end of {marked(mark)}")
+
+
+def marked(mark: str) -> list[str]:
+    """Names of the processes whose environment has this."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark.encode() in (process / "environ").read_bytes():
+                found.append((process / "comm").read_text().strip())
+    return found

@@ -89,6 +89,11 @@ def test_nothing_of_that_time_is_refused() -> None:
         wind(TEN + 9 * HOUR)
 
 
+def test_a_topic_that_was_never_loaded_is_refused_by_name() -> None:
+    with pytest.raises(Refused, match="the job has loaded no topic tt; it has t"):
+        wind(TEN, topic="tt")
+
+
 @pytest.mark.parametrize(
     ("text", "ms"),
     [("2026-01-01T10:00Z", TEN), ("2026-01-01T10:00", TEN), ("2026-01-01T11:00+01:00", TEN), (str(TEN), TEN),
