@@ -178,7 +178,7 @@ def test_every_command_runs_from_the_wheel(version: str, first: Built, tmp_path:
     assert imported.count(f"{tmp_path}/env/lib/python{version}/site-packages") == len(packages) + 1
 
     write(there.here / "mirror.yaml", there.ok("mirrormaker", "sample-config"))
-    assert there.ok("mirrormaker", "check", "mirror.yaml") == "ok: 1 source, topics orders|payments.*\n"
+    assert there.ok("mirrormaker", "check", "mirror.yaml").startswith("ok: 1 source, topics orders|payments.*; ")
     for name in ("consumer", "producer"):
         sample = there.ok("mirrormaker", "sample-config", "--name", f"{name}.properties")
         write(there.here / f"{name}.properties", sample)

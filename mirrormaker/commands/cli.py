@@ -239,12 +239,16 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
     if strict and found.notes:
         click.echo(f"error: {counted(len(found.notes), 'unsafe setting')}, and --strict allows none", err=True)
         return exits.CONFIGURATION
+    sound = f"ok: {counted(len(found.sources), 'source')}, {topics(found.mirror)}"
     if online:
         from mirrormaker.commands.online import check_online
 
         set_up_logging("error")  # the ZooKeeper client would log each failed connect; one sentence is enough
-        return check_online(found)
-    click.echo(f"ok: {counted(len(found.sources), 'source')}, {topics(found.mirror)}")
+        code = check_online(found)
+        if code == exits.CLEAN:
+            click.echo(f"{sound}; every cluster answered", err=True)  # beside the table
+        return code
+    click.echo(f"{sound}; no cluster was asked: --online asks them")
     return exits.CLEAN
 
 

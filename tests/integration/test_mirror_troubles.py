@@ -380,7 +380,8 @@ def test_a_whitelist_that_no_topic_matches_is_a_warning(
             [COMMAND, "check", "--online", mirror.file], capture_output=True, text=True, timeout=60
         )
         assert checked.returncode == 0
-        assert [line for line in checked.stderr.splitlines() if "broker " not in line] == [f"warning: {sentence}"]
+        told = [line for line in checked.stderr.splitlines() if "broker " not in line]
+        assert told == [f"warning: {sentence}", f"ok: 1 source, topics {topic}; every cluster answered"]
         filled(source, {topic: 1}, 100)  # a warning, not a refusal: it is mirrored once it is there
         mirror.wait_arrived(topic, 100)
 
@@ -453,7 +454,9 @@ def test_check_online_shows_what_a_start_would_find_and_creates_nothing(
     mirror = Mirror(tmp_path, source, target, unique.group(), f".*{unique.tag}")
     checked = subprocess.run([COMMAND, "check", "--online", mirror.file], capture_output=True, text=True, timeout=60)
     assert checked.returncode == 0
-    releases = [line.partition(": broker ")[0] for line in checked.stderr.splitlines()]
+    *told, last = checked.stderr.splitlines()
+    assert last == f"ok: 1 source, topics .*{unique.tag}; every cluster answered"
+    releases = [line.partition(": broker ")[0] for line in told]
     assert (releases, checked.stderr.count("spoken to as 0.8.2\n")) == (["source dc1", "target"], 2)
     assert [" ".join(line.split()) for line in checked.stdout.splitlines()[1:]] == [
         f"dc1 {here} 3 {here} missing, created with 3 pass-through: same format, partition kept",

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from mirrormaker import exits
+from mirrormaker.commands import online
 from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.flags import WITHOUT_EFFECT, WithoutEffect
 from mirrormaker.commands.reference import page
@@ -19,11 +21,12 @@ from tests.fakes.broker import FakeCluster
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = str(ROOT / "conf" / "mirror.yaml")
+UNASKED = "; no cluster was asked: --online asks them\n"
 
 
 def test_a_right_file_is_checked_without_a_connection(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["check", EXAMPLE]) == 0
-    assert capsys.readouterr() == ("ok: 1 source, topics orders|payments.*\n", "")
+    assert capsys.readouterr() == (f"ok: 1 source, topics orders|payments.*{UNASKED}", "")
 
 
 def test_the_flags_of_the_original_are_checked_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +34,7 @@ def test_the_flags_of_the_original_are_checked_the_same_way(capsys: pytest.Captu
     files = ["--consumer.config", f"{conf}/consumer.properties", "--producer.config", f"{conf}/producer.properties"]
     assert outcome(["check", *files, "--whitelist", "a,b"]) == 0
     said = capsys.readouterr()
-    assert said.out == "ok: 1 source, topics a|b\n"
+    assert said.out == f"ok: 1 source, topics a|b{UNASKED}"
     assert [line.split(":")[0] for line in said.err.splitlines()] == ["warning"]
 
 
@@ -41,7 +44,7 @@ def test_several_sources_are_several_consumer_configs(tmp_path: Path, capsys: py
     other.write_text("zookeeper.connect=zk1.dc3:2181\ngroup.id=g\n")
     consumers = ["--consumer.config", f"{conf}/consumer.properties", "--consumer.config", str(other)]
     assert outcome(["check", *consumers, "--producer.config", f"{conf}/producer.properties", "--whitelist", "a"]) == 0
-    assert capsys.readouterr().out == "ok: 2 sources, topics a\n"
+    assert capsys.readouterr().out == f"ok: 2 sources, topics a{UNASKED}"
 
 
 FLAGS_WITHOUT_EFFECT = [(one, flag) for one in WITHOUT_EFFECT for flag in one.flags]
@@ -67,7 +70,7 @@ def test_a_start_script_of_0_10_runs_unchanged(capsys: pytest.CaptureFixture[str
     )
     assert outcome(["check", *script.split()]) == 0
     said = capsys.readouterr()
-    assert said.out == "ok: 1 source, topics a\n"
+    assert said.out == f"ok: 1 source, topics a{UNASKED}"
     flags = [line.split()[3] for line in said.err.splitlines() if line.startswith("warning: command line: ")]
     assert flags == [word for word in script.split() if word in {flag for _, flag in FLAGS_WITHOUT_EFFECT}]
 
@@ -190,7 +193,17 @@ def test_what_is_unsafe_comes_first_and_is_an_error_where_that_is_asked_for(
 
 def test_a_blacklist_is_not_told_as_the_topics(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["check", str(ROOT / "conf" / "wan.yaml")]) == 0
-    assert capsys.readouterr().out == "ok: 2 sources, all topics but test.*|tmp.*\n"
+    assert capsys.readouterr().out == f"ok: 2 sources, all topics but test.*|tmp.*{UNASKED}"
+
+
+@pytest.mark.parametrize("code", [exits.CLEAN, exits.UNREACHABLE, exits.CONFIGURATION])
+def test_only_clusters_that_answered_are_ok_in_the_last_line(
+    code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(online, "check_online", lambda configuration: code)
+    assert outcome(["check", EXAMPLE, "--online"]) == code
+    ok = "ok: 1 source, topics orders|payments.*; every cluster answered\n"
+    assert capsys.readouterr() == ("", ok if code == exits.CLEAN else "")  # stdout has the table alone
 
 
 @pytest.mark.parametrize("at", ["click", "mirrormaker.config", "gevent"])
