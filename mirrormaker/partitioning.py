@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
+from groundwork.plural import counted
 from kafkawire.columns import Column, Columns, as_list, laid
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import LocalError
@@ -290,7 +291,7 @@ class Partitioner:
             )
         if number in self._partitions:
             return number
-        has = f"the target topic has {len(self._partitions)} partitions"
+        has = f"the target topic has {counted(len(self._partitions), 'partition')}"
         if self._numbering:
             raise NoSuchPartition(
                 f"{self._topic}/{source}: broker.partitions makes it {number}, {has}: add partitions to it"

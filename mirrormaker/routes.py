@@ -23,6 +23,7 @@ from operator import not_
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
+from groundwork.plural import counted
 from kafkawire.columns import Columns
 from kafkawire.columns import Part as Stretch
 from kafkawire.compression import CODECS
@@ -176,7 +177,7 @@ class RouteRules:
         elif not reason and partitioning == "key":
             reason = f"partitioning key is asked for{ungrown}"
         elif not reason:
-            counts = f"the target has {target_partitions} partitions, the source {source_partitions}"
+            counts = f"the target has {counted(target_partitions, 'partition')}, the source {source_partitions}"
             reason = f"partition chosen by key, as {counts}"
         return Route(
             "re-encode",

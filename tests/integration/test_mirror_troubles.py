@@ -101,7 +101,7 @@ def test_partitions_that_the_target_gets_later_are_used_without_a_restart(
     filled(source, {topic: 2}, 400)
     settings = {"partitioning": "identity", "parked.retry.ms": 1000}
     with Mirror(tmp_path, source, target, unique.group(), topic, settings) as mirror:
-        mirror.wait_said(f"parked 1: {topic}/1: the target topic has 1 partitions")
+        mirror.wait_said(f"parked 1: {topic}/1: the target topic has 1 partition")
         tools.topic_command(target, "--alter", "--topic", topic, "--partitions", "2")
         mirror.wait_all_committed([topic], 20)
         mirror.wait_said(f"{topic}/1 flows again")
@@ -261,7 +261,7 @@ def test_partitions_that_a_smaller_target_does_not_have_are_parked_when_identity
     filled(source, {topic: 2}, 400)
     with Mirror(tmp_path, source, target, unique.group(), topic, {"partitioning": "identity"}) as mirror:
         mirror.wait_said(
-            f"parked 1: {topic}/1: the target topic has 1 partitions and mirror.partitioning is identity: "
+            f"parked 1: {topic}/1: the target topic has 1 partition and mirror.partitioning is identity: "
             "add partitions to it (by hand, or mirror.target.grow.partitions: true), or set mirror.partitioning to "
             "auto or key"
         )
@@ -281,7 +281,7 @@ def test_new_partitions_of_a_source_topic_lose_nothing(
         source.wait_in_sync(topic)
         load.produce(topic, 3, 900, MIXED)
         mirror.wait_all_committed([topic], 20)
-        mirror.wait_said("partition chosen by key, as the target has 1 partitions, the source 3")
+        mirror.wait_said("partition chosen by key, as the target has 1 partition, the source 3")
         assert mirror.arrived(topic) == 1000
 
 
@@ -460,6 +460,6 @@ def test_check_online_shows_what_a_start_would_find_and_creates_nothing(
     assert (releases, checked.stderr.count("spoken to as 0.8.2\n")) == (["source dc1", "target"], 2)
     assert [" ".join(line.split()) for line in checked.stdout.splitlines()[1:]] == [
         f"dc1 {here} 3 {here} missing, created with 3 pass-through: same format, partition kept",
-        f"dc1 {both} 2 {both} 1 re-encode: partition chosen by key, as the target has 1 partitions, the source 2",
+        f"dc1 {both} 2 {both} 1 re-encode: partition chosen by key, as the target has 1 partition, the source 2",
     ]
     assert log_end_offsets(target, [here]) == {}

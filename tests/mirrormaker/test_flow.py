@@ -192,7 +192,7 @@ def test_a_partition_that_the_target_does_not_have_fails_with_the_cure(tasks: Ta
     [(what, reason, position)] = share.told
     assert (what, position) == ("failed", 7)
     assert reason == (
-        "t/1: the target topic has 1 partitions and mirror.partitioning is identity: "
+        "t/1: the target topic has 1 partition and mirror.partitioning is identity: "
         "add partitions to it (by hand, or mirror.target.grow.partitions: true), or set mirror.partitioning to auto "
         "or key"
     )
