@@ -6,7 +6,9 @@ and the target's ZooKeeper has to know a broker that the target's own answer nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from groundwork.tasks import connect
@@ -24,7 +26,7 @@ from kafkawire.cluster.zookeeper import (
     refuse_secured,
 )
 from kafkawire.dialects import expected
-from kafkawire.errors import NoListener, OtherGeneration
+from kafkawire.errors import LinkLost, NoListener, OtherGeneration
 from kafkawire.model import Broker
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
@@ -34,6 +36,8 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.errors import NoBrokers as NoBrokers
 from zkconsumer.errors import Unreachable as SourceUnreachable
 from zkconsumer.kafkagroup.topics import INTERNAL_TOPICS
+
+_ERRNO = re.compile(r"\[Errno -?[0-9]+\] ")
 
 
 class OtherCluster(ConsumerError):
@@ -49,6 +53,20 @@ class SourceView(NamedTuple):
 
     brokers: dict[int, Broker]
     topics: dict[str, int]
+
+
+@contextmanager
+def named(who: str) -> Iterator[None]:
+    """Errors of a cluster, raised on with its side in front and without numbers of errno, for a command's last line.
+
+    who: `target` or `source NAME`; a sentence that begins with it stays.
+    """
+    try:
+        yield
+    except (Unreachable, LinkLost, ConsumerError) as exc:
+        said = _ERRNO.sub("", str(exc))
+        exc.args = (said if said.startswith(who) else f"{who}: {said}",)
+        raise
 
 
 def probe_source(
@@ -108,7 +126,7 @@ def source_view(source: SourceOptions, timeout_s: float, versions: ClusterVersio
         why = versions.refusal(brokers, "version", security)
         if why is not None:
             raise WrongVersion(why) from None
-        raise SourceUnreachable(f"{away}: is bootstrap.servers right?") from away
+        raise SourceUnreachable(f"{away}; is bootstrap.servers right?") from away
     finally:
         links.end()
 
@@ -156,9 +174,9 @@ def probe_target(
     except Unreachable as away:
         if expected(target.version).describes_itself:
             require_release(target_brokers(target, {}).values(), "target.version", versions, security)
-        else:
-            _registered_otherwise(target)
-        raise away
+            raise Unreachable(f"{away}; is metadata.broker.list right?") from away
+        _registered_otherwise(target)
+        raise
     if expected(target.version).describes_itself:
         require_release(target_brokers(target, found.brokers).values(), "target.version", versions, security)
     return found

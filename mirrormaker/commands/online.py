@@ -36,6 +36,7 @@ from mirrormaker.probe import (
     OtherCluster,
     SourceView,
     WrongVersion,
+    named,
     no_topic_matches,
     probe_source,
     probe_target,
@@ -60,28 +61,28 @@ TIMEOUT_S = 6.0
 def check_online(configuration: Configuration) -> int:
     """Print a row for each topic that is mirrored; the exit code."""
     target, mirror = configuration.target, configuration.mirror
-    who = "target"  # is probed
     try:
-        there = ClusterVersions(target.version, "target")
-        view = target_view(target, there)
-        if target.zookeeper and expected(target.version).describes_itself:
-            probe_target_zookeeper(target, view.brokers, TIMEOUT_S)
-        if mirror.exactly_once:
-            require_transactions(there.dialect)
+        with named("target"):
+            there = ClusterVersions(target.version, "target")
+            view = target_view(target, there)
+            if target.zookeeper and expected(target.version).describes_itself:
+                probe_target_zookeeper(target, view.brokers, TIMEOUT_S)
+            if mirror.exactly_once:
+                require_transactions(there.dialect)
         rows: list[dict[str, Any]] = []
         seen: list[tuple[SourceOptions, SourceView]] = []
         refused: list[str] = []
         for source in configuration.sources:
-            who = f"source {source.name}"
-            found, of_source, sentences = source_rows(source, mirror, target, view, there.dialect)
+            with named(f"source {source.name}"):
+                found, of_source, sentences = source_rows(source, mirror, target, view, there.dialect)
             rows += of_source
             refused += sentences
             seen.append((source, found))
     except (ChrootMissing, NoTransactions, OtherCluster, SameCluster, SourceRefused, WrongVersion) as exc:
-        _say(who, exc)
+        click.echo(f"error: {exc}", err=True)
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError) as exc:
-        _say(who, exc)
+        click.echo(f"error: {exc}", err=True)
         return exits.UNREACHABLE
     write(rows, COLUMNS)
     say_releases(configuration, seen, view)
@@ -186,19 +187,15 @@ def warn_of_formats(seen: Sequence[tuple[SourceOptions, SourceView]], target: Ta
         click.echo(f"warning: {sentence}", err=True)
 
 
-def _say(who: str, exc: Exception) -> None:
-    said = str(exc)
-    click.echo(f"error: {said if said.startswith(who) else f'{who}: {said}'}", err=True)
-
-
-class SameCluster(Exception):
+class SameCluster(ConsumerError):
     """Source and target are one cluster, and nothing of it can be mirrored."""
 
 
-class SourceRefused(Exception):
+class SourceRefused(ConsumerError):
     """A source that cannot be meant as it is configured."""
 
 
+@named("target")
 def target_view(target: TargetOptions, versions: ClusterVersions | None = None) -> ClusterView:
     """All topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
     WrongVersion, ConsumerError."""

@@ -25,7 +25,7 @@ from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.deadletter import NoDeadLetter
 from mirrormaker.deadletter import read as read_letter
-from mirrormaker.probe import OtherCluster, no_topic_matches, same_cluster, target_brokers
+from mirrormaker.probe import OtherCluster, named, no_topic_matches, same_cluster, target_brokers
 from mirrormaker.verify.alignment import aligned
 from mirrormaker.verify.bounds import (
     SourceBounds,
@@ -180,10 +180,11 @@ class _Verifier:
         last: ZooKeeperUnreachable | None = None
         for options in self._configuration.sources:
             try:
-                found.append(self._source(options))
+                with named(f"source {options.name}"):
+                    found.append(self._source(options))
             except ZooKeeperUnreachable as away:
                 last = away
-                self._away.append(f"source {options.name}: {away}")
+                self._away.append(str(away))
                 self._notes.append(
                     f"source {options.name} was not compared; its messages may count as only in the target"
                 )
@@ -218,7 +219,8 @@ class _Verifier:
         there: dict[str, Sequence[PartitionId]] = {name: self._view.partitions(name) for name in names}
         compacted: frozenset[str] = frozenset()
         if target.zookeeper and expected(target.version).describes_itself:
-            with zookeeper_session("target.zookeeper.connect", target.zookeeper, CONNECT_S, target.security) as zk:
+            session = zookeeper_session("target.zookeeper.connect", target.zookeeper, CONNECT_S, target.security)
+            with named("target"), session as zk:
                 compacted = compacted_topics(zk, names)
         return scopes(of_sources, there, compacted)
 
@@ -247,16 +249,12 @@ class _Verifier:
         begins = {each.options.name: _begins(self._logs[each.options.name], each.tps, since) for each in sources}
         ends = {name: self._logs[name].ends(first) for name, first in begins.items()}
         deadline = now() + self._request.wait_s
-        until = {
-            each.options.name: wait_committed(
-                each,
-                ends[each.options.name],
-                begins[each.options.name],
-                wait_s=max(0.0, deadline - now()),
-                tell=self._show.line,
-            )
-            for each in sources
-        }
+        until = {}
+        for each in sources:
+            name = each.options.name
+            left_s = max(0.0, deadline - now())
+            with named(f"source {name}"):
+                until[name] = wait_committed(each, ends[name], begins[name], wait_s=left_s, tell=self._show.line)
         self._view = self._read_view()  # again: the mirror may have created a topic or partition while we waited
         every = self._scopes(sources)
         targets = [tp for scope in every for tp in scope.targets]

@@ -15,6 +15,7 @@ import yaml
 from mirrormaker.commands.cli import outcome
 from mirrormaker.config import from_yaml
 from mirrormaker.verify.verifier import NothingToCompare, refuse_changed
+from tests.fakes.broker import FakeCluster
 
 COMMAND = Path(sys.executable).with_name("mirrormaker")
 AWAY = "127.0.0.1:1"  # nothing listens there
@@ -36,7 +37,24 @@ def test_a_cluster_out_of_reach_is_one_sentence_and_69(tmp_path: Path, capsys: p
     said = capsys.readouterr()
     assert said.out == ""
     [line] = said.err.splitlines()
-    assert line.startswith("error: no broker of the cluster answers")
+    sentence = f"no broker of the cluster answers: {AWAY}: connecting: Connection refused"
+    assert line == f"error: target: {sentence}; is metadata.broker.list right?"
+    assert outcome(["check", "--online", settings(tmp_path)]) == 69
+    assert capsys.readouterr() == ("", f"{line}\n")
+
+
+def test_a_source_out_of_reach_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeCluster({"orders": 1}) as target:
+        host, port = target.bootstrap[0]
+        file = Path(settings(tmp_path, f"{host}:{port}"))
+        kafka = {"name": "new", "coordination": "kafka", "bootstrap.servers": AWAY, "group.id": "orders"}
+        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"sources": [kafka]}))
+        said = []
+        for command in (["verify"], ["check", "--online"]):
+            assert outcome([*command, str(file)]) == 69
+            said.append(capsys.readouterr())
+    sentence = f"no broker of the cluster answers: {AWAY}: connecting: Connection refused"
+    assert said == [("", f"error: source new: {sentence}; is bootstrap.servers right?\n")] * 2
 
 
 @pytest.mark.parametrize(
