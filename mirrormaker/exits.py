@@ -28,3 +28,11 @@ MEANING = {
     CONFIGURATION: "wrong configuration",
     INTERRUPTED: "interrupted by ctrl-C",
 }
+VERIFY = {
+    **{code: MEANING[code] for code in (USAGE, PERMISSION, CONFIGURATION, INTERRUPTED)},
+    CLEAN: "done: nothing that the mirror committed is missing; what it has not reached counts as not_yet_mirrored and "
+    "is no difference",
+    DIFFERENCE: "the target lacks messages that the mirror committed",
+    UNREACHABLE: "a cluster is out of reach",
+    TEMPORARY: "too many open files",
+}

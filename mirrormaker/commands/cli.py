@@ -257,7 +257,8 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
         "mirrormaker verify mirror.yaml",
         "mirrormaker verify mirror.yaml --since 7d --deep",
         "mirrormaker verify mirror.yaml --topics 'orders|payments.*' -o json",
-    ]
+    ],
+    exit_codes=exits.VERIFY,
 )
 @verify_options
 @configured

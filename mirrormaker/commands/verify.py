@@ -8,6 +8,7 @@ import json
 import click
 
 from groundwork.output import Progress, write
+from groundwork.plural import counted
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.errors import BrokerError, LocalError, WireError
 from mirrormaker import exits
@@ -66,6 +67,8 @@ def _table(found: VerifyResult) -> None:
 
 def _warn(found: VerifyResult) -> None:
     if duplicated := found.total("duplicated"):
-        click.echo(f"warning: {duplicated} messages are at the target more often than at the source", err=True)
+        are = f"{counted(duplicated, 'message')} {'is' if duplicated == 1 else 'are'}"
+        click.echo(f"warning: {are} at the target more often than at the source", err=True)
     if foreign := found.total("only_in_target"):
-        click.echo(f"warning: {foreign} messages are only at the target: it has another writer", err=True)
+        are = f"{counted(foreign, 'message')} {'is' if foreign == 1 else 'are'}"
+        click.echo(f"warning: {are} only at the target: it has another writer", err=True)

@@ -20,6 +20,7 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from groundwork.jsontext import json_value
+from groundwork.plural import counted
 from groundwork.tasks import now, sleep
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.zookeeper import read_partitions
@@ -29,6 +30,7 @@ from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from mirrormaker.options import MirrorOptions, SourceOptions
 from mirrormaker.probe import probe_source, source_view
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
+from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.former import written_before
 from zkconsumer.offsets.store import position_of
@@ -155,6 +157,21 @@ def _in_kafka(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[To
     return {tp: at for tp, at in rows.items() if isinstance(at, int)}
 
 
+def has_member(source: SourceCluster) -> bool:
+    """Whether a member of the group is registered in ZooKeeper; yes, where that cannot be known."""
+    if source.options.coordinated:
+        return True
+    znodes = expected(source.options.version).znodes
+    try:
+        with _session(source.options) as zk:
+            try:
+                return bool(zk.get_children(znodes.ids(source.options.group_id)))
+            except NoNodeError:
+                return False
+    except ConsumerError:  # it is no reason to end: the offsets are read again anyway
+        return True
+
+
 def wait_committed(
     source: SourceCluster,
     ends: Mapping[TopicPartition, int],
@@ -172,8 +189,9 @@ def wait_committed(
         behind = [tp for tp, end in ends.items() if until[tp] < end]
         if not behind or now() >= deadline:
             return until
-        left = f"{len(behind)} of {len(ends)} partitions"
-        tell(f"source {source.options.name}: waiting {deadline - now():.0f} s at most for {left} to be committed")
+        left = f"{len(behind)} of {counted(len(ends), 'partition')}"
+        idle = "" if has_member(source) else f"; no member of group {source.options.group_id} runs"
+        tell(f"source {source.options.name}: waiting {deadline - now():.0f} s at most for {left} to be committed{idle}")
         sleep(min(POLL_S, max(0.0, deadline - now())))
 
 

@@ -120,7 +120,9 @@ class VerifyResult:
         rate = self.messages / max(self.seconds, 1e-3)
         read = f"{self.messages:,} messages of both clusters read in {self.seconds:.1f} s ({rate:,.0f}/s)"
         parts = [f"{self.total(name):,} {name.replace('_', ' ')}" for name in COLUMNS[4:-1] if self.total(name)]
-        return f"{read}: {', '.join(parts) if parts else 'nothing differs'}"
+        lag = "; what is not yet mirrored is no difference: its group has not committed it"
+        waits = lag if self.total("not_yet_mirrored") else ""
+        return f"{read}: {', '.join(parts) if parts else 'nothing differs'}{waits}"
 
 
 def runs(offsets: Sequence[int], *, message_offsets: bool) -> Iterable[tuple[int, int, int]]:

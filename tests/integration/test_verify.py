@@ -94,12 +94,13 @@ def test_a_topic_that_the_mirror_creates_while_verify_waits_is_compared(
     topic = unique.topic()
     filled(source, {topic: 2}, 100, KEYED)
 
-    mirror, started = Mirror(tmp_path, source, target, unique.group(), topic), []
+    mirror, started, lines = Mirror(tmp_path, source, target, unique.group(), topic), [], []
 
     class Waiting:
         """Starts the mirror once verify waits for its commits."""
 
         def line(self, text: str) -> None:
+            lines.append(text)
             if not started:
                 started.append(mirror.start())
 
@@ -112,6 +113,9 @@ def test_a_topic_that_the_mirror_creates_while_verify_waits_is_compared(
         mirror.stop()
     counts = [sum(getattr(row, each) for row in found.scopes) for each in ("source", "target", *ODD)]
     assert counts == [100, 100, 0, 0, 0]
+    idle = f"; no member of group {unique.group()} runs"
+    assert lines[0].endswith(idle)
+    assert any(not line.endswith(idle) for line in lines)
 
 
 def test_what_only_one_side_has_is_told_apart(
@@ -223,6 +227,7 @@ def test_out_of_seven_every_message_of_every_broker_is_looked_for(
     found = verify(mirror.file, "--wait", "0")
     assert (found.code, found.document["source"]) == (0, total)
     assert found.document["not_yet_mirrored"] > 0
+    assert found.said.endswith("; what is not yet mirrored is no difference: its group has not committed it\n")
     for partition, end in source.ends(topic).items():
         source.zk().set(znodes.offset(unique.group(), TopicPartition(topic, partition)), str(end).encode())
     found = verify(mirror.file)

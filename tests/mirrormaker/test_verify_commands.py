@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from mirrormaker.commands.cli import outcome
+from mirrormaker.commands.verify import _warn
 from mirrormaker.config import from_yaml
+from mirrormaker.verify.result import ScopeResult, VerifyResult
 from mirrormaker.verify.verifier import NothingToCompare, refuse_changed
 from tests.fakes.broker import FakeCluster
 
@@ -55,6 +57,25 @@ def test_a_source_out_of_reach_is_named(tmp_path: Path, capsys: pytest.CaptureFi
             said.append(capsys.readouterr())
     sentence = f"no broker of the cluster answers: {AWAY}: connecting: Connection refused"
     assert said == [("", f"error: source new: {sentence}; is bootstrap.servers right?\n")] * 2
+
+
+def test_help_says_that_lag_is_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["verify", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.partition("Exit codes:")[2].split())
+    assert words.startswith(
+        "0 done: nothing that the mirror committed is missing; what it has not reached counts as not_yet_mirrored and "
+        "is no difference 4 the target lacks messages"
+    )
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 message is"), (2, "2 messages are")])
+def test_one_message_is_one(count: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    row = ScopeResult(topic="t", partition="0", source=5, target=5, duplicated=count, only_in_target=count)
+    _warn(VerifyResult((row,), (), (), 10, 1.0))
+    assert capsys.readouterr().err == (
+        f"warning: {said} at the target more often than at the source\n"
+        f"warning: {said} only at the target: it has another writer\n"
+    )
 
 
 @pytest.mark.parametrize(

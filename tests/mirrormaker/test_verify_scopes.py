@@ -119,9 +119,11 @@ def test_what_is_sound() -> None:
     assert not result(duplicated=1).sound(duplicates=False, foreign=True)
     assert not result(only_in_target=1).sound(duplicates=True, foreign=False)
     assert result(not_yet_mirrored=9, not_compared=3).sound(duplicates=False, foreign=False)
-    assert result(missing=1, not_yet_mirrored=2).sentence() == (
-        "10 messages of both clusters read in 2.0 s (5/s): 1 missing, 2 not yet mirrored"
-    )
+    read = "10 messages of both clusters read in 2.0 s (5/s): "
+    assert result().sentence() == f"{read}nothing differs"
+    assert result(missing=1).sentence() == f"{read}1 missing"
+    lag = "2 not yet mirrored; what is not yet mirrored is no difference: its group has not committed it"
+    assert result(missing=1, not_yet_mirrored=2).sentence() == f"{read}1 missing, {lag}"
 
 
 def test_a_row_says_what_came_of_it() -> None:
