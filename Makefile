@@ -18,6 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	@echo "installing all extras into $(VENV), Spark among them: some hundred MB and a few minutes, once"
 	$(BIN)/pip install -q -e '.[dev]'
 	touch $@
 
