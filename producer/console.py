@@ -18,6 +18,7 @@ from groundwork.commands import SingleCommand
 from groundwork.openfiles import TooManyOpenFiles, too_many
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress, version_option
+from groundwork.plural import counted
 from groundwork.signals import STOPS, ignore_at_exit
 from kafkawire.errors import BrokerError, LocalError, WireError
 from producer.config import BY_OFFSETS, ProducerConfig
@@ -32,12 +33,31 @@ CLOSE_S = 30.0
 INTERRUPTED = "interrupted: sending what was read"
 OF_A_LINE = (Undeliverable, EncoderFailed, PartitionerFailed, QueueFull)  # the next lines may still be sent
 PARSE_KEY, KEY_SEPARATOR = "parse.key", "key.separator"  # of the JVM's line reader, by --property
+JVM_OPTIONS = {  # of later JVM console producers, and what they are here
+    "--bootstrap-server": "--broker-list",
+    "--command-property": "--property",
+    "--reader-property": "--property",
+}
 SHOWN_EVERY = 64  # lines
+
+
+class ConsoleProducer(SingleCommand):
+    """The command, which names its own option where one of a newer JVM console producer is given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as wrong:
+            if (here := JVM_OPTIONS.get(wrong.option_name)) is None:
+                raise
+            raise click.NoSuchOption(
+                wrong.option_name, f"No such option '{wrong.option_name}'; here: {here}.", ctx=ctx
+            ) from None
 
 
 @click.command(
     name="zkproducer",
-    cls=SingleCommand,
+    cls=ConsoleProducer,
     context_settings={"help_option_names": ["-h", "--help"]},
     examples=[
         "zkproducer --broker-list kafka1:9092 --topic orders < lines.txt",
@@ -213,9 +233,10 @@ def run(
     """Send every line; the exit code, with a sentence on stderr when it is not 0."""
     sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, and the event loop's thread must run
     code, interrupted = 0, False
+    at_terminal, count = sys.stderr.isatty(), Count()
     with Progress("lines sent") as progress:
-        shows = sys.stderr.isatty() and not lines.isatty()
-        numbered = enumerate(lines, 1)
+        shows = at_terminal and not lines.isatty()
+        numbered = count.each(lines)
         try:
             code = _send(producer, topic, _shown(numbered, producer, progress) if shows else numbered, separator)
         except KeyboardInterrupt:
@@ -224,7 +245,23 @@ def run(
         except OSError as broken:  # of reading: the producer raises WireErrors
             click.echo(f"zkproducer: standard input: {broken}; sending what was read", err=True)
             code = FAILED
-    return _finish(producer, interrupted, code, interrupts or Interrupts())
+    code = _finish(producer, interrupted, code, interrupts or Interrupts())
+    if at_terminal and not code:
+        click.echo(f"{counted(count.lines, 'line', form=',')} {'stored' if producer.config.acks else 'sent'}", err=True)
+    return code
+
+
+class Count:
+    """Number of lines read so far."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+
+    def each(self, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        """The lines with their numbers, from 1 on."""
+        for line in lines:
+            self.lines += 1
+            yield self.lines, line
 
 
 def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Progress) -> Iterator[tuple[int, bytes]]:

@@ -106,6 +106,18 @@ def test_a_wrong_call_ends_with_its_exit_code_and_a_sentence(arguments: list[str
 
 
 @pytest.mark.parametrize(
+    ("option", "here"),
+    [
+        ("--bootstrap-server", "No such option '--bootstrap-server'; here: --broker-list."),
+        ("--reader-property", "here: --property."),
+        ("--broker-lis", "Did you mean '--broker-list'?"),
+    ],
+)
+def test_an_option_of_later_console_producers_is_named_as_it_is_called_here(option: str, here: str):
+    assert here in wrong_call("--topic", "t", option, "h:9092")
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--topic", "t"], "no way to find the brokers: give --broker-list or --zookeeper"),
@@ -207,7 +219,7 @@ def test_progress_is_shown_where_a_file_is_piped_in_on_a_terminal(tmp_path: Path
         os.close(terminal)
         assert (done.returncode, done.stdout) == (0, b"")
         assert re.search(rb"lines sent: 64, [\d,]+/s  \d+ not stored yet", drawn), drawn
-        assert drawn.endswith(b"\r\x1b[K")
+        assert drawn.endswith(b"\r\x1b[K1,000 lines stored\r\n"), drawn
         assert cluster.values("t", 0) == lines
 
 
