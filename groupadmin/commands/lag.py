@@ -88,7 +88,8 @@ def lag(
     """Print consumer lag by group, or of one by partition.
 
     Committed offsets are read from the group's store: ZooKeeper, Kafka, or of both the offset where its members would
-    start.  Age is the time since that offset was written (- if unknown, as for Kafka's with --watch).
+    start.  The column store says which of them holds a row's offset (both: they agree), and age is the time since it
+    was written (- if unknown, as for Kafka's with --watch).
 
     For Kafka 0.7 the lag is in bytes of the log: its offsets do not count messages.
 

@@ -30,8 +30,11 @@ PAUSE_S = 0.5  # between two checks of --settle-s
         "zkconsumer verify-rebalance billing -z zk1:2181/kafka --members 3 --settle-s 60",
     ],
 )
-@click.argument("group", callback=group_name)
+@click.argument("group", required=False, metavar="GROUP", callback=group_name)
 @zookeeper_option()
+@click.option(
+    "--group", "named", metavar="GROUP", callback=group_name, help="Group to check, in place of the argument."
+)
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="Partition assignment strategy (default: detected).")
 @click.option(
     "--settle-s",
@@ -44,7 +47,8 @@ PAUSE_S = 0.5  # between two checks of --settle-s
 @kafka_version_option
 @output_option()
 def verify_rebalance(
-    group: str,
+    group: str | None,
+    named: str | None,
     zookeeper: ZooKeeper,
     strategy: str | None,
     settle_s: float,
@@ -59,6 +63,11 @@ def verify_rebalance(
     Exit code 0: healthy; 4: there are faults, or fewer members; 5: no such group.  More threads than partitions are
     only reported.
     """
+    if group is not None and named is not None:
+        raise click.UsageError("the group is given twice: as the argument and by --group")
+    group = group or named
+    if group is None:
+        raise click.UsageError("Missing argument 'GROUP'.")
     with connected(zookeeper, kafka_version) as reach:
         deadline = now() + settle_s
         while True:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from groundwork.output import EXIT
+from groupadmin.commands import verify
 from groupadmin.commands.cli import outcome
 from groupadmin.commands.lag import total, verdict
-from groupadmin.snapshot.groups import GroupRow, host_of
+from groupadmin.snapshot.groups import GroupNodes, GroupRow, host_of
 from kafkawire.errors import LocalError
 from kafkawire.model import Message
 from kafkawire.offsets import MESSAGE_OFFSETS
@@ -61,6 +65,9 @@ def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, s
         (["groups", "list", "-z", "h", "--kafka-version", "9x"], "unknown Kafka release"),
         (["groups", "describe", "-z", "h"], "--group"),
         (["lag", "-z", "h", "--watch", "0"], "--watch"),
+        (["verify-rebalance", "-z", "h"], "Missing argument 'GROUP'."),
+        (["verify-rebalance", "a", "-z", "h", "--group", "a"], "given twice: as the argument and by --group"),
+        (["verify-rebalance", "-z", "h", "--group", "a/b"], "--group 'a/b': no group can be called that"),
         (["completion", "tcsh"], "tcsh"),
         ([], "a command is missing"),
     ],
@@ -70,6 +77,31 @@ def test_a_wrong_command_line_is_one_sentence(args: list[str], why: str, capsys:
     told = capsys.readouterr()
     assert why in told.err
     assert told.out == ""
+
+
+@pytest.mark.parametrize("args", [["billing"], ["--group", "billing"]])
+def test_verify_rebalance_takes_its_group_as_the_other_commands_do(
+    args: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    @contextmanager
+    def nowhere(*given: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(session=None, dialect=None)
+
+    monkeypatch.setattr(verify, "connected", nowhere)
+    monkeypatch.setattr(
+        verify,
+        "read_group",
+        lambda session, dialect, group: GroupNodes(group, members=(), partitions={}, owners={}, committed=()),
+    )
+    assert outcome(["verify-rebalance", *args, "-z", "h"]) == 0
+    assert "group billing: 0 members" in capsys.readouterr().err
+
+
+def test_lag_says_what_its_column_store_means(capsys: pytest.CaptureFixture[str]):
+    assert outcome(["lag", "--help"]) == 0
+    assert "column store says which of them holds a row's offset (both: they agree)" in (
+        " ".join(capsys.readouterr().out.split())
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
