@@ -17,10 +17,11 @@ from groundwork.hub import HubStopped
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commands import pipes
-from zkconsumer.commands.common import INTERRUPTED
+from zkconsumer.commands.common import INTERRUPTED, print_note
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError, ConsumerTimeout
+from zkconsumer.events import ConsumerEvent, log_event
 from zkconsumer.filters import TopicFilter
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.streams.stream import Stream
@@ -37,9 +38,15 @@ class _Enough(Exception):
 
 
 class Console:
-    """Prints the messages of a topic, or of a filter's topics.  What was printed counts as done."""
+    """Prints the messages of a topic, or of a filter's topics.  What was printed counts as done.
 
-    def __init__(self, config: ConsumerConfig, wanted: str | TopicFilter, num_streams: int, release: str) -> None:
+    named: the operator named the group, and is told once where it starts at the end of a log that holds messages: else
+    nothing is seen of them, and the command waits in silence.
+    """
+
+    def __init__(
+        self, config: ConsumerConfig, wanted: str | TopicFilter, num_streams: int, release: str, named: bool = False
+    ) -> None:
         self._config = config
         self._wanted = wanted
         self._num_streams = num_streams
@@ -49,6 +56,7 @@ class Console:
         self._left: int | None = None
         self.parked: dict[TopicPartition, str] = {}  # at the end: the parked partitions, and why
         self._stopping = False
+        self._tells_start = named and config.auto_offset_reset == "largest"
 
     def run(
         self,
@@ -65,7 +73,10 @@ class Console:
         to = sys.stdout.buffer if out is None else out
         self._left = max_messages
         threads: list[tuple[threading.Thread, Stream]] = []
-        with ConsumerConnector(self._config, "own", release=self._release) as connector, _interrupts():
+        with (
+            ConsumerConnector(self._config, "own", release=self._release, on_event=self._on_event) as connector,
+            _interrupts(),
+        ):
             for number in STOPS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays what it is
                     signal.signal(number, _stop)
@@ -87,6 +98,17 @@ class Console:
         for thread, _ in threads:
             thread.join(1.0)
         pipes.close(to)
+
+    def _on_event(self, event: ConsumerEvent) -> None:
+        """In the event loop."""
+        log_event(event)
+        if event.kind == "start" and event.offset and self._tells_start:
+            self._tells_start = False
+            where = self._wanted if isinstance(self._wanted, str) else "its topics"
+            print_note(
+                f"group {self._config.group_id} starts at the end of {where}, where it has nothing committed; "
+                f"--from-beginning reads what is there"
+            )
 
     def _note_parked(self, connector: ConsumerConnector) -> None:
         try:

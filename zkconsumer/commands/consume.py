@@ -193,13 +193,13 @@ def _member(
     config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
     if coordinated:
         quiet("warning")
-        yield Console(config, wanted, num_streams, config.version)
+        yield Console(config, wanted, num_streams, config.version, named=own is None)
         return
     at = ZooKeeper(config.zookeeper_connect, config.security)
     there = _check(at, wanted, config.version)
     quiet("warning")  # from here on errors of the cluster are retried
     with removed_after(at, own, there) if own else nullcontext():
-        yield Console(config, wanted, num_streams, config.version)
+        yield Console(config, wanted, num_streams, config.version, named=own is None)
 
 
 def _check(zookeeper: ZooKeeper, wanted: str | TopicFilter, kafka_version: str) -> bool:
