@@ -181,8 +181,8 @@ def _offsets_topic(facts: ClusterFacts) -> list[Check]:
                 "warn",
                 f"{text}, with offsets.topic.replication.factor replicas "
                 f"while {counted(alive, 'broker is', 'brokers are')} alive",
-                "create it deliberately: kafka-topics --create --topic __consumer_offsets --partitions 50 "
-                f"--replication-factor {facts.wanted_replicas} --config cleanup.policy=compact",
+                f"create it deliberately: kafka-topics {_topics_at(facts)} --create --topic __consumer_offsets "
+                f"--partitions 50 --replication-factor {facts.wanted_replicas} --config cleanup.policy=compact",
             )
         ]
     return [
@@ -190,6 +190,14 @@ def _offsets_topic(facts: ClusterFacts) -> list[Check]:
         _replicas(topic, facts.wanted_replicas),
         _leaders(topic),
     ]
+
+
+def _topics_at(facts: ClusterFacts) -> str:
+    """Where kafka-topics finds the cluster: 3.0 and later take no ZooKeeper."""
+    known = [release_of(release) for release in facts.releases.values() if release is not None]
+    if any(release >= (3,) for release in known):
+        return "--bootstrap-server HOST:PORT"
+    return f"--zookeeper {facts.zookeeper}"
 
 
 def _replicas(topic: OffsetsTopic, wanted: int) -> Check:

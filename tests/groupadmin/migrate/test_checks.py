@@ -99,6 +99,16 @@ def test_what_is_wrong_with_a_cluster(check_id, changed, outcome, says):
     assert bool(found.remedy) == (outcome != "pass")
 
 
+def test_the_command_that_creates_the_offsets_topic_can_be_typed_as_it_is():
+    assert "kafka-topics --zookeeper zk1:2181/kafka --create --topic __consumer_offsets --partitions 50 " in (
+        row("offsets-topic", offsets_topic=None).remedy
+    )
+    newer = {1: "3.6.1", 2: None, 3: "3.6.1"}
+    assert "kafka-topics --bootstrap-server HOST:PORT --create" in (
+        row("offsets-topic", offsets_topic=None, releases=newer).remedy
+    )
+
+
 def test_partitions_of_the_offsets_topic():
     replicas = {**TOPIC.replicas, 7: (1,)}
     found = row("offsets-topic-replicas", offsets_topic=OffsetsTopic(replicas, TOPIC.leaders))
