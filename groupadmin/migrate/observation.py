@@ -122,13 +122,21 @@ class Observer:
 
     def _gates(self, gates: dict[str, Gate], plans: Mapping[str, GroupPlan]) -> dict[str, Gate]:
         """Take snapshots until each gate is open, or until wait_ms is over for groups that still have members."""
+        if not gates:
+            return gates
         until = self._site.now() + self._options.wait_ms / 1000
+        every_s = self._options.gate_every_ms / 1000
+        if (takes_s := every_s * (self._options.gate_snapshots - 1)) > TOLD_FROM_S:
+            self._tell(
+                f"checking {self._options.gate_snapshots} times, {every_s:g} s apart, that "
+                f"{counted(len(gates), 'group has', 'groups have')} no active member: {takes_s:g} s"
+            )
         while True:
             over = self._site.now() >= until
             left = [group for group, gate in gates.items() if not gate.open and not (over and gate.quiet == 0)]
             if not left:
                 return gates
-            self._site.sleep(self._options.gate_every_ms / 1000)
+            self._site.sleep(every_s)
             now = self._site.snapshots([plans[group] for group in left], only_presence=True)
             gates = gates | {group: gates[group].after(presence_of(now[group])) for group in left}
 

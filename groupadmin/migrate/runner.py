@@ -296,9 +296,13 @@ class StepRunner:
         else:
             each.writes = stepwrites.copying(plan, left_to_write(plan, now))
             file = stepwrites.before(plan, cluster, plan.read_at_ms)
-        kept = self._undo.keep(plan.group, S.COPY if each.step is S.CUTOVER else each.step, file)
-        if kept is not None:
-            each.notes.append(f"the state before is in {kept}")
+        step = S.COPY if each.step is S.CUTOVER else each.step  # the cutover commits the same offsets again
+        there = self._undo.file(plan.group, step)
+        named = each.step is S.CUTOVER and there.exists()  # by the copy
+        kept = self._undo.keep(plan.group, step, file)
+        if kept is not None and not (named and kept == there):
+            what = "copy" if step is S.COPY else "rollback"
+            each.notes.append(f"the state before the {what} is in {kept}")
 
     def _write(self, each: _Group) -> None:
         if not each.writes:

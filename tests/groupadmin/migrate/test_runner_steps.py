@@ -238,3 +238,32 @@ def test_undo_files_say_what_was_before_the_first_try(tmp_path, site, plan):
     assert other is not None
     assert other.name == "a%2Fb.copy.2.json"
     assert folder.files(["a/b", "c"], StepName.COPY) == {"a/b": str(first)}
+
+
+def test_the_state_before_is_named_by_the_copy_and_not_again_by_the_cutover(site, plan, journal):
+    notes = {
+        asked: [note for each in runner(site, plan, journal).run(asked, [GROUP]) for note in each.notes]
+        for asked in ("check", "copy", "verify", "cutover")
+    }
+    (note,) = notes["copy"]
+    assert note.startswith("the state before the copy is in ")
+    assert note.endswith("billing.copy.json")
+    assert notes["cutover"] == []
+
+
+def test_a_step_that_takes_seconds_first_says_what_it_checks(site, plan, journal):
+    told: list[str] = []
+
+    def run(asked, **options):
+        told.clear()
+        how = replace(HOW, at_once=3, **options)
+        undo = UndoFolder(journal.path.parent / "undo")
+        return StepRunner(site, plan, journal, undo=undo, options=how, tell=told.append).run(asked, GROUPS)
+
+    run("check", gate_snapshots=4, gate_every_ms=1500)
+    assert told == []
+    run("copy", gate_snapshots=4, gate_every_ms=1500)
+    assert told == ["checking 4 times, 1.5 s apart, that 3 groups have no active member: 4.5 s"]
+    run("verify")
+    run("cutover", gate_snapshots=4, gate_every_ms=100)
+    assert told == []
