@@ -26,7 +26,7 @@ from groupadmin.migrate.journal import Standing, read_journal
 from groupadmin.migrate.report import Reported, as_json, as_markdown
 from groupadmin.migrate.rules.checks import Check
 from groupadmin.migrate.rules.groupplan import Plan
-from groupadmin.migrate.rules.states import StepName, steps_from
+from groupadmin.migrate.rules.states import COMMANDS, StepName, commands_from
 from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Marked, read_markers
 from groupadmin.snapshot.tree import groups_in_zookeeper
@@ -79,7 +79,8 @@ def status_command(
 ) -> None:
     """Print the migration phase of each group.
 
-    From a plan's journal, from the migration nodes in ZooKeeper, or from both.
+    From a plan's journal, from the migration nodes in ZooKeeper, or from both.  The column `next` names the commands of
+    `zkconsumer migrate` that lead on from a phase.
     """
     if zookeeper is None and plan_file is None:
         raise click.UsageError("give --plan, or -z for the nodes in ZooKeeper, or both")
@@ -168,11 +169,12 @@ def _row(name: str, standing: Standing | None, marked: Marked | None, by_node: b
         return (name, Phase.PLANNED, None, node, 0, None, None, _next(Phase.PLANNED))
     declined = f"{standing.declined.name}: {standing.declined.text}" if standing.declined else None
     since = iso(standing.since_ms)
-    return (name, standing.phase, since, node, standing.wrote, standing.begun, declined, _next(standing.phase))
+    begun = COMMANDS[standing.begun] if standing.begun else None
+    return (name, standing.phase, since, node, standing.wrote, begun, declined, _next(standing.phase))
 
 
 def _next(phase: Phase) -> str | None:
-    return ", ".join(dict.fromkeys(step.name for step in steps_from(phase))) or None
+    return ", ".join(commands_from(phase)) or None
 
 
 def _connect(plan: Plan, brokers: Sequence[tuple[str, int]], release: str | None) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from groupadmin.migrate.keepalive import keep_alive
 from groupadmin.migrate.observation import StepOptions
 from groupadmin.migrate.rules import states
 from groupadmin.migrate.rules.groupplan import Plan
-from groupadmin.migrate.rules.states import Asked
+from groupadmin.migrate.rules.states import COMMANDS, Asked
 from groupadmin.migrate.runner import NOT_WRITTEN, Outcome, Preview, StepRunner, preview
 from groupadmin.migrate.selection import GroupSelection, answers
 from groupadmin.migrate.site import Site
@@ -332,11 +332,13 @@ def _confirmed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, na
 
 def _preview_row(row: Preview) -> tuple[object, ...]:
     refused = "; ".join(f"{each.name}: {each.text}" for each in row.refusals) or None
-    return (row.group, row.phase, row.step, len(row.writes), refused, row.refusals[0].remedy if row.refusals else None)
+    step = COMMANDS[row.step] if row.step else None
+    return (row.group, row.phase, step, len(row.writes), refused, row.refusals[0].remedy if row.refusals else None)
 
 
 def _executed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, names: Sequence[str]) -> list[Outcome]:
     place = request.place
+    batches = len(names) > request.options.at_once  # of one there is nothing to show before its end
     with open_journal(place.journal, header(plan)) as journal, Progress(f"{asked}: groups", len(names)) as progress:
         runner = StepRunner(
             site,
@@ -345,7 +347,7 @@ def _executed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, nam
             undo=undo_folder(place),
             options=request.options,
             checks=(),
-            progress=progress.update,
+            progress=progress.update if batches else lambda done: None,
             tell=print_note,
         )
         return runner.run(asked, names)
@@ -355,7 +357,8 @@ def _show(outcomes: Sequence[Outcome], output: str) -> None:
     rows = []
     for each in outcomes:
         refused = f"{each.refusal.name}: {each.refusal.text}" if each.refusal else None
-        rows.append((each.group, each.step, each.phase, each.written, refused, each.refusal and each.refusal.remedy))
+        step = COMMANDS[each.step] if each.step else None
+        rows.append((each.group, step, each.phase, each.written, refused, each.refusal and each.refusal.remedy))
         for note in each.notes:
             print_note(f"{each.group}: {note}")
     write(rows, COLUMNS, output)
@@ -383,7 +386,8 @@ def _exit(asked: Asked, outcomes: Sequence[Outcome]) -> None:
     )
     some = len(refused) < len(outcomes) or any(each.written for each in refused)
     mismatch = any(each.refusal is not None and each.refusal.name in MISMATCH for each in refused)
+    was = "was" if len(refused) == 1 else "were"
     fail(
-        f"{asked}: {len(refused)} of {counted(len(outcomes), 'group')} were refused ({names})",
+        f"{asked}: {len(refused)} of {counted(len(outcomes), 'group')} {was} refused ({names})",
         EXIT["partly"] if some or mismatch else EXIT["refused"],
     )

@@ -17,7 +17,7 @@ from groupadmin.migrate.journal import Standing
 from groupadmin.migrate.planfile import plan_document
 from groupadmin.migrate.rules.checks import Check
 from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, PlanRow
-from groupadmin.migrate.rules.states import steps_from
+from groupadmin.migrate.rules.states import COMMANDS, commands_from
 from zkconsumer.offsets.migrationmarker import BY_KAFKA, Phase
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.options.arguments import iso
@@ -101,7 +101,7 @@ def _command(reported: Reported, *words: str) -> str:
 
 
 def as_json(reported: Reported) -> str:
-    """One document: the plan with each group's phase, times, next steps and undo commands."""
+    """One document: the plan with each group's phase, times, next commands and undo commands."""
     document = plan_document(reported.plan)
     document |= {"format": SCHEMA, "partial": reported.partial, "checks": [asdict(each) for each in reported.checks]}
     document["counts"] = _counts(reported)
@@ -127,11 +127,11 @@ def _standing(reported: Reported, plan: GroupPlan) -> dict[str, Any]:
     return {
         "phase": phase,
         "past": [{"phase": each, "at_ms": at_ms} for each, at_ms in (standing.past if standing else ())],
-        "interrupted": standing.begun if standing else None,
+        "interrupted": COMMANDS[standing.begun] if standing and standing.begun else None,
         "declined": None if standing is None or standing.declined is None else standing.declined.text,
         "written": standing.wrote if standing else 0,
         "lag": _lag(plan),
-        "next": [step.name for step in steps_from(phase)],
+        "next": commands_from(phase),
         "undo": undo_commands(reported, plan),
         "undo_file": reported.undo_files.get(plan.group),
     }

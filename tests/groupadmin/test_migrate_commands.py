@@ -9,17 +9,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from groundwork.output import EXIT, Failure
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.cli import cli
 from groupadmin.commands.migratebase import files
 from groupadmin.commands.migratestatus import keep_checks
-from groupadmin.commands.migratesteps import StepRequest, _retention
+from groupadmin.commands.migratesteps import StepRequest, _exit, _retention
 from groupadmin.migrate.observation import StepOptions
 from groupadmin.migrate.planfile import plan_text
 from groupadmin.migrate.rules.checks import Check
+from groupadmin.migrate.rules.states import MigrationRefused, StepName
+from groupadmin.migrate.runner import Outcome
 from groupadmin.migrate.selection import GroupSelection
 from tests.fakes.migrationsite import GROUPS, LastingWorld, Mortal, drive, planned
 from zkconsumer.errors import ConsumerError
+from zkconsumer.offsets.migrationmarker import Phase
 
 PLAN = ("--plan", "plan.json")
 
@@ -70,7 +74,7 @@ def test_a_plan_that_was_changed_by_hand_is_refused(folder: Path):
 def test_status_says_where_each_group_is_and_what_comes_next(folder: Path):
     rows = json.loads(migrate("status", *PLAN, "-o", "json").stdout)
     assert [(row["group"], row["phase"]) for row in rows] == [(group, "cutover") for group in sorted(GROUPS)]
-    assert rows[0]["next"] == "finish, hand-over, return-dual, return-copy"
+    assert rows[0]["next"] == "verify, handover, rollback"
     one = json.loads(migrate("status", *PLAN, "--group", "mail", "-o", "json").stdout)
     assert [row["group"] for row in one] == ["mail"]
     assert migrate("status", *PLAN, "--group", "nobody").exit_code == 5
@@ -162,3 +166,19 @@ def test_the_cutover_keeps_positions_as_long_as_the_copy_did(folder: Path):
     assert _retention(asking(None), "copy", whole=False) is None  # of other groups: those of before keep theirs
     assert _retention(asking(7), "copy", whole=False) == 7
     assert _retention(asking(None), "cutover", whole=False) == 30
+
+
+@pytest.mark.parametrize(
+    ("refused", "others", "said", "code"),
+    [
+        (1, 0, "copy: 1 of 1 group was refused (1 active group)", "refused"),
+        (1, 2, "copy: 1 of 3 groups was refused (1 active group)", "partly"),
+        (2, 1, "copy: 2 of 3 groups were refused (2 active group)", "partly"),
+    ],
+)
+def test_the_last_sentence_counts_the_groups_that_were_refused(refused: int, others: int, said: str, code: str):
+    why = MigrationRefused("active group", "a member is there", "stop it")
+    outcomes = [Outcome("g", StepName.COPY, Phase.CHECKED, refusal=why)] * refused
+    with pytest.raises(Failure) as ended:
+        _exit("copy", [*outcomes, *[Outcome("h", StepName.COPY, Phase.COPIED)] * others])
+    assert (ended.value.message, ended.value.exit_code) == (said, EXIT[code])

@@ -66,7 +66,7 @@ def test_a_group_of_the_jvm_is_handed_to_kafkas_coordinator_and_taken_back(
         consumer.stop()
     assert phase("handover", "--execute") == "handover"
     status = rows(migrate("status", "-z", cluster.zookeeper, "--plan", str(plan), "-o", "json"))[0]
-    assert (status["phase"], status["next"]) == ("handover", "coordinate, return-coordination")
+    assert (status["phase"], status["next"]) == ("handover", "verify, takeback")
     ours = {"kafka_version": "0.10.2", "offsets_storage": "kafka", "dual_commit_enabled": False}
     with pytest.raises(ByKafka, match="phase handover"), Reader(cluster.zookeeper, group, {topic: 1}, **ours):
         pass

@@ -274,6 +274,24 @@ class StepName(StrEnum):
     ROLL_BACK = "roll-back"
 
 
+Asked = Literal["check", "copy", "verify", "cutover", "handover", "takeback", "rollback"]
+COMMANDS: Final[Mapping[StepName, Asked]] = {  # what an operator types for a step
+    StepName.CHECK: "check",
+    StepName.COPY: "copy",
+    StepName.VERIFY: "verify",
+    StepName.ENTER_DUAL: "verify",
+    StepName.CUTOVER: "cutover",
+    StepName.FINISH: "verify",
+    StepName.HAND_OVER: "handover",
+    StepName.COORDINATE: "verify",
+    StepName.RETURN_COORDINATION: "takeback",
+    StepName.RETURN_DUAL: "rollback",
+    StepName.RETURN_COPY: "rollback",
+    StepName.RETURN_VERIFY: "rollback",
+    StepName.ROLL_BACK: "rollback",
+}
+
+
 class MigrationRefused(ConsumerError):
     """A step is not allowed now.  .name: the unmet requirement; .remedy; both are in the message."""
 
@@ -364,10 +382,10 @@ STEPS: Final = (
 # fmt: on
 
 _COPY_FIRST = "copy and verify with every member stopped, or take every member to dual and verify that"
-_BACK_FIRST = "take every member back to dual (return-dual), or stop all of them and copy back (return-copy)"
+_BACK_FIRST = "take every member back to dual, or stop all of them, and then `zkconsumer migrate rollback`"
 _AGAIN = "make a new plan"
-_CUT_OVER = "members that Kafka coordinates keep their offsets in Kafka: cut over first (`zkconsumer migrate cutover`)"
-_RETURN = "stop every member and take the coordination back first (return-coordination)"
+_CUT_OVER = "members that Kafka coordinates keep their offsets in Kafka: run `zkconsumer migrate cutover` first"
+_RETURN = "stop every member and run `zkconsumer migrate takeback` first"
 
 FORBIDDEN: Final = {  # likely mistakes; everything else that is not in STEPS is refused as "not from here"
     (P.PLANNED, S.COPY): ("unchecked plan", "nothing was checked", "run `zkconsumer migrate check` first"),
@@ -381,7 +399,11 @@ FORBIDDEN: Final = {  # likely mistakes; everything else that is not in STEPS is
         _BACK_FIRST,
     ),
     (P.DONE, S.ROLL_BACK): ("kafka to zookeeper in one bounce", "ZooKeeper is behind since the cutover", _BACK_FIRST),
-    (P.COPIED_BACK, S.ROLL_BACK): ("unverified copy", "the copy was not read back", "verify it (return-verify) first"),
+    (P.COPIED_BACK, S.ROLL_BACK): (
+        "unverified copy",
+        "the copy was not read back",
+        "run `zkconsumer migrate verify` first",
+    ),
     (P.CUTOVER, S.COPY): ("copy over a newer store", "Kafka is ahead of ZooKeeper since the cutover", _BACK_FIRST),
     (P.DONE, S.COPY): ("copy over a newer store", "Kafka is ahead of ZooKeeper since the cutover", _BACK_FIRST),
     **{
@@ -403,17 +425,24 @@ def step_from(phase: Phase, name: StepName) -> Step:
         if step.name == name and phase in step.before:
             return step
     if phase is Phase.ROLLED_BACK:
-        raise MigrationRefused("rolled back", f"{name} after the group was rolled back", _AGAIN)
+        raise MigrationRefused("rolled back", f"{COMMANDS[name]} after the group was rolled back", _AGAIN)
     if (phase, name) in FORBIDDEN:
         what, text, remedy = FORBIDDEN[phase, name]
-        raise MigrationRefused(what, f"{name} of a group that is {phase}: {text}", remedy)
-    open_to = ", ".join(step.name for step in steps_from(phase)) or "none"
-    raise MigrationRefused("not from here", f"{name} does not lead on from {phase}", f"steps that do: {open_to}")
+        raise MigrationRefused(what, f"{COMMANDS[name]} of a group that is {phase}: {text}", remedy)
+    open_to = ", ".join(commands_from(phase)) or "none"
+    raise MigrationRefused(
+        "not from here", f"{COMMANDS[name]} does not lead on from {phase}", f"commands that do: {open_to}"
+    )
 
 
 def steps_from(phase: Phase) -> list[Step]:
     """The steps from a phase to others, the usual one first."""
     return [step for step in STEPS if phase in step.before and step.after != phase]
+
+
+def commands_from(phase: Phase) -> list[Asked]:
+    """The commands that lead on from a phase, the usual one first."""
+    return list(dict.fromkeys(COMMANDS[step.name] for step in steps_from(phase)))
 
 
 def begin(phase: Phase, name: StepName, facts: StepFacts) -> Step:
@@ -446,10 +475,8 @@ def _hold(wanted: tuple[Need, ...], name: StepName, phase: Phase, facts: StepFac
 
 
 def _refusal(need: Need, name: StepName, phase: Phase, facts: StepFacts) -> MigrationRefused:
-    return MigrationRefused(need.name, f"{name} of a group that is {phase}: {need.text(facts)}", need.remedy)
+    return MigrationRefused(need.name, f"{COMMANDS[name]} of a group that is {phase}: {need.text(facts)}", need.remedy)
 
-
-Asked = Literal["check", "copy", "verify", "cutover", "handover", "takeback", "rollback"]
 
 _VERIFY = {
     Phase.CUTOVER: StepName.FINISH,

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from groupadmin.migrate.rules.states import MigrationRefused, StepFacts, StepName, step_asked, step_from
+from groupadmin.commands.migrate import migrate
+from groupadmin.migrate.rules.states import (
+    COMMANDS,
+    FORBIDDEN,
+    MigrationRefused,
+    StepFacts,
+    StepName,
+    commands_from,
+    step_asked,
+    step_from,
+    unmet,
+)
 from zkconsumer.offsets.migrationmarker import Phase
 
 P, S = Phase, StepName
@@ -78,3 +89,29 @@ def test_where_kafka_went_on_after_the_copy_back_it_is_copied_back_again_if_ever
     assert again is S.RETURN_COPY
     assert step_from(phase, again).after is P.COPIED_BACK
     assert step_asked("rollback", phase, DUAL, behind=True) is step_asked("rollback", phase, DUAL)
+
+
+def test_every_step_has_a_command_that_can_be_typed():
+    assert set(COMMANDS) == set(StepName)
+    assert set(COMMANDS.values()) <= set(migrate.commands)
+    assert commands_from(P.CUTOVER) == ["verify", "handover", "rollback"]
+    assert commands_from(P.HANDOVER) == ["verify", "takeback"]
+    assert commands_from(P.ROLLED_BACK) == []
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_a_refusal_names_commands_and_no_inner_step(phase):
+    inner = {str(name) for name in StepName} - set(migrate.commands) - {"coordinate", "finish"}  # words of their own
+    refusals = [why for name in StepName for why in unmet(phase, name, STOPPED)]
+    assert refusals
+    for why in refusals:
+        assert not [name for name in inner if name in str(why)], str(why)
+        assert str(why).split(": ")[1].split()[0] in migrate.commands
+
+
+def test_what_helps_after_the_cutover_is_the_command_that_goes_back():
+    with pytest.raises(MigrationRefused, match="`zkconsumer migrate rollback`"):
+        step_asked("copy", P.CUTOVER, STOPPED)
+    with pytest.raises(MigrationRefused, match="`zkconsumer migrate takeback`"):
+        step_asked("cutover", P.HANDOVER, STOPPED)
+    assert len({remedy for *_, remedy in FORBIDDEN.values() if "zkconsumer migrate" in remedy}) >= 4

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from groupadmin.migrate.rules.states import (
+    COMMANDS,
     FORBIDDEN,
     STEPS,
     MigrationRefused,
@@ -150,7 +151,7 @@ def test_forbidden_by_name_with_the_remedy_before_anything_is_written(phase, ste
         begin(phase, step, facts)
     assert refused.value.name == name
     assert refused.value.remedy
-    assert str(refused.value).startswith(f"{name}: {step}")
+    assert str(refused.value).startswith(f"{name}: {COMMANDS[step]} ")
     assert next(each.name for each in unmet(phase, step, facts)) == name
 
 
