@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Tests on real clusters wait for sessions, brokers and starts of JVMs two fifths of their time.
-WORKERS ?= 3
+WORKERS ?= 2
 SEEDS ?= 5
 VERDICTS := tests/faults/results.jsonl
 # Tests without a JVM wait half of their time.
