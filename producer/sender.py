@@ -294,11 +294,16 @@ class Sender:
         if live is not None:
             self._connect_live(live)
         self.on_refresh()  # nothing is in flight to a broker that has left
+        left = False  # a leader has, and no other was chosen yet
         for tp in list(self._batches.waiting()):
             leader = view.leader(tp)
-            if leader is not None and self._is_live(leader.id):
+            if leader is None:
+                continue
+            if self._is_live(leader.id):
                 self._connection_of(tp, leader.id).wake.set()
-        waits = self._s.outcomes.expire(view, now(), self.leaders.failure is None)
+            else:
+                left = True
+        waits = self._s.outcomes.expire(view, now(), self.leaders.failure is None) or left
         # A broker that has just started takes messages before its metadata names a leader.  Once those are answered
         # nothing would ask for the leader of what waits behind them.
         if waits or any(view.leader(tp) is None for tp in self._batches.in_flight()):
