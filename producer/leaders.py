@@ -25,7 +25,7 @@ from producer.config import ProducerConfig
 from producer.outages import CLUSTER, Outages
 
 MAX_BACKOFF_S = 1.0  # between two refreshes while a part waits for a leader: an election takes a few of them
-AWAY_FACTOR = 2  # longer between two that fail
+AWAY_FACTOR = 3  # longer between two that fail
 NEW_PARTITION_S = 30.0  # how long a new partition may lack a leader: its state is written after its topic
 QUIET_S = 3.0  # after this time without a refresh, the next one is made at once
 
