@@ -21,7 +21,6 @@ BROKERS = SERVERS = 3
 SMALL = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SMALLER = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SETTINGS = {
-    "min.insync.replicas": 2,
     "default.replication.factor": 3,
     "offsets.topic.replication.factor": 3,
     "unclean.leader.election.enable": False,

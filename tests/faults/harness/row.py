@@ -464,7 +464,8 @@ class Row:
     replication: int = 3
     rate: float | None = None
     options: Options = field(default_factory=dict)
-    topic_config: Mapping[str, object] | None = None
+    # Set at the topics: brokers of 0.8.2.2 take min.insync.replicas as their own setting, and do not heed it.
+    topic_config: Mapping[str, object] = field(default_factory=lambda: {"min.insync.replicas": 2})
 
 
 ROWS: dict[str, Row] = {}
