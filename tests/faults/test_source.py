@@ -109,9 +109,9 @@ SPREAD = 20  # partitions: what is damaged is fetched again and again before it 
 def readable(cluster: ClusterClient, tp: TopicPartition) -> set[bytes | None]:
     """Values of all entries of a log, each read for itself.
 
-    What cannot be read may only be a plain message whose checksum is right and whose sizes are wrong, or a wrapper with a
-    right checksum and a wrong one inside: they pass through by their checksums, as they stand at the source, and no broker
-    of 0.8 looks further.  Anything else that nobody can read fails the test.
+    What cannot be read may only be a plain message whose checksum is right and whose sizes are wrong, or a wrapper
+    with a right checksum and a wrong one inside: they pass through by their checksums, as they stand at the source, and
+    no broker of 0.8 looks further.  Anything else that nobody can read fails the test.
     """
     found: set[bytes | None] = set()
     with simple(cluster, tp) as consumer:
