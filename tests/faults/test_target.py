@@ -17,7 +17,7 @@ from localkafka.cluster import Cluster
 from localkafka.node import Node
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.faults.harness.leaders import leading, led_by, lines_of, move_leaders, stop_all, wait_in_sync, wait_moved
+from tests.faults.harness.leaders import kill_all, leading, led_by, lines_of, move_leaders, wait_in_sync, wait_moved
 from tests.faults.harness.network import connected, incompressible, mended, proxies, stalls
 from tests.faults.harness.row import MEMORY, SLACK, Accept, Fault, Run, row
 from tests.integration.mirroring import Mirror
@@ -120,7 +120,7 @@ def test_f22_the_whole_target_is_down(run: Run) -> None:
     # Those that come back before the last leader truncate to their high watermarks, behind what was acknowledged.
     run.sampler.quorum = len(side.cluster.nodes)
     with target_fault(run) as fault:
-        stop_all(side)
+        kill_all(side)
         before = connected(proxies(side))
         down = time.monotonic()
         run.pass_time(DOWN_S)
