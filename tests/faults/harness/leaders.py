@@ -121,8 +121,8 @@ def lines_of(run: Run, marks: Mapping[str, int]) -> int:
 
 
 def kill_all(side: Side) -> None:
-    """SIGKILL to every broker of a side at once.  Not SIGTERM: leads that move twice while all stop cost brokers before
-    0.11 what they had acknowledged, since a new follower truncates to its high watermark and may lead next (KIP-101)."""
+    """SIGKILL to every broker of a side at once.  Not SIGTERM: leads that move twice while all stop cost brokers
+    before 0.11 what they acknowledged: a new follower truncates to its high watermark, and may lead next (KIP-101)."""
     with ThreadPoolExecutor(len(side.cluster.nodes)) as pool:
         list(pool.map(lambda node: node.kill(), side.cluster.nodes))
 
