@@ -77,10 +77,11 @@ def killed_under_load(
     return copies(source, target, topic, PARTITIONS)
 
 
+@pytest.mark.parametrize(("version", "kills"), [pytest.param("2.8.2", 3, marks=pytest.mark.faults), ("4.3.1", 2)])
 def test_a_mirror_that_is_killed_under_load_copies_each_message_once(
-    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
+    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path, version: str, kills: int
 ) -> None:
-    assert killed_under_load(source, targets("4.3.1"), tmp_path, unique, kills=2) == once(COUNT)
+    assert killed_under_load(source, targets(version), tmp_path, unique, kills) == once(COUNT)
 
 
 def test_a_worker_that_is_killed_under_load_copies_each_message_once(

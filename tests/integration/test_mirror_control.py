@@ -181,7 +181,7 @@ def test_a_throttle_of_one_megabyte_a_second_holds_and_slows_no_neighbour(
             wait_until(lambda: arrivals(mirror, neighbour) == arrivals_of(source, neighbour), 10, mirror.said)
             assert time.monotonic() - at < 2
         rate = (arrivals(mirror, topic) - first) * 10_026 / (time.monotonic() - began)
-        assert 0.5e6 < rate < 1.1e6  # below: a busy machine; above: never
+        assert 0.9e6 < rate < 1.1e6
         row = ask.wait_state(topic, "throttled")
         assert row["reason"].startswith("throttled to 1 MB/s by operator since ")
         shown = ask.says("throttle")
