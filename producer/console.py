@@ -33,31 +33,12 @@ CLOSE_S = 30.0
 INTERRUPTED = "interrupted: sending what was read"
 OF_A_LINE = (Undeliverable, EncoderFailed, PartitionerFailed, QueueFull)  # the next lines may still be sent
 PARSE_KEY, KEY_SEPARATOR = "parse.key", "key.separator"  # of the JVM's line reader, by --property
-JVM_OPTIONS = {  # of later JVM console producers, and what they are here
-    "--bootstrap-server": "--broker-list",
-    "--command-property": "--property",
-    "--reader-property": "--property",
-}
 SHOWN_EVERY = 64  # lines
-
-
-class ConsoleProducer(SingleCommand):
-    """The command, which names its own option where one of a newer JVM console producer is given."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as wrong:
-            if (here := JVM_OPTIONS.get(wrong.option_name)) is None:
-                raise
-            raise click.NoSuchOption(
-                wrong.option_name, f"No such option '{wrong.option_name}'; here: {here}.", ctx=ctx
-            ) from None
 
 
 @click.command(
     name="zkproducer",
-    cls=ConsoleProducer,
+    cls=SingleCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
     examples=[
         "zkproducer --broker-list kafka1:9092 --topic orders < lines.txt",
@@ -72,7 +53,13 @@ class ConsoleProducer(SingleCommand):
         NOT_FOUND: "the topic does not exist",
     },
 )
-@click.option("--broker-list", metavar="HOST:PORT,…", help="Bootstrap brokers: asked for all others.")
+@click.option(
+    "--broker-list",
+    "--bootstrap-server",
+    "broker_list",
+    metavar="HOST:PORT,…",
+    help="Bootstrap brokers: asked for all others.",
+)
 @click.option("--zookeeper", metavar="HOST:PORT,…/CHROOT", help="ZooKeeper of the brokers, in place of --broker-list.")
 @click.option("--topic", required=True, help="Topic to produce to.")
 @click.option("--compression-codec", help="Compression codec: none, gzip, snappy or lz4.  [default: none]")
@@ -233,10 +220,10 @@ def run(
     """Send every line; the exit code, with a sentence on stderr when it is not 0."""
     sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, and the event loop's thread must run
     code, interrupted = 0, False
-    at_terminal, count = sys.stderr.isatty(), Count()
+    at_terminal = sys.stderr.isatty()
     with Progress("lines sent") as progress:
         shows = at_terminal and not lines.isatty()
-        numbered = count.each(lines)
+        numbered = enumerate(lines, 1)
         try:
             code = _send(producer, topic, _shown(numbered, producer, progress) if shows else numbered, separator)
         except KeyboardInterrupt:
@@ -247,21 +234,11 @@ def run(
             code = FAILED
     code = _finish(producer, interrupted, code, interrupts or Interrupts())
     if at_terminal and not code:
-        click.echo(f"{counted(count.lines, 'line', form=',')} {'stored' if producer.config.acks else 'sent'}", err=True)
+        counts = producer.counts
+        click.echo(
+            f"{counted(counts.acked, 'line', form=',')} {'sent' if counts.unacknowledged else 'stored'}", err=True
+        )
     return code
-
-
-class Count:
-    """Number of lines read so far."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-
-    def each(self, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """The lines with their numbers, from 1 on."""
-        for line in lines:
-            self.lines += 1
-            yield self.lines, line
 
 
 def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Progress) -> Iterator[tuple[int, bytes]]:

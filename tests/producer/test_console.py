@@ -106,23 +106,12 @@ def test_a_wrong_call_ends_with_its_exit_code_and_a_sentence(arguments: list[str
 
 
 @pytest.mark.parametrize(
-    ("option", "here"),
-    [
-        ("--bootstrap-server", "No such option '--bootstrap-server'; here: --broker-list."),
-        ("--reader-property", "here: --property."),
-        ("--broker-lis", "Did you mean '--broker-list'?"),
-    ],
-)
-def test_an_option_of_later_console_producers_is_named_as_it_is_called_here(option: str, here: str):
-    assert here in wrong_call("--topic", "t", option, "h:9092")
-
-
-@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--topic", "t"], "no way to find the brokers: give --broker-list or --zookeeper"),
         (["--topic", "t", "--broker-list", "h1"], "'h1' is not host:port"),
         (["--topic", "t", "--broker-list", "h1:x"], "port 'x'"),
+        (["--topic", "t", "--bootstrap-server", "h1:x"], "port 'x'"),
     ],
 )
 def test_without_a_way_to_the_brokers_it_is_a_wrong_call(arguments: list[str], said: str):
