@@ -6,7 +6,6 @@ and the target's ZooKeeper has to know a broker that the target's own answer nam
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -37,8 +36,6 @@ from zkconsumer.errors import NoBrokers as NoBrokers
 from zkconsumer.errors import Unreachable as SourceUnreachable
 from zkconsumer.kafkagroup.topics import INTERNAL_TOPICS
 
-_ERRNO = re.compile(r"\[Errno -?[0-9]+\] ")
-
 
 class OtherCluster(ConsumerError):
     """target.zookeeper.connect and metadata.broker.list name two clusters."""
@@ -57,14 +54,14 @@ class SourceView(NamedTuple):
 
 @contextmanager
 def named(who: str) -> Iterator[None]:
-    """Errors of a cluster, raised on with its side in front and without numbers of errno, for a command's last line.
+    """Errors of a cluster, raised on with its side in front, for a command's last line.
 
     who: `target` or `source NAME`; a sentence that begins with it stays.
     """
     try:
         yield
     except (Unreachable, LinkLost, ConsumerError) as exc:
-        said = _ERRNO.sub("", str(exc))
+        said = str(exc)
         exc.args = (said if said.startswith(who) else f"{who}: {said}",)
         raise
 

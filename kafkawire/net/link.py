@@ -299,7 +299,8 @@ class Link:
         """The link is broken by this error; the first reason stays."""
         if self.broken is None:
             silence = f"no byte within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else ""
-            why = silence or too_many(error) or str(error) or type(error).__name__
+            said = getattr(error, "strerror", None) or str(error)  # without the number of an errno
+            why = silence or too_many(error) or said or type(error).__name__
             if isinstance(error, SecurityFailure):
                 doing = ""
             kind = SecurityRefused if isinstance(error, SecurityFailure) and error.final else LinkLost
