@@ -114,7 +114,7 @@ class BrokerConnection:
 
     def keep_open(self) -> None:
         """Keep connected even while there is nothing to send."""
-        if not self._kept_open:
+        if not (self._kept_open and self.connected):
             self._kept_open = True
             self.wake.set()
 
@@ -311,6 +311,8 @@ class BrokerConnection:
             self._s.leaders.refresh()
             self._opener.throttle()
             return None
+        if not self.connected and self._s.leaders.nobody_answers:
+            return None
         return self._opener.open(broker, idle=not (self._in_flight or self.in_flight))
 
     def _cannot_connect(self, lost: LinkLost) -> None:
@@ -386,6 +388,8 @@ class BrokerConnection:
         """Seconds until a batch is due, unless woken; None: only an event can make one due."""
         if self._full():
             return None
+        if not self.connected and self._s.leaders.nobody_answers:
+            return None  # the refresh that finds one wakes us
         due = self._s.batches.next_due(self._mine, self._alone())
         if due is None and self._kept_open and not self.connected:
             due = self._opener.next_connect

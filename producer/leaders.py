@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from groundwork.tasks import Event, now, sleep
-from kafkawire.cluster.metadata import MetadataSource, ViewSource
+from kafkawire.cluster.metadata import MetadataSource, Unreachable, ViewSource
 from kafkawire.cluster.retry import Backoff, RefreshPace
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect
@@ -25,7 +25,6 @@ from producer.config import ProducerConfig
 from producer.outages import CLUSTER, Outages
 
 MAX_BACKOFF_S = 1.0  # between two refreshes while a part waits for a leader: an election takes a few of them
-AWAY_FACTOR = 3  # longer between two that fail
 NEW_PARTITION_S = 30.0  # how long a new partition may lack a leader: its state is written after its topic
 QUIET_S = 3.0  # after this time without a refresh, the next one is made at once
 
@@ -70,6 +69,11 @@ class Leaders:
         self._closed = False
         self._idle = idle
 
+    @property
+    def nobody_answers(self) -> bool:
+        """Whether the newest refresh tried all brokers in vain: the next one tries them again, nobody else has to."""
+        return isinstance(self.failure, Unreachable)
+
     def refresh(self) -> None:
         """Request a refresh; several requests cause one refresh."""
         self._requested.set()
@@ -96,8 +100,7 @@ class Leaders:
             self._requested.wait(self._refresh_s)
             if self._closed:
                 return
-            # Where no broker answers each refresh is a connection to every one of them, beside the senders' own.
-            sleep(self._pace.wait_s(now()) * (1 if self.failure is None else AWAY_FACTOR))
+            sleep(self._pace.wait_s(now()))
             self._requested.clear()
             if self._closed:
                 return

@@ -290,6 +290,8 @@ class Sender:
             return
         self._batches.limits = self._config.limits(self._s.dialect)  # brokers may be another release now
         view = self.leaders.view
+        if self.leaders.nobody_answers:
+            self._batches.sweep()  # as after a connection that was refused: none is tried meanwhile
         live = self._live() if self._live is not None and self.leaders.failure is None else None
         if live is not None:
             self._connect_live(live)

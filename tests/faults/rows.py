@@ -81,7 +81,7 @@ ROWS = (
          "twice 0 (source), recovery ≤ 2 s (target: ≤ request.timeout.ms + 2 s), ≤ 5 lines a partition",
          "test_source.py::test_f21_source_leaders_are_moved", "test_target.py::test_f21_target_leaders_are_moved"),
     _own(22, "whole target down",
-         "twice ≤ in flight, memory + ≤ 64 MB, recovery ≤ request.timeout.ms + 5 s, ≤ 1.5 connects a second and broker",
+         "twice ≤ in flight, memory + ≤ 64 MB, recovery ≤ request.timeout.ms + 5 s, ≤ 1 connect a second and broker",
          "test_target.py::test_f22_the_whole_target_is_down",
          lacking="60 s by default, not 10 min: FAULT_DOWN_S=600"),
     _own(23, "target disk full", "as F19", "test_target.py::test_f23_a_target_disk_is_full",

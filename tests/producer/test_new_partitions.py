@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect, dialect
-from producer.leaders import MAX_BACKOFF_S, Leaders
+from producer.leaders import Leaders
 from producer.outages import Outages
 
 
@@ -70,26 +69,3 @@ def test_one_that_never_gets_a_leader_is_given_up_after_a_while(monkeypatch: pyt
 
 def test_one_that_vanishes_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks_asked(monkeypatch, 1.0, view(t=[1, None]), view(t=[1])) == [True, False]
-
-
-def test_brokers_that_all_are_away_are_looked_for_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Away(Seen):
-        def read(self, topics: Sequence[str] | None) -> ClusterView:
-            raise Unreachable("nobody answers")
-
-    waited: list[float] = []
-
-    def slept(seconds: float) -> None:
-        waited.append(seconds)
-        if len(waited) == 20:
-            leaders.close()
-
-    monkeypatch.setattr("producer.leaders.sleep", slept)
-    leaders = Leaders(
-        Away(), by_name=True, refresh_ms=-1, backoff_ms=100, after_refresh=lambda old: None,
-        outages=Outages(lambda level, event: None),
-    )  # fmt: skip
-    leaders.need("t")
-    leaders.run()
-    assert waited[0] == 0
-    assert 0.8 * 3 * MAX_BACKOFF_S <= min(waited[10:]) <= max(waited) <= 1.2 * 3 * MAX_BACKOFF_S

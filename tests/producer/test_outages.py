@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from kafkawire.model import Broker, TopicPartition
 from producer.outages import CLUSTER, GRACE_S, Outages, Stalls, waiting
 from tests.fakes.actions import Wait
 from tests.fakes.broker import Close, Fail, FakeCluster
-from tests.producer.running import part, running, until
+from tests.producer.running import OTHER, part, running, until
 
 WARNING, INFO = logging.WARNING, logging.INFO
 HERE = Broker(0, "h", 9092)
@@ -196,3 +197,29 @@ def test_a_leader_that_metadata_lacks_while_a_batch_is_in_flight_is_asked_for_un
         until(lambda: leaders.refreshes > before)
         answer.set()
         until(lambda: first.told and second.told)
+
+
+def test_while_no_broker_answers_only_metadata_is_asked_for():
+    """One task tries all brokers; the senders connect again once it has found one."""
+    with FakeCluster({"t": 2}, brokers=2) as cluster, running(cluster) as run:
+        run.sent(part(b"a"), part(b"b", tp=OTHER))
+        ports = dict(cluster.ports)
+        links, tried = run.sender._s.links, []
+        inner = links._connect
+
+        def counted(address: tuple[str, int], timeout: float) -> Any:
+            tried.append(address)
+            return inner(address, timeout)
+
+        links._connect = counted
+        for broker in ports:
+            cluster.stop(broker)
+        tickets = run.submit(part(b"c"), part(b"d", tp=OTHER))
+        until(lambda: run.sender.leaders.nobody_answers)
+        before, looks = len(tried), run.sender.leaders.refreshes
+        until(lambda: run.sender.leaders.refreshes > looks + 5)
+        assert len(tried) <= before + 2  # what was under way
+        for broker, port in ports.items():
+            cluster.start(broker, port)
+        until(lambda: all(ticket.told for ticket in tickets))
+        assert [cluster.values("t", p) for p in range(2)] == [[b"a", b"c"], [b"b", b"d"]]
