@@ -103,12 +103,12 @@ class RefreshPace:
     _made_at: float = float("-inf")
 
     def wait_s(self, now: float) -> float:
-        """The wait before a refresh that is requested now."""
+        """The wait before a refresh that is requested now: no shorter than the backoff, as between two connects."""
         if now - self._made_at > self.quiet_s:
             self._in_a_row = 0
             return 0.0
         self._in_a_row += 1
-        return self.backoff.wait_s(self._in_a_row - 1) * self.rng.uniform(0.8, 1.2)
+        return self.backoff.wait_s(self._in_a_row - 1) * self.rng.uniform(1.0, 1.3)
 
     def made(self, now: float) -> None:
         """A refresh ended now."""
