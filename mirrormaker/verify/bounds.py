@@ -14,10 +14,11 @@ target before its end was taken, and nothing at the target comes from behind `la
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from groundwork.jsontext import json_value
 from groundwork.plural import counted
@@ -30,7 +31,6 @@ from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from mirrormaker.options import MirrorOptions, SourceOptions
 from mirrormaker.probe import probe_source, source_view
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
-from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.former import written_before
 from zkconsumer.offsets.store import position_of
@@ -106,48 +106,46 @@ def _compacted(answer: Any) -> bool:
 # ---- the group -------------------------------------------------------------------------------------------------------
 
 
-def committed(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+def committed(source: SourceCluster, tps: Collection[TopicPartition], zk: Any) -> dict[TopicPartition, int]:
     """The group's committed offsets, in whichever store it keeps them; partitions without one are left out.
 
-    An offset of an earlier topic of the same name is none.  Raises ConsumerError, WireError.
+    zk: a client of the source's ZooKeeper; None of a group that Kafka coordinates.  An offset of an earlier topic of
+    the same name is none.  Raises KazooException, ConsumerError, WireError.
     """
     found: dict[TopicPartition, int] = {}
     mode = source.options.offset_mode
     if mode != "kafka":
-        found |= _in_zookeeper(source, tps)
+        found |= _in_zookeeper(source, tps, zk)
     if mode != "zookeeper":
-        for tp, at in _in_kafka(source, tps).items():
+        for tp, at in _in_kafka(source, tps, zk).items():
             found[tp] = max(at, found.get(tp, 0))
     return found
 
 
-def _in_zookeeper(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+def _in_zookeeper(source: SourceCluster, tps: Collection[TopicPartition], zk: Any) -> dict[TopicPartition, int]:
     znodes = expected(source.options.version).znodes
     by_broker = znodes.PARTITIONS_BY_BROKER
     found: dict[TopicPartition, int] = {}
-    with _session(source.options) as zk:
-        paths = {tp: znodes.offset(source.options.group_id, tp) for tp in tps}
-        asked = {tp: zk.get_async(path) for tp, path in paths.items()}
-        topics = {topic: zk.exists_async(f"{TOPICS}/{topic}") for topic in {tp.topic for tp in tps}}
-        created = {topic: answer.get() for topic, answer in topics.items()}
-        for tp, answer in asked.items():
-            try:
-                data, stat = answer.get()
-            except NoNodeError:
-                continue
-            topic = None if by_broker else created[tp.topic]
-            at = position_of(paths[tp], data)
-            if isinstance(at, int) and not written_before(stat.mzxid, topic.czxid if topic is not None else None):
-                found[tp] = at
+    paths = {tp: znodes.offset(source.options.group_id, tp) for tp in tps}
+    asked = {tp: zk.get_async(path) for tp, path in paths.items()}
+    topics = {topic: zk.exists_async(f"{TOPICS}/{topic}") for topic in {tp.topic for tp in tps}}
+    created = {topic: answer.get() for topic, answer in topics.items()}
+    for tp, answer in asked.items():
+        try:
+            data, stat = answer.get()
+        except NoNodeError:
+            continue
+        topic = None if by_broker else created[tp.topic]
+        at = position_of(paths[tp], data)
+        if isinstance(at, int) and not written_before(stat.mzxid, topic.czxid if topic is not None else None):
+            found[tp] = at
     return found
 
 
-def _in_kafka(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+def _in_kafka(source: SourceCluster, tps: Collection[TopicPartition], zk: Any) -> dict[TopicPartition, int]:
     """Not asked before there is anything: looking for a coordinator would create the topic of offsets."""
-    if not source.options.coordinated:
-        with _session(source.options) as zk:
-            if zk.exists(f"{TOPICS}/{OFFSETS_TOPIC}") is None:
-                return {}
+    if zk is not None and zk.exists(f"{TOPICS}/{OFFSETS_TOPIC}") is None:
+        return {}
     broker = next(iter(source.brokers.values()))
     options = source.options
     with SimpleConsumer(
@@ -157,18 +155,15 @@ def _in_kafka(source: SourceCluster, tps: Collection[TopicPartition]) -> dict[To
     return {tp: at for tp, at in rows.items() if isinstance(at, int)}
 
 
-def has_member(source: SourceCluster) -> bool:
+def _has_member(source: SourceCluster, zk: Any) -> bool:
     """Whether a member of the group is registered in ZooKeeper; yes, where that cannot be known."""
-    if source.options.coordinated:
+    if zk is None:
         return True
-    znodes = expected(source.options.version).znodes
     try:
-        with _session(source.options) as zk:
-            try:
-                return bool(zk.get_children(znodes.ids(source.options.group_id)))
-            except NoNodeError:
-                return False
-    except ConsumerError:  # it is no reason to end: the offsets are read again anyway
+        return bool(zk.get_children(expected(source.options.version).znodes.ids(source.options.group_id)))
+    except NoNodeError:
+        return False
+    except NoAuthError:  # the offsets may be open to us all the same
         return True
 
 
@@ -182,17 +177,22 @@ def wait_committed(
 ) -> dict[TopicPartition, int]:
     """Until where each partition is compared, once the group has committed all ends, or the time is over."""
     deadline = now() + wait_s
-    while True:
-        there = committed(source, ends)
-        # Nothing committed: nothing is known to be at the target.
-        until = {tp: _up_to(there.get(tp), begins[tp], end) for tp, end in ends.items()}
-        behind = [tp for tp, end in ends.items() if until[tp] < end]
-        if not behind or now() >= deadline:
-            return until
-        left = f"{len(behind)} of {counted(len(ends), 'partition')}"
-        idle = "" if has_member(source) else f"; no member of group {source.options.group_id} runs"
-        tell(f"source {source.options.name}: waiting {deadline - now():.0f} s at most for {left} to be committed{idle}")
-        sleep(min(POLL_S, max(0.0, deadline - now())))
+    with nullcontext() if source.options.coordinated else _session(source.options) as zk:
+        while True:
+            there = committed(source, ends, zk)
+            # Nothing committed: nothing is known to be at the target.
+            until = {tp: _up_to(there.get(tp), begins[tp], end) for tp, end in ends.items()}
+            behind = [tp for tp, end in ends.items() if until[tp] < end]
+            if not behind or now() >= deadline:
+                return until
+            left = f"{len(behind)} of {counted(len(ends), 'partition')}"
+            at_most = (
+                f"source {source.options.name}: waiting {deadline - now():.0f} s at most for {left} to be committed"
+            )
+            tell(
+                at_most if _has_member(source, zk) else f"{at_most}; no member of group {source.options.group_id} runs"
+            )
+            sleep(min(POLL_S, max(0.0, deadline - now())))
 
 
 def _up_to(at: int | None, begins: int, end: int) -> int:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NoAuthError
 
 from kafkawire.dialects import expected
 from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
@@ -14,7 +15,6 @@ from mirrormaker.options import SourceOptions
 from mirrormaker.verify import bounds
 from mirrormaker.verify.bounds import SourceCluster, wait_committed
 from tests.fakes.znodes import FakeZookeeper
-from zkconsumer.errors import ConsumerError
 
 MEMBER = "/consumers/orders/ids/orders_host-1-00000001"
 ENDED = "; no member of group orders runs"
@@ -80,7 +80,7 @@ def test_one_partition_is_one(zookeeper: FakeZookeeper) -> None:
 
 def test_ids_that_may_not_be_read_say_nothing(zookeeper: FakeZookeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(path: str) -> list[str]:
-        raise ConsumerError("ZooKeeper at zk refused: NoAuthError")
+        raise NoAuthError
 
     monkeypatch.setattr(zookeeper, "get_children", closed)
     assert waited(source(), [0], zookeeper).endswith("to be committed")
@@ -91,7 +91,7 @@ def test_a_group_with_its_offsets_in_kafka_has_its_members_in_zookeeper(
 ) -> None:
     asked = source(offsets_storage="kafka", dual_commit=False)
     tp, lines = TopicPartition("t", 0), list[str]()
-    monkeypatch.setattr(bounds, "_in_kafka", lambda source, tps: {tp: 9} if len(lines) > 1 else {})
+    monkeypatch.setattr(bounds, "_in_kafka", lambda source, tps, zk: {tp: 9} if len(lines) > 1 else {})
 
     def tell(line: str) -> None:
         lines.append(line)
@@ -110,7 +110,7 @@ def test_of_a_group_that_kafka_coordinates_zookeeper_is_not_asked(
     )  # fmt: skip
     assert asked.options.coordinated
     tp, lines = TopicPartition("t", 0), list[str]()
-    monkeypatch.setattr(bounds, "committed", lambda source, tps: {tp: 9} if lines else {})
+    monkeypatch.setattr(bounds, "committed", lambda source, tps, zk: {tp: 9} if lines else {})
     assert wait_committed(asked, {tp: 9}, {tp: 0}, wait_s=30, tell=lines.append) == {tp: 9}
     assert lines == ["source dc1: waiting 30 s at most for 1 of 1 partition to be committed"]
     assert zookeeper.calls == []
