@@ -129,19 +129,21 @@ class Profiler:
         """The same, for a caller that wants to hear every now and then that it still watches."""
         done_before, handled_before, cpu_before = self._done(), self._sent_by_handlers(), time.thread_time()
         began = heard_at = now()
-        with Ticks(EVERY_S, self._tick):
-            Link.observer = self._requests
-            try:
-                for _ in self._look_around(began + seconds):
-                    if now() - heard_at >= every_s:
-                        heard_at = now()
-                        yield
-            finally:
-                Link.observer = None
-                self._seconds = now() - began
-                self._cpu_s = time.thread_time() - cpu_before
-                self._messages = self._done() - done_before
-                self._handled = self._sent_by_handlers() - handled_before
+        try:
+            with Ticks(EVERY_S, self._tick):
+                Link.observer = self._requests
+                try:
+                    for _ in self._look_around(began + seconds):
+                        if now() - heard_at >= every_s:
+                            heard_at = now()
+                            yield
+                finally:
+                    Link.observer = None
+                    self._seconds = now() - began
+                    self._cpu_s = time.thread_time() - cpu_before
+        finally:  # no tick counts what this takes: it is after the time
+            self._messages = self._done() - done_before
+            self._handled = self._sent_by_handlers() - handled_before
 
     def _tick(self, frame: FrameType | None, cpu_s: float, wall_s: float) -> None:
         stage = stage_of(modules_of(frame))

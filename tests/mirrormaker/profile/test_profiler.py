@@ -89,7 +89,7 @@ def test_ticks_say_where_the_time_went_and_nothing_stays() -> None:
     assert found.ran["other"] > 0.3  # this profiler itself, which is none of the stages
     assert found.cpu["other"] > 0.2
     assert (found.unread, found.unacknowledged, found.messages) == (30, 20, 0)
-    assert sum(found.cpu.values()) < 0.95 * found.seconds  # by the clock another program's time may count as ours
+    assert found.busy < 0.95
     assert Link.observer is None
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
