@@ -17,8 +17,9 @@ from localkafka.cluster import Cluster
 from localkafka.node import Node
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.faults.harness.leaders import kill_all, leading, led_by, lines_of, move_leaders, wait_in_sync, wait_moved
+from tests.faults.harness.leaders import leading, led_by, lines_of, move_leaders, stop_all, wait_in_sync, wait_moved
 from tests.faults.harness.network import connected, incompressible, mended, proxies, stalls
+from tests.faults.harness.reader import on_disks
 from tests.faults.harness.row import MEMORY, SLACK, Accept, Fault, Run, row
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import produce, stored
@@ -120,11 +121,12 @@ def test_f22_the_whole_target_is_down(run: Run) -> None:
     # Those that come back before the last leader truncate to their high watermarks, behind what was acknowledged.
     run.sampler.quorum = len(side.cluster.nodes)
     with target_fault(run) as fault:
-        kill_all(side)
+        stop_all(side)
         before = connected(proxies(side))
         down = time.monotonic()
         run.pass_time(DOWN_S)
         assert all(daemon.running for daemon in run.daemons)
+        run.stored = on_disks(side.cluster, run.topics), run.sampler.committed()
         tries = (connected(proxies(side)) - before) / len(side.cluster.nodes) / (time.monotonic() - down)
         run.figure("connects a second and broker", round(tries, 2), 1.0)
         side.heal()

@@ -120,11 +120,10 @@ def lines_of(run: Run, marks: Mapping[str, int]) -> int:
     return max(sum(f"{tp.topic}/{tp.partition}" in line for line in lines) for tp in run.tps)
 
 
-def kill_all(side: Side) -> None:
-    """SIGKILL to every broker of a side at once.  Not SIGTERM: leads that move twice while all stop cost brokers
-    before 0.11 what they acknowledged: a new follower truncates to its high watermark, and may lead next (KIP-101)."""
+def stop_all(side: Side) -> None:
+    """SIGTERM to every broker of a side at once."""
     with ThreadPoolExecutor(len(side.cluster.nodes)) as pool:
-        list(pool.map(lambda node: node.kill(), side.cluster.nodes))
+        list(pool.map(lambda node: node.stop(), side.cluster.nodes))
 
 
 def _asked(side: Side, path: str, wanted: Mapping[str, object]) -> None:
