@@ -135,18 +135,20 @@ def _of_target(profile: Profile) -> Bottleneck:
 
 
 def _link(side: Side, where: str, helps: str, seconds: float) -> Bottleneck | None:
-    if side.soonest_s is not None and side.soonest_s >= FAR_S:
-        return Bottleneck(
-            "link", f"no response of the {where}'s brokers comes sooner than {side.soonest_s * 1000:.0f} ms; {helps}"
-        )
-    if side.moving >= OFTEN and side.bytes < NARROW_BYTES_PER_S * side.moving * seconds:
-        rate = side.bytes / (side.moving * seconds) / 1e6
-        return Bottleneck(
-            "link",
-            f"bytes are in transit {side.moving:.0%} of the time on the link of the {where}, {rate:.1f} MB/s; "
-            "compression.codec at the producers, or a wider link helps",
-        )
-    return None
+    """A long link, a narrow one, or one of the two: responses that wait behind others' bytes come late, too."""
+    long = side.soonest_s is not None and side.soonest_s >= FAR_S
+    narrow = side.moving >= OFTEN and side.bytes < NARROW_BYTES_PER_S * side.moving * seconds
+    late = f"no response of the {where}'s brokers comes sooner than {(side.soonest_s or 0) * 1000:.0f} ms"
+    if not narrow:
+        return Bottleneck("link", f"{late}; {helps}") if long else None
+    rate = side.bytes / (side.moving * seconds) / 1e6
+    transit = f"bytes are in transit {side.moving:.0%} of the time on the link of the {where}, {rate:.1f} MB/s"
+    wider = "compression.codec at the producers, or a wider link helps"
+    if not long:
+        return Bottleneck("link", f"{transit}; {wider}")
+    return Bottleneck(
+        "link", f"{transit}, and {late}: where ping takes as long, {helps}; where it takes much less, {wider}"
+    )
 
 
 def lines(profile: Profile) -> list[str]:

@@ -75,6 +75,15 @@ def test_a_narrow_link_of_the_source() -> None:
     assert "1.0 MB/s" in sentence
 
 
+def test_a_link_that_is_full_all_the_time_makes_every_response_late() -> None:
+    """It may be narrow, long, or both: no advice of one of them alone."""
+    full = Side(waiting=0.9, moving=0.7, soonest_s=1.049, bytes=7_000_000)
+    name, sentence = named(replace(profile(), source=full))
+    assert name == "link"
+    assert all(each in sentence for each in ("in transit 70%", "1.0 MB/s", "1049 ms", "ping", "num.consumer.fetchers"))
+    assert "a wider link helps" in sentence
+
+
 def test_a_quick_transfer_all_the_time_is_no_narrow_link() -> None:
     busy = Side(waiting=0.1, moving=0.8, soonest_s=0.001, bytes=8 * 10**9)
     assert named(replace(profile(), source=busy))[0] == "source"
