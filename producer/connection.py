@@ -39,8 +39,6 @@ from producer.sequences import Sequences
 from producer.verdicts import UNANSWERED
 
 PURPOSE = "produce"
-
-
 FAR_S = 0.02  # round trips that are longer are worth a broker's work
 
 
@@ -134,7 +132,7 @@ class BrokerConnection:
     def run_sending(self) -> None:
         while not self._closed:
             self.wake.clear()
-            if self._kept_open and not self.connected:
+            if self._kept_open and not self.connected and not self._draining:
                 self._open()
             self._send_barrier(self._opener.link)
             if not self._send_one():
@@ -163,8 +161,13 @@ class BrokerConnection:
         sequences = self._s.sequences
         return sequences is None or sequences.ready(tp, self._s.batches.head(tp))
 
+    @property
+    def _draining(self) -> bool:
+        """Whether the broker ended the connection, and what it answered before is still received."""
+        return bool(self._in_flight) and isinstance(link := self._in_flight[0].link, Link) and link.draining
+
     def _full(self) -> bool:
-        if len(self._in_flight) >= self._s.config.max_in_flight:
+        if self._draining or len(self._in_flight) >= self._s.config.max_in_flight:
             return True
         return self._silent and any(batch.refused for sent in self._in_flight for batch in sent.batches)
 
@@ -235,7 +238,8 @@ class BrokerConnection:
         try:
             answered = _produce(link, request, due[0].tp)
         except LinkLost as lost:
-            self._lost(link, lost)
+            if not self._draining:
+                self._lost(link, lost)
             return
         self._s.outcomes.counters.requests += 1
         self._opener.sends += 1
@@ -387,7 +391,7 @@ class BrokerConnection:
     def _pause(self) -> float | None:
         """Seconds until a batch is due, unless woken; None: only an event can make one due."""
         if self._full():
-            return None
+            return None  # a response, or the end of the connection, wakes us
         if not self.connected and self._s.leaders.nobody_answers:
             return None  # the refresh that finds one wakes us
         due = self._s.batches.next_due(self._mine, self._alone())
@@ -401,9 +405,6 @@ class BrokerConnection:
 
     def __repr__(self) -> str:
         return f"<BrokerConnection {self.number} to broker {self.broker_id}, {self.in_flight} in flight>"
-
-
-PURPOSE = "produce"
 
 
 def _produce(link: Link | BarrierLink, request: Request[Any], tp: TopicPartition) -> bool:

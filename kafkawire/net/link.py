@@ -11,6 +11,8 @@ need a lock of their own.
     broken      after any socket error, time-out or senseless reply, and after close(): every call raises LinkLost,
                 .broken says why.  A link is never mended, because which of the outstanding requests
                 happened is unknown: take a new one (Links does)
+    draining    broken, because the other side ended the connection while a request was sent: what it had answered
+                before may wait in the socket, and receive() gives it, then raises LinkLost
 
 While a new login is due, requests are held back until those in flight are answered: a broker takes nothing but the
 login between its first and its last step (KIP-368).
@@ -107,6 +109,7 @@ class Link:
         self.broker = broker
         self.broken: LinkLost | None = None
         self.closed_here = False  # by close(), and by nothing that happened to it
+        self.draining = False
         self._session = Session(client_id, buffers)
         self._connect = connect
         self._greeting: Greeting | None = getattr(connect, "greeting", None)
@@ -142,6 +145,7 @@ class Link:
     def send(self, request: Request[Any]) -> None:
         """Send a request without waiting for the response; connects first when need be.  Raises LinkLost."""
         self.open()
+        before = self.outstanding
         try:
             if self._login_ends is not None and self._held_back(request):
                 return
@@ -152,11 +156,13 @@ class Link:
             if observer is not None:
                 observer.sent(self)
         except (OSError, RemoteError) as error:
+            self.draining = before > 0 and isinstance(error, ConnectionError) and self.broken is None
             raise self._lost(error) from error
 
     def receive(self) -> Reply:
         """The next reply, in the order of the requests.  Raises LinkLost; so it does when nothing is outstanding."""
-        self._check()
+        if not self.draining:
+            self._check()
         while not self._replies:
             if self._held and not self._session.outstanding:
                 self._release_held()
@@ -179,6 +185,7 @@ class Link:
         if self.broken is None:
             self.closed_here = True
             self.broken = LinkLost(f"{self.broker}: the link was closed{self._loss()}")
+        self.draining = False
         self._shut()
 
     def _check(self) -> None:
@@ -279,6 +286,8 @@ class Link:
         try:
             self._receive_now()
         except (OSError, RemoteError) as error:
+            if self.draining:
+                self.draining, self.broken = False, None  # which requests have no answer is known now
             raise self._lost(error) from error
 
     def _receive_now(self) -> None:
@@ -305,7 +314,8 @@ class Link:
                 doing = ""
             kind = SecurityRefused if isinstance(error, SecurityFailure) and error.final else LinkLost
             self.broken = kind(f"{self.broker}: {doing}{why}{self._loss()}")
-        self._shut()
+        if not self.draining:
+            self._shut()
         return type(self.broken)(str(self.broken))
 
     def _loss(self) -> str:

@@ -19,6 +19,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.protocol import requests08 as requests
+from localkafka.waiting import wait_until
 from tests.fakes.broker import Close, FakeCluster, Raw, Wait, entry
 
 D = dialect("0.8.2")
@@ -223,6 +224,24 @@ def test_a_closed_connection_is_a_lost_link_that_names_broker_and_what_was_outst
         assert link.broken is not None
         with pytest.raises(LinkLost, match="without an answer"):
             link.send(METADATA)
+
+
+def test_what_was_answered_before_the_broker_ended_the_connection_is_received_although_a_send_failed():
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.script("produce", Close())
+        link = Link(broker_of(cluster), "me")
+        link.send(METADATA)
+        link.send(requests.produce(D, 1, 1000, {TP: [entry(b"v")]}))
+        wait_until(link.closed_by_peer, 10, "the reset")
+        with pytest.raises(LinkLost):
+            link.send(METADATA)
+        assert (link.draining, link.connected) == (True, False)
+        assert link.receive().request is METADATA
+        with pytest.raises(LinkLost, match="without an answer: 1 Produce, 1 Metadata"):
+            link.receive()
+        assert not link.draining
+        with pytest.raises(LinkLost, match="without an answer: 1 Produce, 1 Metadata"):
+            link.receive()
 
 
 def test_a_refused_connection_is_a_lost_link():
