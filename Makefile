@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-WORKERS ?= 2
+# Two cores are busy with three: a test on real clusters waits for much.
+WORKERS ?= 3
 SEEDS ?= 5
 VERDICTS := tests/faults/results.jsonl
-# Tests without a JVM wait half of their time.
-QUICK_WORKERS ?= 3
+QUICK_WORKERS ?= 4
+# The real tests start some hundred JVMs of these, which start from archives of their classes in half the time.
+ARCHIVED := 0.8.2.2 2.8.2 3.9.1 4.3.1 --spark
 PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkpipeline localkafka
 
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
@@ -34,10 +36,11 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 check: lint        ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
-	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --few-examples -m "not real and not faults and not thorough"
+	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal --few-examples -m "not real and not faults and not thorough"
 
 test: lint         ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
-	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) -m "not real and not faults"
+	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal -m "not real and not faults"
+	$(BIN)/python -m localkafka.classdata $(ARCHIVED)
 	FAULT_SLACK=3 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and (not faults or short)"
 
 docs: $(STAMP)     ## the pages as a static site in build/site; a link that leads nowhere is an error

@@ -221,7 +221,7 @@ def load_and_count(folder: Path, brokers: str, topics: Sequence[str]) -> Loaded:
                 argv,
                 stdout=out,
                 stderr=out,
-                env={**java.QUICK_SPARK, **os.environ},
+                env={**java.quick_spark(), **os.environ},
                 timeout=LOAD_TIMEOUT_S,
                 check=False,
             ).returncode

@@ -8,6 +8,7 @@ Only the child loads its jars: a Spark session has its own Hadoop client, and co
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 
 from localkafka import jars, java, ports
@@ -17,7 +18,7 @@ from localkafka.waiting import wait_until
 from localkafka.workfolder import WorkFolder
 
 JARS = "hadoop-3.4.2"
-JAVA = 11  # the first release that runs a source file directly
+JAVA = 11
 READY = "HDFS IS READY"
 MAIN = """\
 import org.apache.hadoop.conf.Configuration;
@@ -73,8 +74,9 @@ class Hdfs:
         class_path = f"{jars.fetched(JARS, 'Hadoop 3.4.2')}/*"
         source, log = self._work.path / "Hdfs.java", self._work.path / "log"
         source.write_text(MAIN, encoding="utf-8")
-        arguments = [str(source), str(self._work.path / "dfs"), str(self._port.number)]
-        child = self._child = Child(f"HDFS on {self.uri}", [program, *FLAGS, "-cp", class_path, *arguments], log)
+        classes = os.pathsep.join([class_path, str(java.compiled(source, class_path))])
+        arguments = [source.stem, str(self._work.path / "dfs"), str(self._port.number)]
+        child = self._child = Child(f"HDFS on {self.uri}", [program, *FLAGS, "-cp", classes, *arguments], log)
 
         def serving() -> bool:
             if not child.running:

@@ -1,12 +1,19 @@
-"""Command lines of JVMs: the java program, flags, and log configuration."""
+"""Command lines of JVMs: the java program, flags, and log configuration.
+
+CACHE/classes/NAME-JAVA.jsa    classes that a program loads at its start; localkafka.classdata makes it
+CACHE/programs/NAME-DIGEST/    a Java source file, compiled
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +25,7 @@ from localkafka.releases import Release
 # Fast to start, and small.  Benchmarks pass their own flags: without TieredStopAtLevel the JIT optimises fully.
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SMALL = ("-Xmx256m", *QUICK)
-# In this environment so do Spark's: its launcher, drivers, and a standalone master and its workers.
-QUICK_SPARK = {f"SPARK_{name}": " ".join(QUICK) for name in ("LAUNCHER_OPTS", "SUBMIT_OPTS", "DAEMON_JAVA_OPTS")}
+WRITES_ARCHIVE = "-XX:ArchiveClassesAtExit="
 
 # To standard error: some tools print their data to standard output, and a server's two streams go to one file.
 LOG4J = """\
@@ -55,14 +61,75 @@ def executable() -> str:
 
 
 @functools.cache
+def _version(java: str) -> str:
+    """What `java -version` prints."""
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=60)
+    return done.stderr + done.stdout
+
+
 def feature_version(java: str) -> int:
     """The feature release (8, 11, 17, ...) that `java -version` prints.  Raises LocalKafkaError when it prints none."""
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=60)
-    said = done.stderr + done.stdout
+    said = _version(java)
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None:
         raise LocalKafkaError(f"{java} -version says nothing of a version, but: {said.strip() or 'nothing'}")
     return int(found.group(1))
+
+
+def archive(name: str) -> Path:
+    """The archive of the classes that a program loads at its start, for this Java.  Raises LocalKafkaError."""
+    return jars.cache() / "classes" / f"{name}-{_digest(_version(executable()).encode())}.jsa"
+
+
+def archive_flags(name: str) -> tuple[str, ...]:
+    """Flags of a JVM that starts from its archive, where there is one; one that does not fit is left out by the JVM."""
+    file = archive(name)
+    # It says so on standard output, which belongs to the program.
+    return (f"-XX:SharedArchiveFile={file}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if file.is_file() else ()
+
+
+def quick_spark() -> dict[str, str]:
+    """An environment in which Spark's JVMs are as fast to start: its launcher, drivers, a standalone master and its
+    workers."""
+    try:
+        archived = archive_flags(spark_name())
+    except LocalKafkaError:
+        archived = ()  # without java Spark says so itself, to whoever starts it
+    drivers = (*QUICK, *archived)
+    options = {"LAUNCHER_OPTS": QUICK, "SUBMIT_OPTS": drivers, "DAEMON_JAVA_OPTS": QUICK}
+    return {f"SPARK_{name}": " ".join(flags) for name, flags in options.items()}
+
+
+def spark_name() -> str:
+    """The name of the archive of Spark's drivers: of the one that is installed where this Python is."""
+    return f"spark-{_digest(sys.prefix.encode())}"
+
+
+def archive_name(version: str, main: str) -> str:
+    """The name of the archive of a class from a version's jars: tools load what brokers load, ZooKeeper does not."""
+    return f"{version}-{'zookeeper' if main.startswith('org.apache.zookeeper.') else 'kafka'}"
+
+
+def compiled(source: Path, class_path: str) -> Path:
+    """The folder with the classes of a source file, compiled once.  Raises LocalKafkaError when it does not compile."""
+    digest = _digest(source.read_bytes(), class_path.encode(), _version(executable()).encode())
+    ready = jars.cache() / "programs" / f"{source.stem}-{digest}"
+    if not ready.is_dir():
+        ready.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=ready.parent, prefix=f".{source.stem}-") as work:
+            classes = Path(work, "classes")
+            argv = [executable(), *QUICK, "--module", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn"]
+            argv += ["-cp", class_path, "-d", str(classes), str(source)]
+            done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120)
+            if done.returncode:
+                raise LocalKafkaError(f"{source} does not compile: {done.stderr.strip() or done.stdout.strip()}")
+            with contextlib.suppress(OSError):  # another process was first
+                classes.rename(ready)
+    return ready
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
 
 
 def ready(release: Release) -> tuple[str, str]:
@@ -87,20 +154,42 @@ def command(
     level: str = "WARN",
 ) -> list[str]:
     """The command line that runs a class from a version's jars, logging to standard error from `level` on.
-    Raises LocalKafkaError when java is missing or too old, or the jars cannot be fetched."""
-    java, _ = ready(release)
+
+    main: the class, or a source file (NAME.java) of which the class NAME is run.
+
+    Raises LocalKafkaError when java is missing or too old, the jars cannot be fetched, or the file does not compile.
+    """
+    java, class_path = ready(release)
     _log_config(release, level)
-    return command_line(java, str(jars.cache()), release, main=main, arguments=arguments, flags=flags, level=level)
+    programs: list[str] = []
+    if main.endswith(".java"):
+        source = Path(main)
+        main, programs = source.stem, [str(compiled(source, class_path))]
+    if not any(flag.startswith(WRITES_ARCHIVE) for flag in flags):
+        flags = (*flags, *archive_flags(archive_name(release.version, main)))
+    return command_line(
+        java, str(jars.cache()), release, main=main, arguments=arguments, flags=flags, level=level, programs=programs
+    )
 
 
 def command_line(
-    java: str, cache: str, release: Release, *, main: str, arguments: Sequence[str], flags: Sequence[str], level: str
+    java: str,
+    cache: str,
+    release: Release,
+    *,
+    main: str,
+    arguments: Sequence[str],
+    flags: Sequence[str],
+    level: str,
+    programs: Sequence[str] = (),
 ) -> list[str]:
-    """The command line of a class, given a java and the cache folder that has the jars and log configurations."""
+    """The command line of a class, given a java and the cache folder that has the jars and log configurations.
+    programs: folders with classes that the jars do not have."""
     fixed = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Djava.net.preferIPv4Stack=true")
     logging = f"-D{'log4j2.configurationFile=' if release.log4j2 else 'log4j.configuration=file:'}"
     logging += f"{cache}/{_log_config_name(release, level)}"
-    return [java, *flags, *fixed, logging, "-cp", f"{cache}/jars/{release.version}/*", main, *arguments]
+    class_path = os.pathsep.join([f"{cache}/jars/{release.version}/*", *programs])
+    return [java, *flags, *fixed, logging, "-cp", class_path, main, *arguments]
 
 
 def _log_config_name(release: Release, level: str) -> str:

@@ -184,7 +184,7 @@ def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: b
     argv = ["--files", ",".join(map(str, segments)), "--print-data-log", "--max-message-size", str(1 << 26)]
     argv += ["--deep-iteration"] if deep_iteration else []
     work = work_files(cluster.folder, "dump-log")
-    flags = ("-Xmx512m", "-XX:+UseSerialGC")
+    flags = ("-Xmx512m", *java.QUICK)
     with _child(cluster, work, "kafka.tools.DumpLogSegments", argv, stdout=subprocess.PIPE, flags=flags) as child:
         assert child.stdout is not None
         yield from dump.parse(child.stdout)

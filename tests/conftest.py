@@ -20,7 +20,7 @@ from groundwork.logs import LimitedHandler
 from groundwork.tasks import TaskGroup
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
-from localkafka.java import QUICK_SPARK
+from localkafka.java import quick_spark
 from localkafka.seven import original
 from localkafka.seven.cluster import Cluster07
 from localkafka.seven.node import Node07, node_of
@@ -41,7 +41,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A driver lives for seconds: what the compiler of C2 and three collecting threads take is another test's time.
-os.environ.update({**QUICK_SPARK, **os.environ})
+os.environ.update({**quick_spark(), **os.environ})
 
 ROOT = Path(__file__).resolve().parent.parent
 # What tools and Python itself keep beside the code; .gitignore has them.

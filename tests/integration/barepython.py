@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from localkafka.java import QUICK_SPARK
+from localkafka.java import quick_spark
 
 PACKAGES = ("pyspark", "py4j", "pyarrow")
 
@@ -33,7 +33,7 @@ def environment(python: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": str(python),
         "PYSPARK_DRIVER_PYTHON": str(python),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        **QUICK_SPARK,
+        **quick_spark(),
         "SPARK_HOME": str(spark_home()),
     }
 

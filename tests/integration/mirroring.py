@@ -103,12 +103,10 @@ def filled(
 
 def compared(mirror: Mirror, topic: str, partitions: int, killed_at: Positions | None = None) -> list[Comparison]:
     """Source and target of a topic, partition by partition, as the JVM reads both."""
+    logs = [tools.dump_topic(cluster, topic, range(partitions)) for cluster in (mirror.source, mirror.target)]
     rows = []
     for p in range(partitions):
-        source, target = (
-            [(row.offset, row.key, row.payload) for row in tools.dump_partition(cluster, topic, p)]
-            for cluster in (mirror.source, mirror.target)
-        )
+        source, target = ([(row.offset, row.key, row.payload) for row in log[p]] for log in logs)
         rows.append(compare(topic, p, source, target, committed=(killed_at or {}).get(TopicPartition(topic, p), 0)))
     return rows
 

@@ -122,13 +122,10 @@ def copies(source: ClusterClient, target: Modern, topic: str, partitions: int) -
     there: dict[int, list[tuple[bytes | None, bytes | None]]] = {p: [] for p in range(partitions)}
     for row in read_by_librdkafka(target.brokers, [topic]):
         there[row[1]].append((row[4], row[5]))  # type: ignore[index, arg-type]
-    counts = [_compared(_read(source, topic, p), there[p]) for p in range(partitions)]
+    here = tools.dump_topic(source, topic, range(partitions))
+    rows = {p: [(_octets(row.key), _octets(row.payload)) for row in here[p]] for p in range(partitions)}
+    counts = [_compared(rows[p], there[p]) for p in range(partitions)]
     return Copies(*(sum(column) for column in zip(*counts, strict=True)))
-
-
-def _read(source: ClusterClient, topic: str, partition: int) -> list[tuple[bytes | None, bytes | None]]:
-    rows = tools.dump_partition(source, topic, partition)
-    return [(_octets(row.key), _octets(row.payload)) for row in rows]
 
 
 def _octets(text: str | None) -> bytes | None:

@@ -27,9 +27,8 @@ def target_section(target: ClusterClient) -> dict[str, object]:
 
 def stored(target: ClusterClient, topic: str, partitions: int) -> dict[object, list[bytes]]:
     """Values by partition, as the JVM dumps them."""
-    return {
-        p: [(row.payload or "").encode() for row in tools.dump_partition(target, topic, p)] for p in range(partitions)
-    }
+    found = tools.dump_topic(target, topic, range(partitions))
+    return {partition: [(row.payload or "").encode() for row in rows] for partition, rows in found.items()}
 
 
 def arrived(target: ClusterClient, topic: str) -> int:
@@ -150,7 +149,7 @@ def test_a_handler_makes_keys_where_0_7_has_none(
     with Mirror07(tmp_path, source, target_section(target), unique.group(), topic, options, env=env) as mirror:
         mirror.wait_all_committed()
         assert mirror.stop()[0] == 0
-    rows = {p: list(tools.dump_partition(target, topic, p)) for p in range(2)}
+    rows = tools.dump_topic(target, topic, range(2))
     places: dict[str | None, set[int]] = {}
     for p, found in rows.items():
         for row in found:

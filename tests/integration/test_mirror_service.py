@@ -17,11 +17,12 @@ import pytest
 import yaml
 from kazoo.security import make_digest_acl_credential
 
+from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.load import Load
 from localkafka.mirror import COMMAND
 from tests.conftest import Unique
-from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, filled, values
+from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, filled
 
 pytestmark = pytest.mark.real
 
@@ -121,7 +122,8 @@ class Traffic:
 
 
 def payloads(cluster: ClusterClient, topic: str, partitions: int) -> Counter[str | None]:
-    return Counter(payload for p in range(partitions) for payload in values(cluster, topic, p))
+    found = tools.dump_topic(cluster, topic, range(partitions))
+    return Counter(row.payload for rows in found.values() for row in rows)
 
 
 def test_a_reload_under_load_changes_topics_and_names_and_loses_and_repeats_nothing(

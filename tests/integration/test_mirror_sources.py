@@ -139,12 +139,15 @@ class Sources(MirrorProcess):
         there: list[str] = []
         lost = swapped = 0
         wanted: Counter[str] = Counter()
+        sources, targets = (
+            tools.dump_topic(cluster, self.topic, range(PARTITIONS)) for cluster in (self.clusters[name], self.goal)
+        )
         for partition in range(PARTITIONS):
-            source = [str(row.payload) for row in tools.dump_partition(self.clusters[name], self.topic, partition)]
+            source = [str(row.payload) for row in sources[partition]]
             wanted.update(source)
             target = [
                 str(row.payload)
-                for row in tools.dump_partition(self.goal, self.topic, partition)
+                for row in targets[partition]
                 if row.payload is not None and len(row.payload) == MIXTURES[name].value_bytes
             ]
             there += target

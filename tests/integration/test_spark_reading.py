@@ -121,7 +121,8 @@ def what_retention_took_is_an_error_or_skipped(cluster: Cluster, topic: str) -> 
 
     def shrunk() -> list[Row] | None:
         found = list(read(cluster, whole, options=lenient))
-        return found if len(found) < 1500 else None
+        # What begins at 0 was read while segments went: it has rows from before them, and from behind.
+        return found if len(found) < 1500 and found[0][0] > 0 else None
 
     found = wait_until(shrunk, 30, "old segments to be deleted")
     assert found == [(n, *written[n]) for n in range(2000)][-len(found) :]
