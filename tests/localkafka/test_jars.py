@@ -20,7 +20,7 @@ mkdir "$out" && touch "$out/kafka.jar"
 
 
 def fake(folder: Path, name: str, script: str) -> None:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(script)
     (folder / name).chmod(0o755)
 
