@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from localkafka import jars
@@ -119,13 +119,19 @@ def compiled(source: Path, class_path: str) -> Path:
         with tempfile.TemporaryDirectory(dir=ready.parent, prefix=f".{source.stem}-") as work:
             classes = Path(work, "classes")
             argv = [executable(), *QUICK, "--module", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn"]
-            argv += ["-cp", class_path, "-d", str(classes), str(source)]
+            argv += ["-cp", os.pathsep.join(_jars(class_path)), "-d", str(classes), str(source)]
             done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120)
             if done.returncode:
                 raise LocalKafkaError(f"{source} does not compile: {done.stderr.strip() or done.stdout.strip()}")
             with contextlib.suppress(OSError):  # another process was first
                 classes.rename(ready)
     return ready
+
+
+def _jars(class_path: str) -> Iterator[str]:
+    """The entries of a class path, each jar of a folder by its name: of javac only its launcher takes FOLDER/*."""
+    for entry in class_path.split(os.pathsep):
+        yield from map(str, sorted(Path(entry[:-1]).glob("*.jar"))) if entry.endswith("/*") else [entry]
 
 
 def _digest(*parts: bytes) -> str:

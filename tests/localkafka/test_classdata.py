@@ -17,7 +17,15 @@ from localkafka.errors import LocalKafkaError
 from tests.localkafka.test_jars import fake
 
 RELEASE = releases.release("0.8.2.2")
-SAYS = 'public class Says { public static void main(String[] all) { System.out.print(String.join("+", all)); } }\n'
+SAYS = """
+public class Says {
+    static final Class<?> OF_THE_JARS = kafka.common.TopicAndPartition.class;
+
+    public static void main(String[] all) {
+        System.out.print(String.join("+", all));
+    }
+}
+"""
 
 
 @pytest.fixture
@@ -100,7 +108,9 @@ def test_an_archive_of_other_jars_is_left_out_without_a_word(cache_with_jars: Pa
 def test_a_program_is_compiled_once_also_by_two_at_a_time(cache_with_jars: Path) -> None:
     source = cache_with_jars / "Says.java"
     source.write_text(SAYS)
-    program = f"from pathlib import Path; from localkafka import java; print(java.compiled(Path({str(source)!r}), ''))"
+    class_path = jars.class_path(RELEASE.version)
+    program = "from pathlib import Path; from localkafka import java; "
+    program += f"print(java.compiled(Path({str(source)!r}), {class_path!r}))"
     both = [subprocess.Popen([sys.executable, "-c", program], stdout=-1, stderr=-1, text=True) for _ in range(2)]
     said = [process.communicate(timeout=60) for process in both]
     assert said[0] == said[1], said
