@@ -23,6 +23,7 @@ from localkafka import releases
 from localkafka.errors import LocalKafkaError
 
 MAVEN_TIMEOUT_S = 900
+MAVEN_OPTS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # it lives for seconds: half the processor time
 
 
 def class_path(version: str) -> str:
@@ -90,7 +91,12 @@ def _fetch(name: str, what: str, ready: Path) -> None:
 def _run(argv: list[str], what: str) -> None:
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MAVEN_TIMEOUT_S
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=MAVEN_TIMEOUT_S,
+            env={"MAVEN_OPTS": MAVEN_OPTS, **os.environ},
         )
     except subprocess.TimeoutExpired as error:
         raise LocalKafkaError(

@@ -137,7 +137,7 @@ class ChosenPartitioner:
         except Exception as exc:  # a user's code may raise anything
             raise PartitionerFailed(f"partitioner.class {self.name} {raised(exc, (key,))}") from exc
         if type(index) is not int or not 0 <= index < partitions:
-            there = f"{partitions} partitions: 0 to {partitions - 1} are there"
+            there = f"{counted(partitions, 'partition')}: 0 to {partitions - 1} are there"
             given = index if type(index) is int else f"a {type(index).__name__}"  # which may be the key
             raise PartitionerFailed(f"partitioner.class {self.name} gave back {given} for {there}")
         return index

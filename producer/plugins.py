@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar, cast
 
 from groundwork.named import NotLoaded, load_named
+from groundwork.plural import counted
 from kafkawire.columns import as_list, laid
 from kafkawire.dialects import expected
 from kafkawire.errors import LocalError
@@ -115,7 +116,7 @@ class Plugins:
             ) from exc
         if type(index) is not int or not 0 <= index < partitions:
             raise PartitionerFailed(
-                f"topic {topic}: partitioner.class gave back {index!r} for {partitions} partitions; 0 to "
+                f"topic {topic}: partitioner.class gave back {index!r} for {counted(partitions, 'partition')}; 0 to "
                 f"{partitions - 1} are there, and nothing was sent"
             )
         return index

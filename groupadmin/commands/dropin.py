@@ -139,7 +139,6 @@ SAME = {
     "--zkconnect": "--zookeeper",
     "--zk.connect": "--zookeeper",
     "--zookeeper.connect": "--zookeeper",
-    "--bootstrap-server": "--brokers",
     "--broker-list": "--brokers",
 }
 ALLOWED = "--list, --describe, --delete, --reset-offsets"

@@ -178,10 +178,11 @@ def status(
 ) -> None:  # fmt: skip
     """Show lag and retention of each topic of a job.
 
-    Rows behind, and how much of what is loaded the log still has.
+    lag: messages that wait.  kept: messages before the position of a partition that its log still has, at least.
+    passed: the time of messages that the position of every partition has reached.
 
     kept 0 in a topic that is behind: messages are being deleted before they are loaded.  Of Kafka 0.7, whose offsets
-    are bytes, lags are bytes too.
+    are bytes, lag and kept are bytes too.
     """
     config = read_config(job)
     with reading(config, master, conf) as spark:

@@ -144,7 +144,8 @@ def brokers_option(
     help: str = "Any brokers of the cluster, instead of ZooKeeper.", required: bool = False
 ) -> Callable[[F], F]:
     """-b, as brokers: list of (host, port), empty when it is not given."""
-    return click.option("-b", "--brokers", metavar="HOST:PORT,…", callback=_addresses, required=required, help=help)
+    names = ("-b", "--brokers", "--bootstrap-server")
+    return click.option(*names, "brokers", metavar="HOST:PORT,…", callback=_addresses, required=required, help=help)
 
 
 def group_option(required: bool = True, help: str = "Consumer group.") -> Callable[[F], F]:
