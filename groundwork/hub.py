@@ -33,7 +33,7 @@ import gevent.monkey
 from gevent.greenlet import Greenlet
 
 from groundwork.openfiles import TooManyOpenFiles, none_left
-from groundwork.queues import BoundedQueue, Closed
+from groundwork.queues import BoundedQueue, Closed, InSteps
 from groundwork.tasks import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep
 
 DEFAULT_S = 0.005  # CPython's switch interval
@@ -78,7 +78,7 @@ class Job:
         self,
         fn: Callable[..., Any],
         args: tuple[Any, ...],
-        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] | None = None,
+        answer: InSteps[tuple[Any, BaseException | None]] | None = None,
     ) -> None:
         self.fn = fn
         self.args = args
@@ -252,7 +252,7 @@ class _HubBase:
         self._inbox.must_be_open()
         if self._inbox.here():
             return fn(*args)
-        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        answer: InSteps[tuple[Any, BaseException | None]] = InSteps()
         job = Job(fn, args, answer)
         try:
             self._inbox.give(job)
@@ -347,7 +347,7 @@ class OwnThread(_HubBase):
 
     def _bounded_queue(self, limit_bytes: int) -> BoundedQueue[Any]:
         wake = gevent.get_hub().loop.async_()
-        bounded_queue: BoundedQueue[Any] = BoundedQueue(limit_bytes, queue.SimpleQueue(), wake.send)
+        bounded_queue: BoundedQueue[Any] = BoundedQueue(limit_bytes, InSteps(), wake.send)
         self._queues[bounded_queue] = wake
         wake.start(self._woken, bounded_queue)
         return bounded_queue

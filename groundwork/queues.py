@@ -13,6 +13,7 @@ items, and get skips the surplus.
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from groundwork.tasks import Empty, Event, now
 
 T = TypeVar("T")
+STEP_S = 1.0
 
 
 class Closed(Exception):
@@ -32,10 +34,36 @@ class Forked(RuntimeError):
 
 
 class Tokens(Protocol):
-    """What get() waits on: queue.SimpleQueue in a plain thread, a hub's queue in a greenlet."""
+    """What get() waits on: InSteps in a plain thread, a hub's queue in a greenlet."""
 
     def put(self, item: None, /) -> Any: ...
     def get(self, block: bool = True, timeout: float | None = None) -> None: ...
+
+
+class InSteps(Generic[T]):
+    """A queue.SimpleQueue whose get() waits in steps.
+
+    Python handles a signal when the main thread runs again, and one that comes just before a wait begins, or in another
+    thread, does not end that wait: ctrl-C would be heeded with the next message.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self.put = self._queue.put
+        self.empty = self._queue.empty
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """The next item; queue.Empty after `timeout` seconds."""
+        until = None if timeout is None else now() + timeout
+        while block:
+            left = STEP_S if until is None else min(STEP_S, until - now())
+            if left <= 0:
+                break
+            try:
+                return self._queue.get(True, left)
+            except Empty:
+                continue
+        return self._queue.get(False)
 
 
 class BoundedQueue(Generic[T]):
@@ -136,4 +164,4 @@ class BoundedQueue(Generic[T]):
         return end
 
 
-__all__ = ["BoundedQueue", "Closed", "Empty", "Forked", "Tokens"]
+__all__ = ["BoundedQueue", "Closed", "Empty", "Forked", "InSteps", "Tokens"]

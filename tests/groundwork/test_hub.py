@@ -4,7 +4,6 @@ import queue
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -100,7 +99,7 @@ def test_an_error_that_comes_just_before_ctrl_c_is_told_all_the_same(
 
     told: list[str] = []
     own.on_error = lambda what, exc: told.append(str(exc))
-    monkeypatch.setattr("groundwork.hub.queue", SimpleNamespace(SimpleQueue=Interrupted))
+    monkeypatch.setattr("groundwork.hub.InSteps", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         own.call(int, "x")
     with pytest.raises(KeyboardInterrupt):

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import queue
 import random
+import signal
 import threading
 import time
 
 import pytest
 
 from groundwork.hub import CallersHub, OwnThread
-from groundwork.queues import BoundedQueue, Closed
+from groundwork.queues import BoundedQueue, Closed, InSteps
 from groundwork.tasks import TaskGroup, sleep
 
 
@@ -188,3 +189,30 @@ def test_in_one_hub_both_sides_are_greenlets() -> None:
         hub.bounded_queue(10).get(0.01)
     assert tasks.death is None
     hub.stop()
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60.0])
+def test_a_signal_that_ends_no_wait_is_handled_at_the_next_step(timeout_s: float | None) -> None:
+    """As one that comes just before the wait begins: here another thread takes it."""
+
+    class Heeded(Exception):
+        pass
+
+    def heed(*_: object) -> None:
+        raise Heeded
+
+    bounded_queue: BoundedQueue[bytes] = BoundedQueue(100, InSteps())
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    later = threading.Timer(0.2, lambda: signal.pthread_kill(other.ident or 0, signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, heed)
+    try:
+        other.start()
+        later.start()
+        with pytest.raises(Heeded):
+            bounded_queue.get(timeout_s)
+    finally:
+        over.set()
+        other.join()
+        later.join()
+        signal.signal(signal.SIGUSR1, before)
