@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -55,12 +55,12 @@ def of_release(version: str) -> None:
     release = releases.release(version)
     java.ready(release)
     mains = ["kafka.Kafka", *([ZOOKEEPER] if version == releases.ZOOKEEPER_FROM else [])]
-    with _drafts(*(java.archive_name(version, main) for main in mains)) as drafts, _work() as folder:
+    with _drafts(*(java.archive_name(version, main) for main in mains)) as drafts, closing(WorkFolder()) as work:
         flags = [(*java.SMALL, f"{java.WRITES_ARCHIVE}{draft}") for draft in drafts]
         if flags and release.kraft:
-            _kraft(version, folder, flags[0])
+            _kraft(version, work.path, flags[0])
         elif flags:
-            _cluster(version, folder, *flags)
+            _cluster(version, work.path, *flags)
 
 
 def _kraft(version: str, folder: Path, flags: Sequence[str]) -> None:
@@ -94,15 +94,6 @@ def of_spark() -> None:
         done = subprocess.run([sys.executable, "-c", SPARK], env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise LocalKafkaError(f"Spark ended with {done.returncode}: {done.stderr[-2000:]}")
-
-
-@contextmanager
-def _work() -> Iterator[Path]:
-    work = WorkFolder()
-    try:
-        yield work.path
-    finally:
-        work.close()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from localkafka.waiting import wait_until
 from localkafka.workfolder import WorkFolder
 
 JARS = "hadoop-3.4.2"
-JAVA = 11
+JAVA = 11  # of those that Hadoop 3.4 runs on the first whose compiler is a module (java.compiled)
 READY = "HDFS IS READY"
 MAIN = """\
 import org.apache.hadoop.conf.Configuration;

@@ -1,7 +1,9 @@
 """Command lines of JVMs: the java program, flags, and log configuration.
 
-CACHE/classes/NAME-JAVA.jsa    classes that a program loads at its start; localkafka.classdata makes it
-CACHE/programs/NAME-DIGEST/    a Java source file, compiled
+In the cache folder (localkafka.jars):
+
+    classes/NAME-JAVA.jsa    classes that a program loads at its start; localkafka.classdata makes it
+    programs/NAME-DIGEST/    a Java source file, compiled
 """
 
 from __future__ import annotations

@@ -42,6 +42,8 @@ class BarrierLink:
     While there are any, a barrier is in flight or due.
     """
 
+    draining = False  # what is lost with a connection says which request the broker refused: it is not waited for
+
     def __init__(self, link: Link, barrier: Callable[[TopicPartition], Request[Any]], confirm: bool) -> None:
         self.proven = False
         self.unconfirmed = 0

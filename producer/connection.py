@@ -164,7 +164,7 @@ class BrokerConnection:
     @property
     def _draining(self) -> bool:
         """Whether the broker ended the connection, and what it answered before is still received."""
-        return bool(self._in_flight) and isinstance(link := self._in_flight[0].link, Link) and link.draining
+        return bool(self._in_flight) and self._in_flight[0].link.draining
 
     def _full(self) -> bool:
         if self._draining or len(self._in_flight) >= self._s.config.max_in_flight:

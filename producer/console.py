@@ -83,6 +83,8 @@ SHOWN_EVERY = 64  # lines
 @click.option(
     "--property",
     "--producer-property",
+    "--reader-property",
+    "--command-property",
     "properties",
     multiple=True,
     metavar="NAME=VALUE",

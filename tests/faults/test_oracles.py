@@ -68,6 +68,7 @@ def test_lost_is_what_the_target_does_not_hold() -> None:
     assert oracles.lost(log(0, 1, 2), log(0, 2)) == [(TP, 1)]
     assert oracles.lost(log(0, 1, 1, 2), log(0, 1, 2)) == []  # sent twice to the source, once is enough
     assert oracles.lost(log(0, 1), log(0, 1, tp=OTHER)) == []  # wherever it lies
+    assert oracles.lost(log(0, 1), {}) == [(TP, 0), (TP, 1)]
 
 
 def test_brokers_lost_what_was_committed_and_on_a_disk_and_nothing_else() -> None:
@@ -76,7 +77,6 @@ def test_brokers_lost_what_was_committed_and_on_a_disk_and_nothing_else() -> Non
     on_disks = {MessageId("t", 0, 0), MessageId("t", 0, 1), MessageId("t", 0, 3)}
     assert oracles.lost_by_brokers(source, lost, on_disks, {TP: 3}) == {(TP, 1)}  # 2 was on no disk, 3 not committed
     assert oracles.lost_by_brokers(source, lost, on_disks, {}) == set()
-    assert oracles.lost(log(0, 1), {}) == [(TP, 0), (TP, 1)]
 
 
 def test_phantoms_are_what_the_source_does_not_hold() -> None:

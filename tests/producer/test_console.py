@@ -112,6 +112,8 @@ def test_a_wrong_call_ends_with_its_exit_code_and_a_sentence(arguments: list[str
         (["--topic", "t", "--broker-list", "h1"], "'h1' is not host:port"),
         (["--topic", "t", "--broker-list", "h1:x"], "port 'x'"),
         (["--topic", "t", "--bootstrap-server", "h1:x"], "port 'x'"),
+        (["--topic", "t", "--broker-lis", "h1:1"], "Did you mean '--broker-list'?"),
+        (["--topic", "t", "--broker-list", "h1:1", "--reader-property", "parse.key=x"], "parse.key is 'x'"),
     ],
 )
 def test_without_a_way_to_the_brokers_it_is_a_wrong_call(arguments: list[str], said: str):
