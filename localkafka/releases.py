@@ -62,6 +62,7 @@ SETTINGS: tuple[tuple[Number, str, str], ...] = (
     ((0, 8, 2), "offsets.topic.num.partitions", "4"),
     ((0, 8, 2), "unclean.leader.election.enable", "false"),
     ((0, 9), "log.cleaner.dedupe.buffer.size", "2097152"),
+    ((0, 10, 1), "log.retention.ms", "-1"),  # by the times of messages from here on (KIP-33), and tests send old ones
     ((0, 11), "transaction.state.log.replication.factor", "1"),
     ((0, 11), "transaction.state.log.min.isr", "1"),
     ((0, 11), "transaction.state.log.num.partitions", "1"),

@@ -37,7 +37,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftCluster]:
 def topic(kraft: KraftCluster) -> str:
     """Partition 0: 10 plain messages with headers and times, 20 with zstd; then transactions of both partitions: 5
     committed, 7 aborted, 5 committed.  Partition 1 ends with 9 that are aborted."""
-    name = kraft.create("spark-modern", 2, retention_ms="-1")
+    name = kraft.create("spark-modern", 2)
     send = kraft.producer
     send.send(name, 0, 0, 10, time_ms=AT_MS, headers=2)
     send.send(name, 0, 10, 20, codec="zstd")
@@ -128,7 +128,7 @@ def test_rows_are_written_with_their_headers_to_4_and_read_back(
     spark: Any, kraft: KraftCluster, four: KraftCluster, topic: str, unique: Unique
 ) -> None:
     for target in (kraft, four):
-        copied(spark, kraft, topic, target, target.create(unique.topic(), 2, retention_ms="-1"))
+        copied(spark, kraft, topic, target, target.create(unique.topic(), 2))
 
 
 def copied(spark: Any, kraft: KraftCluster, topic: str, target: KraftCluster, copy: str) -> None:
@@ -152,7 +152,7 @@ def contents(spark: Any, cluster: KraftCluster, topic: str) -> list[tuple[Any, .
 def test_a_backfill_into_4_and_back_copies_what_is_committed_and_an_audit_finds_it_equal(
     spark: Any, kraft: KraftCluster, four: KraftCluster, topic: str, tmp_path: Path, capsys: Any
 ) -> None:
-    four.create(topic, 2, retention_ms="-1")
+    four.create(topic, 2)
     reach = ["--source-brokers", kraft.brokers, "--target-brokers", four.brokers, "--topics", topic]
     assert outcome(["backfill", str(tmp_path / "there"), *reach, "--chunk", "11", "--execute"]) == EXIT["done"]
     assert contents(spark, four, topic) == contents(spark, kraft, topic)
@@ -162,8 +162,8 @@ def test_a_backfill_into_4_and_back_copies_what_is_committed_and_an_audit_finds_
     assert outcome(["audit", *reach, "--window", "blocks", "-o", "csv"]) == EXIT["partly"]
     [_, found] = capsys.readouterr().out.splitlines()
     assert found.startswith(f"{topic},1,") and ",foreign,3,10,13," in found  # noqa: PT018
-    again = kraft.create(f"{topic}-back", 2, retention_ms="-1")
-    four.create(again, 2, retention_ms="-1")
+    again = kraft.create(f"{topic}-back", 2)
+    four.create(again, 2)
     four.producer.send(again, 0, 0, 500, codec="zstd", headers=2, time_ms=AT_MS)
     back = ["--source-brokers", four.brokers, "--target-brokers", kraft.brokers, "--topics", again]
     assert outcome(["backfill", str(tmp_path / "back"), *back, "--execute"]) == EXIT["done"]

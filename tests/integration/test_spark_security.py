@@ -30,7 +30,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 def created(secured: SecuredBroker, topic: str) -> str:
     broker: KraftBroker = secured.broker
-    broker.topics("--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=-1")
+    broker.topics("--create", "--topic", topic, "--partitions", "2")
     return topic
 
 

@@ -32,7 +32,8 @@ def test_settings_come_with_the_release_that_knows_them() -> None:
     new = releases.applying(releases.SETTINGS, releases.release("2.8.2"))
     assert "num.partitions" in old
     assert "offsets.topic.num.partitions" not in old
-    assert {"offsets.topic.num.partitions", "log.cleaner.dedupe.buffer.size"} <= set(new)
+    assert "log.retention.ms" not in old
+    assert {"offsets.topic.num.partitions", "log.cleaner.dedupe.buffer.size", "log.retention.ms"} <= set(new)
 
 
 def test_listeners_are_told_in_the_releases_own_words() -> None:
