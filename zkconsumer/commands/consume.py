@@ -14,7 +14,7 @@ from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.topics import check_name
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import read_brokers, read_topics, refuse_other_generation
+from kafkawire.cluster.zookeeper import read_brokers, refuse_other_generation
 from kafkawire.dialects import expected
 from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
@@ -196,20 +196,17 @@ def _member(
         yield Console(config, wanted, num_streams, config.version, named=own is None)
         return
     at = ZooKeeper(config.zookeeper_connect, config.security)
-    there = _check(at, wanted, config.version)
+    there = _check(at, config.version)
     quiet("warning")  # from here on errors of the cluster are retried
     with removed_after(at, own, there) if own else nullcontext():
         yield Console(config, wanted, num_streams, config.version, named=own is None)
 
 
-def _check(zookeeper: ZooKeeper, wanted: str | TopicFilter, kafka_version: str) -> bool:
+def _check(zookeeper: ZooKeeper, kafka_version: str) -> bool:
     """Whether there is a folder of groups.  Ends the command where there are no brokers: no group belongs there."""
     with connected(zookeeper, kafka_version) as reach:
         if hint := no_brokers(reach.session, reach.dialect):
             fail(hint, EXIT["runtime"])
-        topics = reach.session.ask("read topics", read_topics, reach.dialect.znodes)
-        if isinstance(wanted, str) and wanted not in topics:
-            print_note(f"topic {wanted} does not exist; waiting for it (zkconsumer topics lists those there are)")
         return reach.session.stat([CONSUMERS])[CONSUMERS] is not None
 
 
