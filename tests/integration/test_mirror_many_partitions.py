@@ -111,10 +111,11 @@ def test_a_stop_under_load_sends_nothing_twice_and_a_kill_loses_nothing(
         wait_until(lambda: there.total() > had, 60, lambda: f"some of the third part; {mirror.said()}")
         mirror.kill()
         mirror.start()
-        everything = {p: set(range(3 * EACH)) for p in range(PARTITIONS)}
+        every = {p: set(range(3 * EACH)) for p in range(PARTITIONS)}
+        wait_until(lambda: there.total() >= 3 * EACH * PARTITIONS, 60, lambda: f"all of them; {mirror.said()}")
         wait_until(
-            lambda: {p: set(numbers) for p, numbers in there.numbers().items()} == everything,
-            60, lambda: f"all of them; {mirror.said()}",
+            lambda: {p: set(numbers) for p, numbers in there.numbers().items()} == every,
+            60, lambda: f"all of them; {mirror.said()}", every_s=2,
         )  # fmt: skip
     here.close()
     there.close()

@@ -6,7 +6,6 @@ Rows have topics and groups of their own.  What a row damages it puts back; heal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -146,10 +145,3 @@ class Renewed:
         """The next run gets new clusters."""
         self._held.close()
         self._sites = None
-
-
-def renewed() -> Iterator[Renewed]:
-    """For a session's fixture."""
-    held = Renewed()
-    yield held
-    held.replace()
