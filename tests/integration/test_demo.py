@@ -21,8 +21,8 @@ def remove_last_message(story: demo.Demo, tp: TopicPartition) -> None:
     """Cut the last plain entry off the leader's newest segment of a target partition."""
     for segment in reversed(story.target.segments(tp)):
         data = segment.read_bytes()
-        at, last = 0, None
-        while at < messages.scan(memoryview(data), 0).end:
+        at, last, end = 0, None, messages.scan(memoryview(data), 0).end
+        while at < end:
             last, at = at, at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
         if last is not None:
             segment.write_bytes(data[:last])
