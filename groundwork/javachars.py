@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 LAST = 0x10FFFF
+WIDEST = 100  # ranges beyond Latin-1, 3 ms each in Python; another member's registration must not hold us up
 Ranges = tuple[tuple[int, int], ...]
 
 
@@ -59,11 +60,12 @@ class PatternRefused(ValueError):
 class Text:
     """A pattern with a read position."""
 
-    __slots__ = ("_at", "_text")
+    __slots__ = ("_at", "_text", "_wide")
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._wide = 0
 
     @property
     def ended(self) -> bool:
@@ -100,6 +102,13 @@ class Text:
         self._at = stop + len(end)
         return taken
 
+    def widened(self, ranges: Ranges) -> Ranges:
+        """The ranges, which the pattern holds.  Raises PatternRefused where it holds too many that leave Latin-1."""
+        self._wide += sum(high > 0xFF and high > low for low, high in ranges)
+        if self._wide > WIDEST:
+            raise PatternRefused(f"more than {WIDEST} ranges of characters beyond U+00FF")
+        return ranges
+
 
 def char(code: int) -> str:
     """One character as pattern text that is safe inside and outside of a class."""
@@ -121,7 +130,7 @@ def class_escape(text: Text, c: str, ignore_case: bool) -> Ranges | str:
     if c in "dDsSwW":
         return "\\" + c
     if c in "hH":
-        return HORIZONTAL if c == "h" else complement(HORIZONTAL)
+        return text.widened(HORIZONTAL if c == "h" else complement(HORIZONTAL))
     if c not in "pP":
         return ()
     name = text.until("}", "\\p{") if text.took("{") else text.take()
@@ -129,7 +138,7 @@ def class_escape(text: Text, c: str, ignore_case: bool) -> Ranges | str:
         raise PatternRefused(f"\\{c}{{{name}}}: only Java's ASCII classes are read alike; write the characters out")
     if ignore_case and name in ("Lower", "Upper"):
         raise PatternRefused(f"\\{c}{{{name}}} under (?i): versions of Java differ; write the characters out")
-    return POSIX[name] if c == "p" else complement(POSIX[name])
+    return text.widened(POSIX[name] if c == "p" else complement(POSIX[name]))
 
 
 def one_char(text: Text, c: str) -> int:
@@ -191,7 +200,7 @@ def _member(text: Text, ignore_case: bool) -> str:
     last = _class_char(text, ignore_case)
     if isinstance(last, str) or last < first:
         raise PatternRefused("a range in [..] that ends with a class or before it begins")
-    return f"{char(first)}-{char(last)}"
+    return members(text.widened(((first, last),)))
 
 
 def _class_char(text: Text, ignore_case: bool) -> int | str:

@@ -93,6 +93,8 @@ def test_filter_chooses_what_java_chooses(text: str, matched: list[str], others:
         (r"(?:(a)|b)+\1", "inside a repetition"),
         (r"(?<=a+)b", "Python cannot read it as Java does"),
         ("(" * 60 + ")" * 60, "50 deep"),
+        ("[b-\u0100]" * 101, "100 ranges of characters beyond"),
+        (r"\H" * 101, "100 ranges of characters beyond"),
         (r"\ud83d", "no character"),
         (r"\x{110000}", "no character"),
         (r"\xg1", "no hexadecimal digits"),
@@ -105,6 +107,11 @@ def test_what_may_be_read_differently_is_refused_by_name(text: str, why: str) ->
     with pytest.raises(PatternRefused, match=why) as raised:
         topic_filter(text)
     assert repr(text) in str(raised.value)
+
+
+def test_a_hundred_wide_ranges_and_any_number_of_narrow_ones_are_read() -> None:
+    assert topic_filter("[b-\u0100]" * 100).fullmatch("\xfc" * 100)
+    assert topic_filter("[a-z]" * 200).fullmatch("a" * 200)
 
 
 @given(NAME, NAME)
