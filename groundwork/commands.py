@@ -14,6 +14,8 @@ A command without exit codes of its own has those of the group above it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 import click
@@ -64,10 +66,40 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """A group whose --help ends with examples and exit codes; its commands are Commands."""
+    """A group whose --help ends with examples and exit codes; its commands are Commands.
+
+    later: further commands, each by name as "module:attribute", imported when it is called for: what a program needs
+        for one of them may take half a second.
+    """
 
     command_class = Command
     group_class = type
+
+    def __init__(self, *args: Any, later: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.later = dict(later or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.later, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        where = self.later.get(cmd_name)
+        if where is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = where.partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command), where
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if near := get_close_matches(args[0], self.later, 1):  # click compares with those that it has, only
+                raise click.UsageError(f"no such command '{args[0]}'; did you mean '{near[0]}'?", ctx) from None
+            raise
 
 
 class SingleCommand(Command):

@@ -50,6 +50,15 @@ def test_the_commands_of_all_programs_are_found() -> None:
     assert {"zkproducer", "mirrormaker run", "zkconsumer migrate copy", "sparkpipeline load rewind"} <= COMMANDS.keys()
 
 
+@pytest.mark.parametrize(("program", "wrong", "right"), [
+    ("zkconsumer", "consme", "consume"), ("sparkpipeline", "laod", "load"), ("mirrormaker", "statis", "status"),
+])  # fmt: skip
+def test_a_mistyped_command_is_told_the_nearest_one(program: str, wrong: str, right: str) -> None:
+    with pytest.raises(click.UsageError) as raised, context(PROGRAMS[program], program) as ctx:
+        PROGRAMS[program].resolve_command(ctx, [wrong])  # type: ignore[attr-defined]
+    assert f"'{right}'" in raised.value.format_message()
+
+
 def checked(line: str) -> str:
     """The path of the command that a line of a shell names.  Raises UsageError for what it does not take."""
     words = shlex.split(CUT.split(SOURCED.sub(r"\1", line))[0])

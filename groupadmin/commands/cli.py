@@ -21,22 +21,26 @@ import click
 
 from groundwork.commands import EXIT_CODES, Group, completion
 from groundwork.output import run_command, version_line
-from groupadmin.commands.groups import groups
-from groupadmin.commands.lag import lag
-from groupadmin.commands.migrate import migrate
-from groupadmin.commands.offsets import offsets
-from groupadmin.commands.verify import verify_rebalance
 from kafkawire import kernels
 from kafkawire.errors import LocalError
 from zkconsumer.commands import pipes
-from zkconsumer.commands.cluster import brokers, topics
-from zkconsumer.commands.consume import consume
 
 PROGRAM = "zkconsumer"
+COMMANDS = {
+    "consume": "zkconsumer.commands.consume:consume",
+    "groups": "groupadmin.commands.groups:groups",
+    "offsets": "groupadmin.commands.offsets:offsets",
+    "lag": "groupadmin.commands.lag:lag",
+    "verify-rebalance": "groupadmin.commands.verify:verify_rebalance",
+    "migrate": "groupadmin.commands.migrate:migrate",
+    "topics": "zkconsumer.commands.cluster:topics",
+    "brokers": "zkconsumer.commands.cluster:brokers",
+}
 
 
 @click.group(
     cls=Group,
+    later=COMMANDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     exit_codes=EXIT_CODES,
@@ -69,8 +73,7 @@ def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
         raise click.UsageError("a command is missing; zkconsumer --help lists them", ctx)
 
 
-for command in (consume, groups, offsets, lag, verify_rebalance, migrate, topics, brokers, completion(PROGRAM)):
-    cli.add_command(command)
+cli.add_command(completion(PROGRAM))
 
 
 def own_version() -> str:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 
 from groundwork.signals import ignore_at_exit
@@ -20,8 +21,11 @@ INTERRUPTED = 130
 def main() -> None:
     """`zkconsumer`: run this process's command line and exit with its code."""
     with loading():
-        from groupadmin.commands.cli import outcome
+        from groupadmin.commands.cli import COMMANDS, outcome
         from kafkawire import kernels
+
+        if (name := "".join(sys.argv[1:2])) in COMMANDS:
+            import_module(COMMANDS[name].partition(":")[0])
     kernels.leave(outcome(sys.argv[1:]))
 
 

@@ -14,7 +14,6 @@ Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 
 import click
 
@@ -26,7 +25,7 @@ PROGRAM = "sparkpipeline"
 SPARKS = ("pyspark", "py4j")  # packages whose errors are Spark's and the JVM's, not mistakes of ours
 EXTRA = ("pyspark", "py4j", "pyarrow")  # packages that the extra `spark` brings
 INSTALL = "pip install 'kafka-legacy-mirror[spark]'"
-COMMANDS = {  # name -> module and attribute, loaded when it is called for: pyspark takes half a second
+COMMANDS = {  # name -> module and attribute, imported when it is called for: pyspark takes half a second
     "load": "sparkpipeline.commands.load:load",
     "run": "sparkpipeline.commands.stages:run",
     "plan": "sparkpipeline.commands.stages:plan",
@@ -37,26 +36,9 @@ COMMANDS = {  # name -> module and attribute, loaded when it is called for: pysp
 }
 
 
-class _Later(Group):
-    """A group whose commands are imported when they are named."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, "completion"]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "completion":
-            return completion(PROGRAM)
-        where = COMMANDS.get(cmd_name)
-        if where is None:
-            return None
-        module, _, name = where.partition(":")
-        command = getattr(import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.command(
-    cls=_Later,
+@click.group(
+    cls=Group,
+    later=COMMANDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     exit_codes=EXIT_CODES,
@@ -75,6 +57,9 @@ def cli(ctx: click.Context, show_version: bool) -> None:
         ctx.exit(0)
     if ctx.invoked_subcommand is None:
         raise click.UsageError("a command is missing; sparkpipeline --help lists them", ctx)
+
+
+cli.add_command(completion(PROGRAM))
 
 
 def outcome(args: Sequence[str]) -> int:

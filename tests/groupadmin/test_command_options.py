@@ -154,16 +154,21 @@ def test_access_without_a_zookeeper_is_refused(capsys: pytest.CaptureFixture[str
     assert "--zk-tls says how ZooKeeper is reached: give -z too" in capsys.readouterr().err
 
 
-def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+def commands(ctx: click.Context, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    assert isinstance(ctx.command, click.Group)
+    for name in ctx.command.list_commands(ctx):
+        command = ctx.command.get_command(ctx, name)
+        assert command is not None
         if isinstance(command, click.Group):
-            yield from commands(command, (*before, name))
+            yield from commands(click.Context(command, parent=ctx), (*before, name))
         else:
             yield (*before, name), command
 
 
 def test_every_command_with_z_knows_who_we_are_and_so_does_the_shell():
-    with_z = [(path, each) for path, each in commands(cli) if any("-z" in param.opts for param in each.params)]
+    with_z = [
+        (path, each) for path, each in commands(click.Context(cli)) if any("-z" in param.opts for param in each.params)
+    ]
     assert len(with_z) >= 8
     for path, _ in with_z:
         shown = ShellComplete(cli, {}, "zkconsumer", "_ZKCONSUMER_COMPLETE").get_completions(list(path), "--zk")

@@ -28,7 +28,8 @@ def raising(exc: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         with failure_reported(report, job="orders"):
             raise exc
 
-    monkeypatch.setattr(cli._Later, "get_command", lambda self, ctx, name: load)
+    monkeypatch.setitem(cli.cli.commands, "load", load)
+    monkeypatch.delitem(cli.cli.later, "load")
 
 
 def test_what_spark_raises_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
