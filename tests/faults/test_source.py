@@ -13,11 +13,12 @@ import pytest
 
 from kafkawire.errors import RemoteError
 from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, message_set
+from kafkawire.formats.v01.scan import CODEC
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from tests.conftest import Unique
-from tests.faults.harness.damage import CRC_AT, CRC_FROM, MAGIC_AT, fuzzed_log
+from tests.faults.harness.damage import ATTRIBUTES_AT, CRC_AT, CRC_FROM, MAGIC_AT, fuzzed_log
 from tests.faults.harness.leaders import leading, led_by, lines_of, move_leaders, wait_in_sync, wait_moved
 from tests.faults.harness.row import SEEDS, Accept, Fault, Run, row
 from tests.integration.mirroring import Mirror
@@ -129,7 +130,7 @@ def readable(cluster: ClusterClient, tp: TopicPartition) -> set[bytes | None]:
                     }
                 except RemoteError as e:
                     right = zlib.crc32(entry[CRC_FROM:]) == int.from_bytes(entry[CRC_AT:CRC_FROM], "big")
-                    plain = entry[MAGIC_AT : MAGIC_AT + 2] == b"\0\0"  # of format v0
+                    plain = entry[MAGIC_AT] == 0 and entry[ATTRIBUTES_AT] & CODEC == 0  # of v0; other bits mean nothing
                     inside = "inside the wrapper" in str(e)
                     if not right or not (plain or inside):
                         raise AssertionError(f"{tp}, entry at byte {begin}") from e
