@@ -218,7 +218,7 @@ def test_every_command_runs_from_the_wheel(version: str, first: Built, tmp_path:
         assert "Traceback" not in refused.stderr
 
 
-@pytest.mark.parametrize("version", TRIED)
+@pytest.mark.parametrize("version", PYTHONS)
 def test_all_extras_resolve_together_to_wheels(version: str) -> None:
     """So each does alone.  pyspark is published as source only: what it asks of Python and of others is asked here."""
     spark = importlib.metadata.metadata("pyspark")

@@ -124,7 +124,7 @@ def what_retention_took_is_an_error_or_skipped(cluster: Cluster, topic: str) -> 
         # What begins at 0 was read while segments went: it has rows from before them, and from behind.
         return found if len(found) < 1500 and found[0][0] > 0 else None
 
-    found = wait_until(shrunk, 40, "old segments to be deleted", every_s=1)  # a look reads all of it
+    found = wait_until(shrunk, 30, "old segments to be deleted", every_s=1)  # a look reads all of it
     assert found == [(n, *written[n]) for n in range(2000)][-len(found) :]
     with pytest.raises(
         OffsetOutOfRange, match=rf"topic={topic} partition=0 requested=0 earliest=\d+ latest=2000 broker="
