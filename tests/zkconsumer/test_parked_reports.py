@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kafkawire.model import TopicPartition
 from zkconsumer.engine.status import ParkedReports
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetching.progress import Parked
 
 
 @dataclass
@@ -14,6 +15,11 @@ class Cursor:
     parked: str | None = None
     done: int | None = 7
     tp: TopicPartition = TopicPartition("t", 0)  # noqa: RUF009
+    place: int | None = None
+
+    @property
+    def parked_at(self) -> Parked | None:
+        return None if self.place is None else Parked(ValueError(self.parked), self.place)
 
     def committable(self) -> int | None:
         return self.done
@@ -50,6 +56,15 @@ def test_after_it_flowed_the_same_reason_is_told_again_and_so_is_another() -> No
     told.update([cursor])
     assert [event.kind for event in said] == ["parked", "flows", "parked", "parked"]
     assert said[-1].text == "t/0 at 9: damaged"
+
+
+def test_what_was_on_its_way_before_the_place_is_no_flowing() -> None:
+    said: list[ConsumerEvent] = []
+    told, cursor = ParkedReports(said.append), Cursor("damaged", done=0, place=20)
+    told.update([cursor])
+    for cursor.parked, cursor.done in ((None, 20), ("damaged", 20), (None, 20), (None, 21)):
+        told.update([cursor])
+    assert [str(event) for event in said] == ["parked: t/0: damaged", "flows: t/0 flows again; it stood still at 20"]
 
 
 def test_one_that_is_owned_no_more_is_forgotten() -> None:

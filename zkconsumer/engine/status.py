@@ -9,6 +9,7 @@ from typing import Protocol
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.progress import Parked
 
 END_OLD_S = 10.0  # a broker that answers sends the end of a log twice as often
 
@@ -108,6 +109,9 @@ class Parkable(Protocol):
     @property
     def parked(self) -> str | None: ...
 
+    @property
+    def parked_at(self) -> Parked | None: ...
+
     def committable(self) -> int | None: ...
 
 
@@ -116,7 +120,7 @@ class ParkedReports:
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
-        self._reported: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and what was done then
+        self._reported: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and where it stands
 
     @property
     def known(self) -> Collection[TopicPartition]:
@@ -135,7 +139,9 @@ class ParkedReports:
             if reason is not None:
                 if was is None or was[0] != reason:
                     self._on_event(ConsumerEvent("parked", _sentence(tp, reason), tp, offset=done))
-                self._reported[tp] = (reason, done)
+                # What was on its way before the place may be done later: that is no flowing.
+                place = cursor.parked_at
+                self._reported[tp] = (reason, done if place is None else place.position)
             elif was is not None and done is not None and (was[1] is None or done > was[1]):
                 text = f"{tp} flows again; it stood still at {was[1]}" if was[1] is not None else f"{tp} flows again"
                 self._on_event(ConsumerEvent("flows", text, tp, offset=done))
