@@ -83,11 +83,15 @@ class Group(Command, click.Group):
         return [*self.later, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        where = self.later.get(cmd_name)
+        return self.imported(cmd_name) or super().get_command(ctx, cmd_name)
+
+    def imported(self, name: str) -> click.Command | None:
+        """The command of `later` that has this name, imported; None: there is none."""
+        where = self.later.get(name)
         if where is None:
-            return super().get_command(ctx, cmd_name)
-        module, _, name = where.partition(":")
-        command = getattr(import_module(module), name)
+            return None
+        module, _, attribute = where.partition(":")
+        command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command), where
         return command
 

@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from types import FrameType
 
 from groundwork.signals import ignore_at_exit
@@ -21,11 +20,11 @@ INTERRUPTED = 130
 def main() -> None:
     """`zkconsumer`: run this process's command line and exit with its code."""
     with loading():
-        from groupadmin.commands.cli import COMMANDS, outcome
+        from groupadmin.commands.cli import cli, outcome
         from kafkawire import kernels
 
-        if (name := "".join(sys.argv[1:2])) in COMMANDS:
-            import_module(COMMANDS[name].partition(":")[0])
+        for name in sys.argv[1:2]:
+            cli.imported(name)
     kernels.leave(outcome(sys.argv[1:]))
 
 
