@@ -14,7 +14,6 @@ A command without exit codes of its own has those of the group above it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +21,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from groundwork.output import EXIT
+from groundwork.sentences import did_you_mean
 
 SHELLS = ("bash", "zsh", "fish")
 EXIT_CODES = {
@@ -101,8 +101,8 @@ class Group(Command, click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            if near := get_close_matches(args[0], self.later, 1):  # click compares with those that it has, only
-                raise click.UsageError(f"no such command '{args[0]}'; did you mean '{near[0]}'?", ctx) from None
+            if helps := did_you_mean(args[0], self.list_commands(ctx)):  # click compares with those that it has, only
+                raise click.UsageError(f"no such command '{args[0]}'{helps}", ctx) from None
             raise
 
 

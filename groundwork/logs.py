@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TextIO
 
-from groundwork.printable import printable
+from groundwork.sentences import printable
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMS = ("logfmt", "json")

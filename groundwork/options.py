@@ -17,7 +17,6 @@ holds every problem of a file; each is one sentence that names file, option and 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -34,6 +33,7 @@ from groundwork.optionvalues import (
     value_of,
     without_none,
 )
+from groundwork.sentences import did_you_mean
 
 C = TypeVar("C", bound="Options")
 CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class listed in JVM_CLASSES
@@ -240,8 +240,7 @@ class _Reading:
             if newer and key in cls.NEWER:
                 said, ignores = self._of_newer_client(cls, key, new_name, values)
             elif key not in new_name:
-                near = difflib.get_close_matches(key, [*new_name, *cls.JVM_ONLY], 1)
-                hint = f"; did you mean '{new_name.get(near[0], near[0])}'?" if near else ""
+                hint = did_you_mean(key, [*new_name, *cls.JVM_ONLY], new_name)
                 ignores = self.unknown == WARN
                 said = f"is unknown{' and ignored' if ignores else ''}{hint}"
             else:

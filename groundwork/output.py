@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 import click
 
 from groundwork.openfiles import too_many
-from groundwork.printable import printable
+from groundwork.sentences import printable
 
 DISTRIBUTION = "kafka-legacy-mirror"
 FORMS = ("table", "json", "csv")

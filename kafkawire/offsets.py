@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 
 
 @dataclass(frozen=True, slots=True)

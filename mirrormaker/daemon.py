@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
 from groundwork.openfiles import too_many
-from groundwork.plural import counted
 from groundwork.sampling import TimerTaken
+from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait_any
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition

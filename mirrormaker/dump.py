@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from mirrormaker.flow import Flow
 from producer.sender import Sender
 from zkconsumer.engine.status import PartitionStatus

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.columns import Column, Columns, as_list, laid
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import LocalError

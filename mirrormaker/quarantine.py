@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from groundwork.failpoints import failpoint
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import Event, TaskGroup, now, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError

@@ -23,7 +23,7 @@ from operator import not_
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.columns import Columns
 from kafkawire.columns import Part as Stretch
 from kafkawire.compression import CODECS

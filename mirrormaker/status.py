@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TextIO
 
-from groundwork.printable import printable
+from groundwork.sentences import printable
 from groundwork.tasks import now, sleep
 from mirrormaker.report import HANDLERS, MirrorReport, PartitionReport
 from mirrormaker.systemd import Systemd

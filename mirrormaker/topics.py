@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from kazoo.exceptions import KazooException
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster import topics
 from kafkawire.cluster.metadata import Unreachable, ViewSource

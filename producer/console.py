@@ -18,7 +18,7 @@ from groundwork.commands import SingleCommand
 from groundwork.openfiles import TooManyOpenFiles, too_many
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress, version_option
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.signals import STOPS, ignore_at_exit
 from kafkawire.errors import BrokerError, LocalError, WireError
 from producer.config import BY_OFFSETS, ProducerConfig

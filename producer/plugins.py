@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar, cast
 
 from groundwork.named import NotLoaded, load_named
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.columns import as_list, laid
 from kafkawire.dialects import expected
 from kafkawire.errors import LocalError

@@ -6,11 +6,11 @@ values = NAMES.taken(SinkOptions, options)      what groundwork.options.load is 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from groundwork.options import Options, specs
+from groundwork.sentences import did_you_mean
 from sparkpipeline.errors import OptionRefused
 
 
@@ -49,8 +49,7 @@ class OptionNames:
         for given, value in options.items():
             name = known.get(given.lower())
             if name is None:
-                near = difflib.get_close_matches(given.lower(), known, 1)
-                helps = f"; did you mean {known[near[0]]!r}?" if near else ""
+                helps = did_you_mean(given.lower(), known, known)
                 raise OptionRefused(f"there is no such option{self.whose}{helps}", option=given)
             found[name] = value
         return found

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail, run_command, version_option, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import (
     Edit,

@@ -10,7 +10,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import EXIT, fail, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
 from groupadmin.apply.writes import StoreWrite, apply_writes

@@ -21,7 +21,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import EXIT, fail, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import sleep
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import admin_client, tell_some

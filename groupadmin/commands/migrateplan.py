@@ -9,7 +9,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import EXIT, Progress, fail, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
     DURATION,

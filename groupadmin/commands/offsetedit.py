@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import click
 
 from groundwork.output import EXIT, Progress, fail, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.apply.undofile import kafka_of, keep_undo, merged, nodes_of, outside, undo_command
 from groupadmin.apply.writes import WriteResult, apply_writes, store_writes
 from groupadmin.commands.editoptions import Edit, tell_some

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from groundwork.output import EXIT, fail
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.commands.editoptions import Edit
 from groupadmin.commands.offsetviews import known, tell_odd
 from groupadmin.files.model import SavedRow

@@ -14,7 +14,7 @@ import click
 
 from groundwork.commands import Group
 from groundwork.output import EXIT, fail, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import admin_client, must_keep, store_option, stores_named, usage_errors
 from groupadmin.commands.offsetedit import shown

@@ -20,7 +20,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import EXIT, fail, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, stores_named, tell_some
 from groupadmin.commands.offsetedit import execute_plan, plan_rows

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from groundwork.output import EXIT, fail
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.commands.editoptions import tell_some
 from groupadmin.commands.offsetedit import shown
 from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState

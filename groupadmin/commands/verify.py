@@ -6,7 +6,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import EXIT, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import now, sleep
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.snapshot.groups import GroupNodes, read_group

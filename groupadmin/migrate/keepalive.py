@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.migrate import stepwrites
 from groupadmin.migrate.observation import SiteLike
 from groupadmin.migrate.rules.comparison import presence_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.apply.writes import StoreWrite, WriteResult
 from groupadmin.migrate.rules import states
 from groupadmin.migrate.rules.comparison import GATE_EVERY_MS, GATE_SNAPSHOTS, Gate, presence_of

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.migrate.journal import Standing
 from groupadmin.migrate.planfile import plan_document
 from groupadmin.migrate.rules.checks import Check

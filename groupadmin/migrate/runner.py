@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from groundwork.failpoints import failpoint
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.apply.writes import StoreWrite
 from groupadmin.migrate import stepwrites
 from groupadmin.migrate.journal import Begun, Declined, Event, Journal, Reached, Standing, Wrote

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.options.arguments import WrongUsage
 

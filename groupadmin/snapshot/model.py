@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.offsets.dual import ahead_of, larger

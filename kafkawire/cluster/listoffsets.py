@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost, RemoteError, WireError

@@ -27,7 +27,7 @@ from groundwork.logs import FORMS, LEVELS, set_up_logging
 from groundwork.openfiles import too_many
 from groundwork.options import ERROR, WARN
 from groundwork.output import Failure
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from mirrormaker import exits
 from mirrormaker.commands.control import parked, pause, profile, resume, set_log_level, throttle
 from mirrormaker.commands.flags import original_flags

@@ -10,7 +10,7 @@ import click
 from kazoo.exceptions import KazooException
 
 from groundwork.output import write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import connect
 from groundwork.zksecurity import ZkSecurity
 from kafkawire.cluster.client import KafkaClient

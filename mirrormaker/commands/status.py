@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from groundwork.commands import Command
-from groundwork.printable import printable
+from groundwork.sentences import printable
 from mirrormaker import exits
 from mirrormaker.commands.running import reader_may_leave, socket_option, stream
 

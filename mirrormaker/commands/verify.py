@@ -8,7 +8,7 @@ import json
 import click
 
 from groundwork.output import Progress, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.errors import BrokerError, LocalError, WireError
 from mirrormaker import exits

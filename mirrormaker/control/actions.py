@@ -6,7 +6,6 @@ Refused says why something is not done; then nothing has changed.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from groundwork.logs import LEVELS, set_level
-from groundwork.plural import counted
 from groundwork.sampling import TimerTaken
+from groundwork.sentences import counted, did_you_mean
 from groundwork.tasks import sleep
 from kafkawire.model import partition_named
 from mirrormaker.control.keptfile import KeptFileUnreadable
@@ -435,12 +434,7 @@ def _check_partition(source: Source, topic: str, partition: str) -> None:
 
 def _unknown(topic: str, known: Iterable[str], source: str) -> str:
     where = f"source {source} has" if source else "no source has"
-    return f"{where} {'no' if source else 'a'} topic {topic}{_nearest(topic, known)}"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, set(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f"{where} {'no' if source else 'a'} topic {topic}{did_you_mean(topic, set(known))}"
 
 
 def _shown(topic: str, partition: str) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from kazoo.exceptions import NoAuthError, NoNodeError
 
 from groundwork.jsontext import json_value
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import now, sleep
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.zookeeper import read_partitions

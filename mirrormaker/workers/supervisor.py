@@ -25,7 +25,7 @@ from typing import Any
 
 from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, TaskGroup, now, sleep, stacks, wait_any
 from mirrormaker import exits
 from mirrormaker.changes import decide

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.fingerprints import MASK
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.clusters import BY_BROKER, refuse_by_broker, refuse_told_elsewhere

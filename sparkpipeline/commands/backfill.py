@@ -12,7 +12,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import EXIT, Progress, fail, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.dialects import dialect
 from sparkpipeline.backfill.job import Backfill, bound
 from sparkpipeline.backfill.plan import BYTES_OF_07, Done, Lane, Request

@@ -25,7 +25,7 @@ import click
 
 from groundwork.commands import Group
 from groundwork.output import EXIT, FORMS, fail, write
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.common import (
     execute_option,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
 from sparkpipeline.ledger.model import Manifest, Plan, utc
 from sparkpipeline.ledger.reports import Status

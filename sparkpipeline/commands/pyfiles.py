@@ -14,7 +14,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import EXIT, fail
-from groundwork.plural import counted
+from groundwork.sentences import counted
 
 PACKAGES = ("groundwork", "kafkawire", "zkconsumer", "producer", "sparkpipeline")  # ours, whole
 MODULES = ("pyspark_kafka08",)

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from groundwork.plural import counted as counted_words
+from groundwork.sentences import counted as counted_words
 from sparkpipeline.driver.groups import group_owners, write_offsets
 from sparkpipeline.driver.zookeeper import lock
 from sparkpipeline.errors import DataLoss, Mismatch, OffsetOutOfRange, Refused, code_in

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.boundaries import EntryBoundaries
 from sparkpipeline.driver.groups import read_offsets

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.errors import LibraryMissing
 from producer.config import ProducerConfig
 from sparkpipeline.cluster.access import ClusterAccess

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+
+from groundwork.sentences import did_you_mean
 
 LOAD, STAGE = "load", "stage"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -88,11 +89,8 @@ def problems(nodes: Sequence[Node]) -> list[str]:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """What to say of a name that is not known."""
-    close = get_close_matches(name, known, n=1)
-    if close:
-        return f"did you mean '{close[0]}'?"
-    return f"there are {', '.join(known)}" if known else "there is none"
+    """What follows a sentence about a name that is not known: the one that was meant, or all there are."""
+    return did_you_mean(name, known) or (f"; there are {', '.join(known)}" if known else "; there is none")
 
 
 def _names(nodes: Sequence[Node]) -> Iterator[str]:
@@ -116,7 +114,7 @@ def _edges(node: Node, by_name: Mapping[str, Node]) -> Iterator[str]:
             yield f"stage '{node.name}' names '{name}' twice among its inputs and lookups"
         elif name not in by_name:
             others = [other for other in by_name if other != node.name]
-            yield f"stage '{node.name}' reads '{name}', which is neither a load nor a stage; {nearest(name, others)}"
+            yield f"stage '{node.name}' reads '{name}', which is neither a load nor a stage{nearest(name, others)}"
         elif not by_name[name].files:
             yield f"stage '{node.name}' reads '{name}', which writes to a topic: only Parquet output can be read again"
 

@@ -76,7 +76,7 @@ def check_names(graph: Graph, names: Iterable[str], option: str, stages_only: bo
     for name in names:
         if name not in known:
             what = "stage" if stages_only else "load or stage"
-            raise OptionRefused(f"'{name}' is no {what} of the pipeline; {nearest(name, known)}", option=option)
+            raise OptionRefused(f"'{name}' is no {what} of the pipeline{nearest(name, known)}", option=option)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from sparkpipeline.errors import Mismatch, OptionRefused, PipelineError, StageFailed, code_in
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.exactlyonce import Tell

@@ -262,7 +262,7 @@ def test_wrong_words_are_refused_with_what_helps_and_watch_ends_with_ctrl_c(
         wrong = ask.run("pause", str(mirror.file), topic + "s")
         assert (wrong.returncode, wrong.stderr) == (
             65,
-            f"error: no source has a topic {topic}s; did you mean {topic}?\n",
+            f"error: no source has a topic {topic}s; did you mean '{topic}'?\n",
         )
         none = ask.run("pause", str(mirror.file), f"{topic}:7")
         assert (none.returncode, none.stderr) == (65, f"error: source dc1: {topic} has no partition 7: it has 0\n")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from localkafka import tools

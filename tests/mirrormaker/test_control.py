@@ -148,7 +148,7 @@ def test_what_cannot_be_kept_changes_nothing(mirror: Mirror, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"what": "order"}, "no source has a topic order; did you mean orders?"),
+        ({"what": "order"}, "no source has a topic order; did you mean 'orders'?"),
         ({"what": "zzz"}, "no source has a topic zzz"),
         ({"what": "orders:9"}, "source dc1: orders has no partition 9: it has 0, 1"),
         ({"what": "orders:x"}, "orders:x is neither TOPIC nor TOPIC:PARTITION (a number, of 0.7 broker-index)"),
@@ -224,7 +224,7 @@ def test_topics_are_explained(mirror: Mirror) -> None:
     assert (rows["clicks"]["state"], rows["clicks"]["owners"]) == ("owned by others", ["g_host-1-0"])
     assert (rows["secret"]["mirrored"], rows["secret"]["state"]) == (False, "")
     assert [row["topic"] for row in mirror.ask("topics", topics=["clicks"])["rows"]] == ["clicks"]
-    with pytest.raises(Refused, match="did you mean clicks"):
+    with pytest.raises(Refused, match="did you mean 'clicks'"):
         mirror.ask("topics", topics=["click"])
 
 
@@ -313,7 +313,7 @@ def test_commands_end_with_the_code_of_what_happened(
     assert outcome(["status", "--socket", str(tmp_path / "none")]) == 69
     said = capsys.readouterr()
     assert "source dc1: all topics throttled to 1.5 MB/s until ended or restarted" in said.out
-    assert "error: no source has a topic order; did you mean orders?" in said.err
+    assert "error: no source has a topic order; did you mean 'orders'?" in said.err
     assert f"error: no mirror answers at {tmp_path}/none" in said.err
     assert "nothing is parked" in said.err
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from groundwork.logs import LineFormatter
 from groundwork.output import write
-from groundwork.printable import printable
+from groundwork.sentences import printable
 from groupadmin.files.read import read_offsets
 from groupadmin.migrate.rules.states import StepName
 from groupadmin.migrate.undofolder import UndoFolder

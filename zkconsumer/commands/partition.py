@@ -13,7 +13,7 @@ from typing import BinaryIO, TypeVar
 
 import click
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import Event, TaskGroup
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from groundwork.java import PatternRefused
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.errors import RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import Registration, thread_ids

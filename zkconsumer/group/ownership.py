@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor, Seek

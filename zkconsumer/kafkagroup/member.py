@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import Event, TaskGroup
 from kafkawire.errors import WireError
 from kafkawire.znodes.group import Registration

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from groundwork.failpoints import failpoint
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, deadline, now, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from kafkawire.model import PartitionId, TopicPartition, partition_named
 from zkconsumer.errors import ConsumerError
 

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.migrate.rules.groupplan import GroupPlan
 from groupadmin.snapshot.model import GroupSnapshot
 from zkconsumer.offsets.migrationmarker import BY_KAFKA, Marker, Phase

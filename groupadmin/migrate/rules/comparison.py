@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from groupadmin.migrate.rules.groupplan import GroupPlan, Write, left_to_write, missing
 from groupadmin.migrate.rules.states import StepFacts
 from groupadmin.snapshot.model import GroupSnapshot

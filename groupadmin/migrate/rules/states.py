@@ -41,7 +41,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
-from groundwork.plural import counted
+from groundwork.sentences import counted
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.modes import Mode

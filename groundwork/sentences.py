@@ -1,0 +1,39 @@
+"""Sentences for people: counts with their nouns, the name that was meant, texts of strangers.  Pure.
+
+A terminal takes ESC [, or one character of U+0080 to U+009F, for an order: to recolour, to clear, to answer with what
+looks like typed text.  Marks of direction (U+202E) show another order than the bytes have.  So names of topics and
+groups, reasons and hosts go through `printable` before a terminal or a log shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+
+def counted(number: int, noun: str, plural: str = "", form: str = "") -> str:
+    """A number with its noun: 1 group, 2 groups.
+
+    plural: the plural when it is not the noun with an s (entry, entries).  form: format of the number (`,`).
+    """
+    return f"{number:{form}} {noun if number == 1 else plural or noun + 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+    """What follows a sentence about a name that is not known: "; did you mean 'topics'?", or "" when none is near.
+
+    known: the names there are.  shown: another name by which one is shown (today's for an old one).
+    """
+    near = get_close_matches(name, list(known), 1)
+    return f"; did you mean '{(shown or {}).get(near[0], near[0])}'?" if near else ""
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    r"""The text with characters that are not printable as escapes of JSON: \u001b, \u202e.  keep: these stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _escaped(ord(c)) for c in text)
+
+
+def _escaped(number: int) -> str:
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
