@@ -14,17 +14,16 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from time import monotonic as now
 from types import TracebackType
 from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
+from groundwork.installed import own_version
 from groundwork.openfiles import too_many
 from groundwork.sentences import printable
 
-DISTRIBUTION = "kafka-legacy-mirror"
 FORMS = ("table", "json", "csv")
 EXIT = {  # of every command but the daemon's run and check
     "done": 0,
@@ -184,7 +183,7 @@ def version_option(program: str) -> Callable[[F], F]:
 
 def version_line(program: str) -> str:
     """`zkproducer 0.1.0`."""
-    return f"{program} {version(DISTRIBUTION)}"
+    return f"{program} {own_version()}"
 
 
 def run_command(

@@ -10,12 +10,12 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import click
 
+from groundwork.output import version_line
 from kafkawire import kernels
 from kafkawire.decode import generations
 from kafkawire.decode.documents import log_document
@@ -95,7 +95,7 @@ def decode(
 
 
 def _print_version(verbose: bool) -> None:
-    click.echo(f"kafkawire {version('kafka-legacy-mirror')}")
+    click.echo(version_line("kafkawire"))
     if verbose:
         try:
             click.echo(f"column kernels {kernels.name()}")

@@ -21,11 +21,11 @@ import stat
 import sys
 import threading
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from groundwork.durable import make_folder
+from groundwork.installed import version_of
 from kafkawire.errors import LocalError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ WORTH_BYTES = 32 << 20  # of sets: of small messages they take the pure form som
 
 def name() -> str:
     """Which form runs: "python", or "numba" and its version.  LocalError as compiled() has it.  Compiles nothing."""
-    return f"numba {version('numba')}" if _CHOICE.wanted() and _CHOICE.failed is None else "python"
+    return f"numba {version_of('numba')}" if _CHOICE.wanted() and _CHOICE.failed is None else "python"
 
 
 def compiled(nbytes: int = WORTH_BYTES) -> Kernels | None:
@@ -143,7 +143,7 @@ class _Choice:
 
             self.kernels = load(cache_folder())
         except Exception as exc:
-            self.failed = f"numba {version('numba')} does not work here: {type(exc).__name__}: {exc}"
+            self.failed = f"numba {version_of('numba')} does not work here: {type(exc).__name__}: {exc}"
             log.warning("%s; columns are read in pure Python", self.failed)
         self.settled = self.failed is None or not insists
 

@@ -24,9 +24,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
+from groundwork.installed import entry_points
 from groundwork.options import Options, given
 from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import LocalError
@@ -78,7 +78,7 @@ class UnknownClass(LocalError):
 
 def _is_jvm_class(named: str, group: str) -> bool:
     """Whether a name can only be that of a JVM class: names of entry points may have dots, too."""
-    return _JVM_CLASS.fullmatch(named) is not None and named not in entry_points(group=group).names
+    return _JVM_CLASS.fullmatch(named) is not None and named not in entry_points(group).names
 
 
 # ---- partitioner.class ----------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ from groundwork.named import NotLoaded, load_again, load_named
 from groundwork.tasks import TaskGroup
 from kafkawire.dialects import Dialect
 from mirrormaker.changes import Reload, decide
-from mirrormaker.config import ConfigError, Configuration, route_rules, selection
+from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.configfile import ConfigError
 from mirrormaker.flow import Flow
 from mirrormaker.handler import MessageHandler
 from mirrormaker.options import MirrorOptions

@@ -10,8 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 
+from groundwork.installed import own_version
 from groundwork.logs import current_level
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
@@ -34,8 +34,6 @@ from mirrormaker.source import Source
 from mirrormaker.target import Target
 from producer.outcomes import Counters
 from zkconsumer.engine.status import PartitionStatus
-
-DISTRIBUTION = "kafka-legacy-mirror"
 
 
 def newly_done(before: int | None, row: PartitionStatus) -> int:
@@ -166,7 +164,7 @@ class Reporter:
         self._stopping = stopping
         self._meters: dict[str, FlowMeter] = {}  # by flow
         self._started_ms = int(time.time() * 1000)
-        self._release = version(DISTRIBUTION)
+        self._release = own_version()
         self._rate = RateWindow(now())
         self.observe()
 

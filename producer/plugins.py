@@ -10,9 +10,9 @@ package declares in the group "producer.encoders", "producer.partitioners" or "p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from typing import Any, TypeVar, cast
 
+from groundwork.installed import entry_points
 from groundwork.named import NotLoaded, load_named
 from groundwork.sentences import counted
 from kafkawire.columns import as_list, laid
@@ -174,7 +174,7 @@ def _made(option: str, named: str, found: Any) -> Any:
 
 
 def _entry_point(option: str, named: str, group: str) -> Any:
-    there = entry_points(group=group)
+    there = entry_points(group)
     if named not in there.names:
         known = f"; known are {', '.join(sorted(there.names))}" if there.names else ""
         raise NotLoaded(

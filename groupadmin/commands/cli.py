@@ -15,11 +15,11 @@ Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT, 
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
 
 import click
 
 from groundwork.commands import EXIT_CODES, Group, completion
+from groundwork.installed import version_of
 from groundwork.output import run_command, version_line
 from kafkawire import kernels
 from kafkawire.errors import LocalError
@@ -65,7 +65,7 @@ def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
     """
     if show_version:
         try:
-            click.echo("\n".join([own_version(), *(foundations() if verbose else ())]))
+            click.echo("\n".join([version_line(PROGRAM), *(foundations() if verbose else ())]))
         except LocalError as e:  # KAFKAWIRE_KERNELS names kernels that are not there
             raise click.UsageError(str(e), ctx) from None
         ctx.exit(0)
@@ -76,16 +76,12 @@ def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
 cli.add_command(completion(PROGRAM))
 
 
-def own_version() -> str:
-    return version_line(PROGRAM)
-
-
 def foundations() -> list[str]:
     """Versions and kernels that decide its behaviour on this machine.  Raises LocalError for missing kernels."""
     return [
         f"column kernels {kernels.name()}",
         f"Python {platform.python_version()} ({platform.python_implementation()})",
-        *(f"{name} {version(name)}" for name in ("gevent", "kazoo")),
+        *(f"{name} {version_of(name)}" for name in ("gevent", "kazoo")),
     ]
 
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any
 
+from groundwork.installed import entry_points
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Secret
 from groundwork.tls import TlsUnusable
@@ -123,7 +123,7 @@ def load_callback(named: str) -> Callable[[str], Any]:
     """What sasl.oauthbearer.callback names.  Raises NotLoaded."""
     if ":" in named:
         return load_named("sasl.oauthbearer.callback", named)
-    found = entry_points(group=CALLBACKS)
+    found = entry_points(CALLBACKS)
     if named not in found.names:
         raise NotLoaded(
             f"sasl.oauthbearer.callback '{named}' is neither module:function nor an entry point of '{CALLBACKS}'"

@@ -13,7 +13,7 @@ import click
 
 from groundwork.output import fail
 from mirrormaker import exits
-from mirrormaker.config import ConfigError, read_yaml
+from mirrormaker.configfile import ConfigError, read_yaml
 from mirrormaker.control.client import Connection, NoMirror, Refused, connect
 from mirrormaker.control.place import OFF, all_sockets, candidates
 

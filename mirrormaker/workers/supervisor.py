@@ -20,16 +20,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 
+from groundwork.installed import own_version
 from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
 from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, TaskGroup, now, sleep, stacks, wait_any
 from mirrormaker import exits
 from mirrormaker.changes import decide
-from mirrormaker.config import ConfigError, Configuration
+from mirrormaker.config import Configuration
+from mirrormaker.configfile import ConfigError
 from mirrormaker.control.place import own_place
 from mirrormaker.control.server import ControlServer, Refused
 from mirrormaker.happenings import Happenings
@@ -45,7 +46,6 @@ from mirrormaker.workers.restarts import End, Restarts, exit_code
 
 log = logging.getLogger(__name__)
 
-DISTRIBUTION = "kafka-legacy-mirror"
 LOOK_S = 0.1
 FRESH_S = 0.4  # a report of a worker is asked for at most that often
 REPORT_S = 3.0  # longest time to wait for one
@@ -99,7 +99,7 @@ class Supervisor:
         self._happenings = Happenings()
         self._happenings.attach()
         self._started_ms = int(time.time() * 1000)
-        self._release = version(DISTRIBUTION)
+        self._release = own_version()
         self._past = self._blank()
         self._control: ControlServer | None = None
         self._status: StatusReporter | None = None

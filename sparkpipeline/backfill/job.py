@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.failpoints import failpoint
+from groundwork.installed import own_version
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
 from sparkpipeline.backfill.clusters import Clusters, HandOver
@@ -22,7 +23,6 @@ from sparkpipeline.backfill.run import BackfillRun, CopyOutcome, on_spark
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.ledger import tool_version
 from sparkpipeline.ranges import partition_key
 from sparkpipeline.source.cluster import group_offsets
 from sparkpipeline.source.offsets import rank
@@ -62,7 +62,7 @@ class Backfill:
             sides = Clusters.of(asked)
             return Backfill(
                 state=state,
-                plan=make_plan(asked, sides, _now_ms(), tool_version()),
+                plan=make_plan(asked, sides, _now_ms(), own_version()),
                 sides=sides,
                 is_new=True,
                 done={},

@@ -19,8 +19,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from groundwork.failpoints import failpoint
+from groundwork.installed import own_version
 from sparkpipeline.errors import OptionRefused, PipelineError
-from sparkpipeline.ledger.ledger import Ledger, tool_version
+from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Manifest, Plan, StagedBatch
 
 Tell = Callable[[str], None]  # takes sentences for the operator
@@ -163,7 +164,7 @@ def _executed(ledger: Ledger, work: Work, plan: Plan, attempt: int, tell: Tell) 
             files=staged.files,
             supersedes=plan.supersedes,
             facts=staged.facts,
-            version=tool_version(),
+            version=own_version(),
         )
         return manifest if ledger.prepare(manifest) else None
     except BaseException as exc:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 from groundwork.failpoints import failpoint
+from groundwork.installed import own_version
 from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.attempts import Attempts, made
 from sparkpipeline.ledger.base import normal_base
@@ -244,7 +244,7 @@ class Ledger:
             files=(),
             supersedes=(),
             facts={"why": why},
-            version=tool_version(),
+            version=own_version(),
         )
         if not made(self.files, self.layout.commit(batch), manifest.text().encode()):
             decided = self.decision(batch)
@@ -384,11 +384,3 @@ def _decoded(data: bytes, path: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise LedgerDamaged("is no text: torn, or not written by a ledger", file=path) from None
-
-
-def tool_version() -> str:
-    """The version that manifests name."""
-    try:
-        return version("kafka-legacy-mirror")
-    except PackageNotFoundError:  # run from a zip or a folder
-        return "not installed"

@@ -18,11 +18,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from groundwork.installed import own_version
 from groundwork.jsontext import json_value
 from sparkpipeline.errors import Missing
 from sparkpipeline.ledger.attempts import PORTIONS
 from sparkpipeline.ledger.files import Files, info
-from sparkpipeline.ledger.ledger import tool_version
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.staging import Observed
 
@@ -98,7 +98,7 @@ class PortionFolder:
         self._folder = f"{staging}/{PORTIONS}"
         self._made_by = {  # what decides about the rows of a plan and the bytes of its files
             "plan": plan_hash,
-            "version": tool_version(),
+            "version": own_version(),
             "include.headers": config.include_headers,
             "isolation.level": config.isolation,
             "compression": config.codec,

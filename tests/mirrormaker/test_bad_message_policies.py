@@ -20,7 +20,8 @@ from mirrormaker.badmessages import (
     of_source,
     suspected,
 )
-from mirrormaker.config import ConfigError, Configuration, from_yaml
+from mirrormaker.config import Configuration, from_yaml
+from mirrormaker.configfile import ConfigError
 from mirrormaker.encoding import MessageEncoderFailed
 from mirrormaker.handler import HandlerTopicMissing
 from mirrormaker.partitioning import NoSuchPartition

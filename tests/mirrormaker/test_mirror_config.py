@@ -8,7 +8,8 @@ import pytest
 
 from groundwork.options import Secret
 from groundwork.zksecurity import Tls, ZkSecurity
-from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, loops, merging
+from mirrormaker.config import Configuration, from_flags, from_yaml, loops, merging
+from mirrormaker.configfile import ConfigError
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from localkafka.mirror import COMMAND
-from mirrormaker.config import ConfigError, Configuration, from_yaml
+from mirrormaker.config import Configuration, from_yaml
+from mirrormaker.configfile import ConfigError
 
 
 def written(folder: Path, source: str = "", target: str = "", mirror: str = "") -> Configuration:

@@ -13,7 +13,8 @@ import pytest
 
 from kafkawire.dialects import dialect
 from mirrormaker.changes import decide
-from mirrormaker.config import ConfigError, Configuration, from_yaml
+from mirrormaker.config import Configuration, from_yaml
+from mirrormaker.configfile import ConfigError
 from mirrormaker.reload import Reloads
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import TopicFilter

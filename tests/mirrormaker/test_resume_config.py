@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mirrormaker.config import ConfigError, from_yaml
+from mirrormaker.config import from_yaml
+from mirrormaker.configfile import ConfigError
 
 SOURCE = {"name": "dc1", "zookeeper.connect": "zk1:1", "group.id": "g"}
 TARGET = {"metadata.broker.list": "b:9092", "target.zookeeper.connect": "zk2:1"}

@@ -10,7 +10,8 @@ import yaml
 
 from kafkawire.dialects import dialect
 from kafkawire.model import BrokerPartition, TopicPartition
-from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, route_rules
+from mirrormaker.config import Configuration, from_flags, from_yaml, route_rules
+from mirrormaker.configfile import ConfigError
 from mirrormaker.encoding import PLAIN, Encoder
 from mirrormaker.partitioning import ChosenPartitioner, NoSuchPartition, Partitioner
 from mirrormaker.plugins import Partitioners, encoders_of, partitioner_named

@@ -49,7 +49,9 @@ def test_the_unit_runs_the_command_with_options_that_it_takes(tmp_path: Path) ->
     words = shlex.split(line.replace("$VERIFY_OPTIONS", options))
     assert words[0] == "/usr/local/bin/mirrormaker"
     assert words[1] == "verify"
-    taken = cli.commands["verify"].make_context("verify", words[2:]).params
+    verify = cli.imported("verify")
+    assert verify is not None
+    taken = verify.make_context("verify", words[2:]).params
     assert taken["file"] == tmp_path / "orders.yaml"
     assert taken["since"] < time.time_ns() // 1_000_000 - 25 * 3_600_000
 

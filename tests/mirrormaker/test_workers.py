@@ -22,7 +22,8 @@ from mirrormaker import exits
 from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.online import say_workers
 from mirrormaker.commands.status import shown
-from mirrormaker.config import ConfigError, Configuration, from_yaml
+from mirrormaker.config import Configuration, from_yaml
+from mirrormaker.configfile import ConfigError
 from mirrormaker.control.server import Refused
 from mirrormaker.http.metrics import families, with_workers
 from mirrormaker.limits import Limits, Pause, Throttle, limits_of, rows_of

@@ -23,7 +23,8 @@ from kafkawire.formats import mixed
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v01.read import MAX_DEPTH, wrapper
 from kafkawire.formats.v01.read import opened as opened_wrapper
-from mirrormaker.config import ConfigError, from_yaml
+from mirrormaker.config import from_yaml
+from mirrormaker.configfile import ConfigError
 
 LIMIT = 1 << 20
 MUCH = 64 << 20

@@ -19,7 +19,8 @@ from groupadmin.files.read import read_offsets
 from groupadmin.migrate.rules.states import StepName
 from groupadmin.migrate.undofolder import UndoFolder
 from mirrormaker.commands.status import shown
-from mirrormaker.config import ConfigError, from_yaml
+from mirrormaker.config import from_yaml
+from mirrormaker.configfile import ConfigError
 from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.http.page import page
 from mirrormaker.offsetmap.file import FileStorage, MapUnwritable, file_of

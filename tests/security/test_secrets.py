@@ -29,8 +29,9 @@ from groundwork.yamltext import YamlRefused, yaml_values
 from groundwork.zksecurity import ZkSecurity
 from kafkawire.net.security import Sasl, Security
 from kafkawire.net.tls import Tls
-from mirrormaker.commands.cli import check
-from mirrormaker.config import ConfigError, from_flags, from_yaml
+from mirrormaker.commands.configured import check
+from mirrormaker.config import from_flags, from_yaml
+from mirrormaker.configfile import ConfigError
 from mirrormaker.workers.process import OPTION, command_line
 from sparkpipeline.backfill.plan import SECRETS, is_secret
 from sparkpipeline.source.options import without_passwords

@@ -23,7 +23,8 @@ from kafkawire.errors import NodeError
 from kafkawire.model import BrokerPartition, Message, TopicPartition
 from kafkawire.znodes import v07, v08
 from mirrormaker import deadletter
-from mirrormaker.config import ConfigError, from_flags, from_yaml
+from mirrormaker.config import from_flags, from_yaml
+from mirrormaker.configfile import ConfigError
 from mirrormaker.control import client
 from mirrormaker.control.keptfile import KeptFile, KeptFileUnreadable, KeptFileWrong
 from mirrormaker.control.server import ControlServer, Refused
