@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -144,21 +143,17 @@ def ours(who: str, path: Path, rounds: int) -> dict[str, float]:
 def originals(folder: Path, path: Path, rounds: int) -> dict[str, float]:
     """Its compiled loops need some rounds to become what they will be: three times as many."""
     full = ("-Xmx1g", "-XX:+UseSerialGC")
-    classpath = f"{folder}{os.pathsep}{original.class_path()}"
-    subprocess.run(
-        ["javac", "-nowarn", "-cp", classpath, "-d", str(folder), str(HERE.with_name("Decode07.java"))], check=True
+    source = HERE.with_name("Decode07.java")
+    command = original.command(
+        "Decode07", [str(path), str(3 * rounds)], folder, flags=full, level="WARN", source=source
     )
-    command = original.command("Decode07", [str(path), str(3 * rounds)], folder, flags=full, level="WARN")
-    command[command.index("-cp") + 1] = classpath
     messages, octets, reached, seconds = run(command, {}).split()
     return {"messages": int(messages), "bytes": int(octets), "reached": int(reached), "seconds": float(seconds)}
 
 
 def absent() -> str:
     """Why the original cannot take part."""
-    if original.home() is None:
-        return f"{original.HOME} is not set"
-    return "" if shutil.which("javac") else "no javac"
+    return "" if original.home() else f"{original.HOME} is not set"
 
 
 def measure(report: Report, folder: Path, codec: str, count: int, size: int, rounds: int) -> None:

@@ -45,13 +45,24 @@ def class_path() -> str:
 
 
 def command(
-    main: str, arguments: Sequence[str], logs: Path, *, flags: Sequence[str] = java.SMALL, level: str = "INFO"
+    main: str,
+    arguments: Sequence[str],
+    logs: Path,
+    *,
+    flags: Sequence[str] = java.SMALL,
+    level: str = "INFO",
+    source: Path | None = None,
 ) -> list[str]:
-    """The command line that runs one of its classes, logging to standard error.  logs: folder for its log4j
-    configuration.  Raises LocalKafkaError when there is no java, or no 0.7."""
+    """The command line that runs one of its classes, or that of a source file, logging to standard error.
+
+    logs: folder for its log4j configuration.  Raises LocalKafkaError when there is no java, or no 0.7.
+    """
+    classes = class_path()
+    if source is not None:
+        classes = os.pathsep.join([str(java.compiled(source, classes)), classes])
     config = logs / f"log4j-{level.lower()}.properties"
     config.write_text(java.LOG4J.format(level=level), encoding="utf-8")
     executable = java.executable()
     opens = OPENS if java.feature_version(executable) >= 9 else ()
     fixed = ("-Dfile.encoding=UTF-8", "-Djava.net.preferIPv4Stack=true", f"-Dlog4j.configuration=file:{config}")
-    return [executable, *flags, *opens, *fixed, "-cp", class_path(), main, *arguments]
+    return [executable, *flags, *opens, *fixed, "-cp", classes, main, *arguments]
