@@ -6,11 +6,13 @@ import os
 import random
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from kafkawire.compression import opened
 from kafkawire.errors import RemoteError
 from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, message_set
 from kafkawire.formats.v01.scan import CODEC
@@ -18,7 +20,7 @@ from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from tests.conftest import Unique
-from tests.faults.harness.damage import ATTRIBUTES_AT, CRC_AT, CRC_FROM, MAGIC_AT, fuzzed_log
+from tests.faults.harness.damage import ATTRIBUTES_AT, CRC_AT, CRC_FROM, KEY_AT, MAGIC_AT, fuzzed_log
 from tests.faults.harness.leaders import leading, led_by, lines_of, move_leaders, wait_in_sync, wait_moved
 from tests.faults.harness.row import SEEDS, Accept, Fault, Run, row
 from tests.integration.mirroring import Mirror
@@ -108,7 +110,7 @@ SPREAD = 20  # partitions: what is damaged is fetched again and again before it 
 
 
 def readable(cluster: ClusterClient, tp: TopicPartition) -> set[bytes | None]:
-    """Values of all entries of a log, each read for itself.
+    """Values of all messages of a log, each entry read for itself.
 
     What cannot be read may only be a plain message whose checksum is right and whose sizes are wrong, or a wrapper
     with a right checksum and damage inside: they pass through by their checksums, as they stand at the source, and
@@ -119,23 +121,49 @@ def readable(cluster: ClusterClient, tp: TopicPartition) -> set[bytes | None]:
         at, end = consumer.earliest(tp), consumer.latest(tp)
         while at < end:
             fetched = consumer.fetch(tp.topic, int(str(tp.partition)), at, 4 << 20)
-            begin, data = 0, bytes(fetched.buffer)
-            while begin < len(data):
-                entry = data[
-                    begin : begin + LOG_OVERHEAD + int.from_bytes(data[begin + 8 : begin + LOG_OVERHEAD], "big")
-                ]
+            for number, entry in enumerate(entries(bytes(fetched.buffer))):
                 try:
-                    found |= {
-                        one.value for one in message_set(tp.topic, 0, LOWEST, memoryview(entry), -1)[0].messages()
-                    }
+                    found |= values(entry)
                 except RemoteError as e:
                     right = zlib.crc32(entry[CRC_FROM:]) == int.from_bytes(entry[CRC_AT:CRC_FROM], "big")
                     plain = entry[MAGIC_AT] == 0 and entry[ATTRIBUTES_AT] & CODEC == 0  # of v0; other bits mean nothing
                     inside = "inside the wrapper" in str(e)
                     if not right or not (plain or inside):
-                        raise AssertionError(f"{tp}, entry at byte {begin}") from e
-                begin += len(entry)
+                        raise AssertionError(f"{tp}, entry {number} from {at} on") from e
+                    if inside:
+                        found |= whole_inside(entry)
             at = fetched.resume_at
+    return found
+
+
+def entries(data: bytes) -> Iterator[bytes]:
+    """The entries of a message set, each as long as it says."""
+    begin = 0
+    while len(data) - begin >= LOG_OVERHEAD:
+        size = int.from_bytes(data[begin + 8 : begin + LOG_OVERHEAD], "big", signed=True)
+        if size < 0:
+            return
+        yield data[begin : begin + LOG_OVERHEAD + size]
+        begin += LOG_OVERHEAD + size
+
+
+def values(entry: bytes) -> set[bytes | None]:
+    """Raises RemoteError."""
+    return {one.value for one in message_set("t", 0, LOWEST, memoryview(entry), -1)[0].messages()}
+
+
+def whole_inside(wrapper: bytes) -> set[bytes | None]:
+    """Values of the messages of a damaged wrapper that are whole.
+
+    A broker of 0.8 opens all compressed entries of a produce request and packs what is in them into one, without a look
+    at the checksums inside: a damaged message of the source gets whole neighbours that way.
+    """
+    key = max(0, int.from_bytes(wrapper[KEY_AT : KEY_AT + 4], "big", signed=True))
+    packed = wrapper[KEY_AT + 4 + key + 4 :]
+    found: set[bytes | None] = set()
+    for entry in entries(bytes(opened(wrapper[ATTRIBUTES_AT] & CODEC, packed, 1 << 20))):
+        with suppress(RemoteError):
+            found |= values(entry)
     return found
 
 

@@ -263,6 +263,20 @@ def test_a_parked_entry_is_measured_where_that_is_asked_for_and_left_out_where_t
     fetching.until(lambda: fetching.values() == [] and cursor.committable() == 6)
 
 
+def test_it_does_not_go_on_behind_a_damaged_entry_before_what_came_before_is_delivered(cluster, start):
+    """What was fetched in front of it waits in the queue of the stream, whose user may be busy elsewhere."""
+    fill(cluster, *good(2), bad_magic(), *good(1, 3))
+    fetching = start("park")
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: cursor.parked)
+    assert cursor.drained
+    assert not cursor.unpark(go_on_at=3)
+    assert fetching.read(2) == values(0, 1)
+    fetching.until(lambda: cursor.committable() == 2)
+    assert cursor.unpark(go_on_at=3)
+    assert fetching.read(1) == values(3)
+
+
 def test_an_entry_that_no_fetch_can_hold_says_where_to_go_on_behind_it(cluster, start):
     fill(cluster, *good(1), entry(b"x" * 5000), *good(1, 2))
     fetching = start("park", fetch_bytes=1024, max_bytes=2048)

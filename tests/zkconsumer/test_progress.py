@@ -54,7 +54,7 @@ def test_what_counted_without_parts_is_taken_back(before_is_done):
     first = progress.ticket(10)
     if before_is_done:
         first.done()
-    progress.take_back(progress.ticket(20, parts=0))
+    progress.take_back(progress.ticket(20, parts=0), 10)
     first.done()
     assert (progress.committable, progress.given, progress.idle) == (10, 10, True)
     progress.ticket(15).done()

@@ -432,8 +432,9 @@ class Cursor:
     def unpark(self, go_on_at: int | None = None, measure: bool = False) -> bool:
         """Read once more from what is done.  False: not parked, or what was delivered before it is not done yet.
 
-        go_on_at: from there instead; what it is parked at counts as done.  measure: an entry found damaged once more is
-        searched behind, and parks the partition with where the log can be read again (DamagedMessage.resume_at).
+        go_on_at: from there instead, once all before it is delivered and done; what it is parked at counts as done.
+        measure: an entry found damaged once more is searched behind, and parks the partition with where the log can be
+        read again (DamagedMessage.resume_at).
         """
         self._stir()
         with self.lock:

@@ -289,6 +289,17 @@ class Partition:
         return None if self.progress is None else self.progress.parked
 
     @property
+    def _commit_pending(self) -> bool:
+        """A set counts as done before its delivery, and its commit may still fail."""
+        return any(fetched.committed_first and fetched.set_ticket is not None for fetched in self._unticketed)
+
+    @property
+    def _before_parked(self) -> bool:
+        """What was fetched in front of where it is parked waits in its stream's queue, or was withheld."""
+        parked = self.parked_at
+        return parked is not None and self._after_skips(self.next_delivery) < parked.position
+
+    @property
     def at_rest(self) -> bool:
         """Read to the end of its log, with everything done and nothing wrong."""
         position = self.position
@@ -373,7 +384,9 @@ class Partition:
         if committed and self.may_deliver(fetched, now):
             return DELIVER
         if counted is not None and not committed:
-            counted.progress.take_back(counted)  # or the next commit would write it, though nobody got it
+            counted.progress.take_back(
+                counted, fetched.start
+            )  # or the next commit would write it, though nobody got it
         return self.ended(fetched, fetched.start)
 
     def _withhold(self) -> None:
@@ -400,7 +413,8 @@ class Partition:
         if ticket is not None:
             ledger = ticket.progress
             nbytes = ledger.ticket_done(ticket) if finished else ledger.ticket_cut(ticket, at)
-        elif finished:
+        elif finished and fetched.progress is not None and fetched.progress.given <= fetched.resume_at:
+            # Else a skip behind the set was counted when its last message was handed out.
             return (*self.ticket(fetched, fetched.resume_at, 0)[1], *self.ended(fetched, None))
         return (*_give_back(nbytes), *self.ended(fetched, None if finished else at))
 
@@ -560,7 +574,7 @@ class Partition:
 
     def pass_skips(self) -> Actions:
         """Where nothing was fetched behind a skip yet, move what is done behind it, once all before it is done."""
-        if not self.skips or self._passed():
+        if not self.skips or self._commit_pending or self._passed():
             return NOTHING
         done, to = self.committable(), self.position
         if done is None or to is None or not done != to == self._after_skips(done):
@@ -614,10 +628,13 @@ class Partition:
     def unpark(self, go_on_at: int | None = None, measure: bool = False) -> tuple[bool, Actions]:
         """Read once more from what is done.  False: not parked, or what was delivered before it is not done yet.
 
-        go_on_at: from there instead; what it is parked at counts as done.  measure: an entry found damaged once more is
-        searched behind, and parks the partition with where the log can be read again (DamagedMessage.resume_at).
+        go_on_at: from there instead, once all before it is delivered and done; what it is parked at counts as done.
+        measure: an entry found damaged once more is searched behind, and parks the partition with where the log can be
+        read again (DamagedMessage.resume_at).
         """
         if self.state in ENDING or self.undeliverable is None or not self.drained:
+            return False, NOTHING
+        if go_on_at is not None and self._before_parked:
             return False, NOTHING
         self._unlocated, self.measures = None, measure
         # Known already: found damaged once more it is parked at once, in the same words.

@@ -79,14 +79,14 @@ class Progress:
             self._complete(ticket)
         return ticket
 
-    def take_back(self, ticket: DeliveryTicket) -> None:
-        """What the newest ticket counted as done, without parts, is not."""
+    def take_back(self, ticket: DeliveryTicket, begin: int) -> None:
+        """What the newest ticket counted as done, without parts, is not, from begin on: a skip may lie before that."""
         if self.closed or self.given != ticket.resume_at:
             return
         if self._undone and self._undone[-1] is ticket:
             self._undone.pop()
-        self.given = ticket.begin
-        self.committable = min(self.committable, ticket.begin)
+        self.given = begin
+        self.committable = min(self.committable, begin)
 
     def park(self, reason: Exception, position: int | None = None) -> None:
         """Deliver nothing from position on; None: nothing more than tickets were given out for.

@@ -25,7 +25,8 @@ Event = tuple[str, int]
 USUAL = ["fetch", "take", "send", "ack", "ack", "next", "next", "timer", "commit"]
 RARE = ["pause", "resume", "resume", "lease over", "lease renewed", "lease renewed", "fail", "drop", "stored"]
 RARE += ["may send", "seek", "skip", "nothing behind", "park", "unpark", "unpark", "leave", "ack message", "on-ack"]
-RARE += ["throttle", "leader", "take first", "committed", "not committed", "out of range", "revoke", "close"]
+RARE += ["park", "unpark behind", "unpark behind", "throttle", "leader", "take first", "committed"]
+RARE += ["not committed", "out of range", "revoke", "close"]
 events = st.lists(st.tuples(st.sampled_from(USUAL * 5 + RARE), st.integers(0, 1 << 16)), max_size=80)
 
 
@@ -89,6 +90,8 @@ def happen(world: World, what: str, n: int) -> None:
             world.park("too large", at_once=n % 2 == 0)
         case "unpark":
             world.unpark()
+        case "unpark behind" if partition.parked_at is not None:
+            world.unpark(partition.parked_at.position + 1 + n % 2)
         case "committed" | "not committed":
             world.commit_ended(what == "committed")
         case "revoke" if n % 4 == 0:
@@ -133,7 +136,7 @@ def _end(world: World) -> None:
 
 def test_a_partition_that_is_left_alone_is_read_to_its_end_and_committed() -> None:
     """After any disorder: resumed, renewed, unparked, each message is delivered, acknowledged and committed."""
-    for_good = {"revoke", "close", "seek", "skip", "out of range", "drop"}
+    for_good = {"revoke", "close", "seek", "skip", "out of range", "drop", "unpark behind"}
     usual = [what for what in USUAL * 5 + RARE if what not in for_good]
     for seed in range(50):
         rng = random.Random(seed)
@@ -247,6 +250,12 @@ class ReadsOnBehindWhatASenderDropped(Partition):
         return NOTHING if self.progress is None else self.reset_to(max(position, self.progress.given))
 
 
+class GoesOnPastWhatIsQueued(Partition):
+    @property
+    def _before_parked(self) -> bool:
+        return False
+
+
 BROKEN = [
     CommitsTheHighest,
     DeliversInAPause,
@@ -258,6 +267,7 @@ BROKEN = [
     ChangesWhenAsked,
     DeliversWhileRevoked,
     ReadsOnBehindWhatASenderDropped,
+    GoesOnPastWhatIsQueued,
 ]
 
 

@@ -281,9 +281,15 @@ class World:
             begun.append(found)
             return actions
 
+        parked, done = self.partition.parked_at, self.partition.committable()
         self._moved = go_on_at is not None
         self._happens(event)
         self._moved = False
+        if begun[0] and go_on_at is not None and parked is not None and done is not None:
+            lost = set(range(done, parked.position)) - self._delivered - self._skipped
+            if lost:
+                raise Violation(f"it goes on at {go_on_at}, and {min(lost)} before {parked} was never delivered")
+            self._skipped.update(range(done, go_on_at))
         return begun[0]
 
     # stops and starts -----------------------------------------------------------------------------------------------
