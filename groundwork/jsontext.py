@@ -7,9 +7,24 @@ from typing import Any
 
 
 def json_value(text: str | bytes | bytearray, **options: Any) -> Any:
-    """json.loads, whose only error is ValueError: also for values nested too deeply, where json raises RecursionError,
-    which ended the program that read a damaged file or node."""
+    r"""json.loads, whose only error is ValueError.
+
+    Also for values nested too deeply, where json raises RecursionError, which ended the program that read a damaged
+    file or node; and for half a character (\ud800 without its other half), which json takes and nothing can write.
+    """
+    escape = "\\u" if isinstance(text, str) else b"\\u"
     try:
-        return json.loads(text, **options)
+        value = json.loads(text, **options)
+        if escape in text or not text.isascii():  # type: ignore[operator]
+            refuse_halves(value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def refuse_halves(value: Any, errors: str = "strict") -> None:
+    """Raises ValueError for half a character anywhere in a value of JSON.  errors: as of str.encode."""
+    try:
+        json.dumps(value, ensure_ascii=False, default=repr).encode(errors=errors)
+    except UnicodeEncodeError as exc:
+        raise ValueError(f"it has half a character, {exc.object[exc.start]!a}") from None

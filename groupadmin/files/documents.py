@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.jsontext import refuse_halves
 from groupadmin.files.model import FileUnclear
 
 Path = tuple[str | int, ...]  # of a value: the document's index, then the keys and indexes that lead to it
@@ -60,6 +61,8 @@ def read_json(text: str) -> Json:
         begins.append(at)
         try:
             value, end = decoder.raw_decode(text, at)
+            if "\\u" in text:
+                refuse_halves(value, "surrogateescape")  # bytes of a foreign encoding stay what they are
         except json.JSONDecodeError as why:
             raise FileUnclear(why.lineno, f"this is no JSON: {why.msg}", "export it again, or correct it") from None
         except (ValueError, RecursionError) as why:

@@ -45,7 +45,7 @@ class Driver:
 
     def kill(self) -> None:
         """SIGKILL to the driver first and then to all that it started."""
-        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.kill()  # nothing, where it has ended and was waited for
         deadline = time.monotonic() + 30
         while (left := list(members(self.process.pid))) and time.monotonic() < deadline:
             for pid in left:

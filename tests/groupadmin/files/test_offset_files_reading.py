@@ -71,6 +71,7 @@ def test_a_table_of_0_7_names_partitions_by_broker():
         ('{"groupid": 5, "offsets": {}}', 1, "5 is no group"),
         ('{"a": 1}', 1, "this JSON is of no known form; known are"),
         ('{"topic": "t",\n"partition": 0', 2, "this is no JSON"),
+        (r'{"groupid": "\ud800g", "offsets": {}}', 1, r"this JSON cannot be read: it has half a character, '\ud800'"),
         ("[5]", 1, "this JSON is of no known form"),
         ('{"topic": "t", "partition": 0, "offset": 1}\n{"topic": "t"}', 1, "of no known form"),
         ("5:", 1, "is no row of any known form"),
