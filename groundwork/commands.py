@@ -27,10 +27,10 @@ SHELLS = ("bash", "zsh", "fish")
 EXIT_CODES = {
     EXIT["done"]: "done",
     EXIT["runtime"]: "failed while running: a connection, a broker, a file",
-    EXIT["usage"]: "wrong command line",
+    EXIT["usage"]: "wrong command line, or a file it names cannot be read",
     EXIT["refused"]: "refused by a precondition; nothing was changed",
     EXIT["partly"]: "partly done, or a mismatch was found",
-    EXIT["not found"]: "not found: a topic, a group, a file",
+    EXIT["not found"]: "not found: a topic, a group, a partition",
     EXIT["exceeded"]: "a threshold was exceeded",
     130: "interrupted by ctrl-C",
 }

@@ -49,11 +49,23 @@ RUN_BY = {  # page -> the test that runs its programs
     "spark-load.md": "tests/integration/test_spark_doc.py",
     "spark-options.md": "tests/integration/test_spark_doc.py",
     "spark-stages.md": "tests/integration/test_spark_doc.py",
+    "testing.md": "tests/localkafka/test_testing_page.py",
     "transform.md": "tests/mirrormaker/test_plugin_pages.py",
 }
 OURS = re.compile(r"mirrormaker|zkconsumer|zkproducer|sparkpipeline|zk-[a-z-]+")
 OTHERS = {  # programs that the pages name beside ours
-    *("cat", "comm", "curl", "docker", "env/bin/pip", "env/bin/venv-pack", "install", "journalctl", "kafka-topics.sh"),
+    *(
+        "/opt/mirrormaker/bin/pip",
+        "cat",
+        "comm",
+        "curl",
+        "docker",
+        "env/bin/pip",
+        "env/bin/venv-pack",
+        "install",
+        "journalctl",
+        "kafka-topics.sh",
+    ),
     *("kafka-console-consumer.sh", "ln", "make", "page-somebody", "pip", "pipx", "sort", "source", "spark-submit"),
     *("cd", "kill", "seq", "systemctl", "wait"),
 }

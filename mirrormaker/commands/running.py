@@ -74,8 +74,8 @@ def opened(file: Path | None, socket_path: Path | None) -> Connection:
     try:
         found = connect(places)
     except NoMirror as reason:
-        there = "" if file.exists() else f"; and there is no file {file}"
-        raise NoMirror(f"{reason}{there}", reason.forbidden) from reason
+        missing = "" if file.exists() else f"{file}: no such file; of that name "
+        raise NoMirror(f"{missing}{reason}", reason.forbidden) from reason
     others = [place for place in places if place.stem.startswith(f"{found.path.stem}.")]
     if others:
         listed = ", ".join(map(str, others))

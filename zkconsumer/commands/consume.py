@@ -126,7 +126,7 @@ def consume(
     if offset is not None:
         raise click.UsageError("--offset needs --partition: in a group the committed offsets say where to begin")
     if (zookeeper is None) == (not brokers):
-        raise click.UsageError("give -z, where the group lives in ZooKeeper, or -b, where Kafka's coordinator keeps it")
+        raise click.UsageError("give -z ZOOKEEPER/CHROOT, or -b BROKERS where there is no ZooKeeper")
     wanted = _wanted(topic, whitelist, blacklist)
     given = _properties(properties)
     values: dict[str, object] = {
