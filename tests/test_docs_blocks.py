@@ -56,6 +56,7 @@ OURS = re.compile(r"mirrormaker|zkconsumer|zkproducer|sparkpipeline|zk-[a-z-]+")
 OTHERS = {  # programs that the pages name beside ours
     *(
         "/opt/mirrormaker/bin/pip",
+        "python3",
         "cat",
         "comm",
         "curl",

@@ -48,7 +48,10 @@ def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, s
     ("args", "why"),
     [
         (["consume", "--topic", "t"], "give -z ZOOKEEPER/CHROOT, or -b BROKERS where there is no ZooKeeper"),
-        (["consume", "-b", "h:9092", "-z", "z", "--topic", "t"], "give -z ZOOKEEPER/CHROOT, or -b BROKERS where there is no ZooKeeper"),
+        (
+            ["consume", "-b", "h:9092", "-z", "z", "--topic", "t"],
+            "give -z ZOOKEEPER/CHROOT, or -b BROKERS where there is no ZooKeeper",
+        ),
         (["consume", "-z", "h"], "give --topic, or --whitelist"),
         (["consume", "-z", "h", "--topic", "t", "--whitelist", "w"], "give --topic, or --whitelist"),
         (["consume", "-z", "h", "--topic", "t", "--offset", "3"], "--offset needs --partition"),
