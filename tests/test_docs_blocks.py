@@ -54,21 +54,9 @@ RUN_BY = {  # page -> the test that runs its programs
 }
 OURS = re.compile(r"mirrormaker|zkconsumer|zkproducer|sparkpipeline|zk-[a-z-]+")
 OTHERS = {  # programs that the pages name beside ours
-    *(
-        "/opt/mirrormaker/bin/pip",
-        "python3",
-        "cat",
-        "comm",
-        "curl",
-        "docker",
-        "env/bin/pip",
-        "env/bin/venv-pack",
-        "install",
-        "journalctl",
-        "kafka-topics.sh",
-    ),
+    *("cat", "comm", "curl", "docker", "env/bin/pip", "env/bin/venv-pack", "install", "journalctl", "kafka-topics.sh"),
     *("kafka-console-consumer.sh", "ln", "make", "page-somebody", "pip", "pipx", "sort", "source", "spark-submit"),
-    *("cd", "kill", "seq", "systemctl", "wait"),
+    *("/opt/mirrormaker/bin/pip", "cd", "kill", "python3", "seq", "systemctl", "wait"),
 }
 LANGUAGES = {"sh", "console", "python", "yaml", "json", "properties", "sql", "text"}
 CONNECTED = ("&&", "||", "|", ";", "&")
