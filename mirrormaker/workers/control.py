@@ -39,6 +39,7 @@ class Workers(Protocol):
     @property
     def serving(self) -> Sequence[WorkerProcess]: ...
     def report(self) -> MirrorReport: ...
+    def changed(self) -> None: ...
     def limited(self, rows: Sequence[Mapping[str, Any]]) -> None: ...
     def set_level(self, level: str) -> None: ...
 
@@ -85,6 +86,7 @@ class WorkersControl:
             for worker in self._workers.serving:
                 if worker is not first:
                     worker.ask("limits", {"rows": rows})
+        self._workers.changed()
         yield answer
 
     def _parked(self, arguments: Arguments) -> Iterator[Any]:
@@ -93,14 +95,18 @@ class WorkersControl:
 
     def _retry(self, arguments: Arguments) -> Iterator[Any]:
         owners = [worker for worker, rows in self._parked_rows(arguments) if rows] or [self._first()]
-        yield [sentence for worker in owners for sentence in worker.ask("retry", arguments)]
+        said = [sentence for worker in owners for sentence in worker.ask("retry", arguments)]
+        self._workers.changed()
+        yield said
 
     def _release(self, arguments: Arguments) -> Iterator[Any]:
         owners = [(worker, rows) for worker, rows in self._parked_rows(arguments) if rows]
         if len(owners) > 1:
             names = " and ".join(sorted({str(row["source"]) for _, rows in owners for row in rows}))
             raise Refused(f"{arguments.get('what')} is parked in sources {names}: say which by --source")
-        yield (owners[0][0] if owners else self._first()).ask("release", arguments)
+        said = (owners[0][0] if owners else self._first()).ask("release", arguments)
+        self._workers.changed()
+        yield said
 
     def _set_log_level(self, arguments: Arguments) -> Iterator[Any]:
         level = str(arguments.get("level", "")).lower()

@@ -269,6 +269,11 @@ class Supervisor:
         reports = {one.number: one.report for one in self._workers if one.report is not None}
         return merged(self._base(), [self._row(worker) for worker in self._workers], reports, self._past)
 
+    def changed(self) -> None:
+        """An operator changed something: the next report is of after that."""
+        with self._asking:
+            self._asked_at = float("-inf")
+
     def observe(self) -> None:
         """Workers count what they do themselves."""
 

@@ -365,9 +365,13 @@ class FakeWorkers:
         self.serving = serving
         self.limits: Any = None
         self.level = ""
+        self.changes = 0
 
     def report(self) -> MirrorReport:
         return report()
+
+    def changed(self) -> None:
+        self.changes += 1
 
     def limited(self, rows: Any) -> None:
         self.limits = rows
@@ -387,7 +391,7 @@ def test_a_limit_is_changed_by_one_worker_and_told_to_the_others() -> None:
     assert asked(workers, "pause", what="orders", keep=True) == ["paused"]
     assert one.asked == [("pause", {"what": "orders", "keep": True}), ("limits", {})]
     assert two.asked == [("limits", {"rows": rows})]
-    assert workers.limits == rows
+    assert (workers.limits, workers.changes) == (rows, 1)
 
 
 def test_a_limit_that_is_refused_changes_nothing() -> None:
@@ -411,6 +415,7 @@ def test_parked_partitions_are_those_of_all_and_their_owner_deals_with_them() ->
     one._answers["parked"] = []
     assert asked(workers, "release", what="orders:0", to="skip", execute=True) == ["skipped"]
     assert two.asked[-1] == ("release", {"what": "orders:0", "to": "skip", "execute": True})
+    assert workers.changes == 2
 
 
 def test_a_release_that_two_sources_could_mean_is_refused() -> None:
