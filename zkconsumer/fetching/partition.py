@@ -635,7 +635,8 @@ class Partition:
         if self.state in ENDING or self.undeliverable is None or not self.drained:
             return False, NOTHING
         if go_on_at is not None and self._before_parked:
-            return False, NOTHING
+            # What is queued is delivered yet; what was given back, because the lease was over, has to be fetched again.
+            return False, NOTHING if self.queued_sets else self.unpark(measure=measure)[1]
         self._unlocated, self.measures = None, measure
         # Known already: found damaged once more it is parked at once, in the same words.
         self._damage = {at: times - 1 for at, times in self._damage.items()}
