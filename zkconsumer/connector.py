@@ -337,8 +337,8 @@ class ConsumerConnector:
         one that is parked because its offset could not be read, the store is read again (ConsumerError: in vain).
 
         go_on_at: leave out what it is parked at, and read on there; not before all in front of it is delivered and
-        done.  measure: if an entry is found damaged once more,
-        find out where the log can be read again; the error has it then (DamagedMessage.resume_at).
+        done.  measure: if an entry is found damaged once more, find out where the log can be read again; the error has
+        it then (DamagedMessage.resume_at).
         """
         return self._hub.call(self._acting().controls.unpark, tp, go_on_at, measure)
 

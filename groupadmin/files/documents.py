@@ -56,12 +56,13 @@ def read_json(text: str) -> Json:
         return made
 
     decoder = json.JSONDecoder(object_pairs_hook=pairs)
+    escaped = "\\u" in text
     values, begins, at = [], [], _after_blanks(text, 0)
     while at < len(text):
         begins.append(at)
         try:
             value, end = decoder.raw_decode(text, at)
-            if "\\u" in text:
+            if escaped:
                 refuse_halves(value, "surrogateescape")  # bytes of a foreign encoding stay what they are
         except json.JSONDecodeError as why:
             raise FileUnclear(why.lineno, f"this is no JSON: {why.msg}", "export it again, or correct it") from None

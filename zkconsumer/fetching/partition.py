@@ -384,9 +384,8 @@ class Partition:
         if committed and self.may_deliver(fetched, now):
             return DELIVER
         if counted is not None and not committed:
-            counted.progress.take_back(
-                counted, fetched.start
-            )  # or the next commit would write it, though nobody got it
+            # Or the next commit would write it, though nobody got it.
+            counted.progress.take_back(counted, fetched.start)
         return self.ended(fetched, fetched.start)
 
     def _withhold(self) -> None:
