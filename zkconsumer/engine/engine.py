@@ -360,7 +360,5 @@ class Engine:
             stopped += [c for c in others if c is not None and c.delivers]
             parked.update(stopped)
             for cursor in stopped:
-                reason = cursor.parked
-                if not cursor.withheld or cursor.closing or reason is not None or now() >= self._lease.valid_until:
-                    continue
-                cursor.refetch_withheld()
+                if cursor.withheld and not cursor.closing and now() < self._lease.valid_until:
+                    cursor.refetch_withheld()

@@ -358,9 +358,9 @@ class Partition:
         in_turn = fetched.start == (self._after_skips(self.next_delivery) if self.skips else self.next_delivery)
         if not (in_turn and self.withheld is Withheld.NOTHING and self.may_deliver(fetched, now)):
             if fetched.epoch == self.epoch:
-                self._withhold()
                 if fetched.failure is not None:
                     self._failure = fetched
+                self._withhold(fetched.start)
             return _give_back(fetched.nbytes)
         if self.skips:
             self._forget_skips(fetched.start)
@@ -388,14 +388,24 @@ class Partition:
             counted.progress.take_back(counted, fetched.start)
         return self.ended(fetched, fetched.start)
 
-    def _withhold(self) -> None:
-        """Something that is due is not delivered now."""
+    def _withhold(self, at: int) -> None:
+        """What is due from here on is not delivered now."""
         if self.withheld is Withheld.NOTHING:
             if self.paused:
                 self.withheld = Withheld.BY_PAUSE
-            elif self.state not in ENDING and self.undeliverable is None:
+            elif self.state not in ENDING and (self.undeliverable is None or self._is_due(at)):
                 self.withheld = Withheld.DUE
             self._enter()
+
+    def _is_due(self, at: int) -> bool:
+        """Parked, it delivers what was fetched in front of that, and raises why.  Where a sender failed, all in front
+        was delivered before."""
+        parked = self.parked_at
+        return (
+            parked is not None
+            and parked.until is None
+            and (self._after_skips(at) < parked.position or self._failure is not None)
+        )
 
     def iterated(self, fetched: FetchedSet, on_ack: bool = False) -> Actions:
         """A set is iterated message by message: one ticket for all of it; on_ack: one for each message."""
@@ -423,7 +433,7 @@ class Partition:
             self._iterated = None
         if at is not None and fetched.epoch == self.epoch:
             self.next_delivery = at
-            self._withhold()
+            self._withhold(at)
         return _give_back(self._last_ticket_bytes(fetched))
 
     # tickets --------------------------------------------------------------------------------------------------------
@@ -489,7 +499,7 @@ class Partition:
         if self.state is S.CLOSED:
             return NOTHING
         gone = self._end_progress()
-        self.epoch += 1
+        self._begin_epoch()
         self.position = self.next_delivery = position
         self.skips.clear()
         self.withheld = Withheld.NOTHING
@@ -502,13 +512,18 @@ class Partition:
         if self.state is S.CLOSED:
             return NOTHING
         gone = self._end_progress()
-        self.epoch += 1
+        self._begin_epoch()
         self.position = None
         self.skips.clear()
         self.progress = None
         self.seek = seek
         self._enter()
         return (*gone, *LOCATE)
+
+    def _begin_epoch(self) -> None:
+        """What was fetched so far and is not delivered is worthless."""
+        self.epoch += 1
+        self._failure = None
 
     def _end_progress(self) -> Actions:
         gone, self._unticketed_bytes = self._unticketed_bytes, 0
@@ -521,13 +536,16 @@ class Partition:
     def refetch(self, position: int) -> Actions:
         """Fetch again from position on, which is where delivery stopped; what is delivered still counts.
 
-        Where that cannot be (something from there on was delivered, or dropped) it starts at what is done.  Nothing is
-        fetched from the parked position on: unpark() does that.
+        Where that cannot be (something from there on was delivered, or dropped) it starts at what is done.  Parked, it
+        is fetched up to there again; nothing is from the parked position on: unpark() does that.
         """
         progress = self.progress
         if progress is None or self.withheld is Withheld.BY_SENDER or not progress.goes_on_at(position):
             return self._restart(position)
-        self.epoch += 1
+        if progress.parked is not None:
+            progress.unpark()
+            self._find_damage_again()
+        self._begin_epoch()
         self.position = self.next_delivery = self._after_skips(position)
         self.withheld = Withheld.NOTHING
         for fetched in (*self._unticketed, self._iterated):
@@ -556,8 +574,6 @@ class Partition:
             return NOTHING
         self.withheld = Withheld.NOTHING
         self._enter()
-        if failure.epoch != self.epoch:
-            return NOTHING
         self._queued(failure)
         return (Action(Do.QUEUE, fetched=failure),)
 
@@ -634,16 +650,18 @@ class Partition:
         if self.state in ENDING or self.undeliverable is None or not self.drained:
             return False, NOTHING
         if go_on_at is not None and self._before_parked:
-            # What is queued is delivered yet; what was given back, because the lease was over, has to be fetched again.
-            return False, NOTHING if self.queued_sets else self.unpark(measure=measure)[1]
+            return False, NOTHING
         self._unlocated, self.measures = None, measure
-        # Known already: found damaged once more it is parked at once, in the same words.
-        self._damage = {at: times - 1 for at, times in self._damage.items()}
+        self._find_damage_again()
         done = self.committable()
         if done is None:
             self._enter()
             return True, LOCATE
         return True, self.reset_to(done if go_on_at is None else max(done, go_on_at))
+
+    def _find_damage_again(self) -> None:
+        """Damage that is known already parks it at once when it is found once more, in the same words."""
+        self._damage = {at: times - 1 for at, times in self._damage.items()}
 
     # stops and starts -----------------------------------------------------------------------------------------------
 

@@ -99,6 +99,10 @@ class Progress:
             self.parked = Parked(reason, last)
             self._last = last if self._last is None else min(last, self._last)
 
+    def unpark(self) -> None:
+        """Parked by park(), and what comes before is fetched again, with what follows: tickets are given out again."""
+        self.parked = self._last = None
+
     def close(self) -> int:
         """The partition is revoked: nothing more is sent or counted; committable stays as it is."""
         self.closed = True
@@ -123,7 +127,7 @@ class Progress:
 
     def goes_on_at(self, position: int) -> bool:
         """May tickets be given out from position on, with everything before it counted here?"""
-        return not self.closed and self._last is None and self.given <= position
+        return not self.closed and self.given <= position and (self._last is None or position < self._last)
 
     def may_send(self, ticket: DeliveryTicket) -> bool:
         """Neither done nor dropped."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkawire.model import TopicPartition
 from tests.scenarios.partition.world import Violation, World
 from zkconsumer.fetching.partition import (
     ENDING,
@@ -20,6 +22,7 @@ from zkconsumer.fetching.partition import (
     Withheld,
 )
 from zkconsumer.fetching.progress import DeliveryTicket
+from zkconsumer.session.lease import Lease
 
 Event = tuple[str, int]
 USUAL = ["fetch", "take", "send", "ack", "ack", "next", "next", "timer", "commit"]
@@ -137,40 +140,88 @@ def _end(world: World) -> None:
 def test_a_partition_that_is_left_alone_is_read_to_its_end_and_committed() -> None:
     """After any disorder: resumed, renewed, unparked, each message is delivered, acknowledged and committed."""
     for_good = {"revoke", "close", "seek", "skip", "out of range", "drop", "unpark behind"}
-    usual = [what for what in USUAL * 5 + RARE if what not in for_good]
+    end = 120
+
+    def fetch(world: World, n: int) -> None:
+        if (world.partition.position or 0) < end - 7:
+            happen(world, "fetch", n)
+
     for seed in range(50):
-        rng = random.Random(seed)
-        world, end = World(), 120
-        world.start(0)
-        for _ in range(80):
-            what = rng.choice(usual)
-            if what != "fetch" or (world.partition.position or 0) < end - 7:
-                happen(world, what, rng.randrange(1 << 16))
+        world = _disordered(World(), seed, for_good, fetch)
         for _ in range(400):
-            world.lease_renewed()
-            world.lead(True)
-            world.throttle(None)
-            world.commit_ended(True)
-            if world.taken is not None:
-                world.send(world.taken.resume_at)
-            for name in list(world.tickets):
-                world.ack(name)
-                world.ack(name)
-            while world.next() is not None:
-                pass
-            world.resume()
-            world.tend()
+            _tend(world)
             world.unpark()
             partition = world.partition
             if partition.state is State.FETCHING and partition.position is not None and partition.position < end:
                 world.fetched(partition.position, end)
             if partition.committable() == end and partition.drained:
                 break
-        assert (world.partition.committable(), world.partition.drained, world.held_bytes) == (end, True, 0), (
-            seed,
-            world.partition,
-            world.said[-20:],
-        )
+        assert _all_done(world, end), (seed, world.partition, world.said[-20:])
+
+
+def test_what_lies_in_front_of_a_damaged_entry_is_delivered_and_committed_without_a_release() -> None:
+    """Also where it was given back, whatever for: the timer of the engine fetches it again."""
+    for seed in range(300):
+        world = _left_alone(Partition, seed, damaged=60)
+        assert _all_done(world, 60), (seed, world.partition, world.said[-20:])
+
+
+def _left_alone(make: Callable[[TopicPartition, Lease], Partition], seed: int, damaged: int) -> World:
+    """After any disorder; the entry at `damaged` can never be read, and nobody unparks the partition."""
+    by_others = {"revoke", "close", "seek", "skip", "out of range", "drop", "fail", "park", "unpark", "unpark behind"}
+
+    def fetch(world: World, n: int) -> None:
+        position = world.partition.position
+        if world.partition.state is not State.FETCHING or position is None:
+            return
+        if position < damaged:
+            world.fetched(position, min(damaged, position + 1 + n % 30))
+        else:
+            world.park("damaged")
+
+    world = _disordered(World(make), seed, by_others, fetch)
+    for _ in range(400):
+        _tend(world)
+        fetch(world, damaged)
+        if world.partition.committable() == damaged and world.partition.drained:
+            break
+    return world
+
+
+def _disordered(world: World, seed: int, without: set[str], fetch: Callable[[World, int], None]) -> World:
+    """Eighty events in any order."""
+    usual = [what for what in USUAL * 5 + RARE if what not in without]
+    rng = random.Random(seed)
+    world.start(0)
+    for _ in range(80):
+        what, n = rng.choice(usual), rng.randrange(1 << 16)
+        if what == "fetch":
+            fetch(world, n)
+        else:
+            happen(world, what, n)
+    return world
+
+
+def _tend(world: World) -> None:
+    """Its leader is known, its lease renewed, and its user takes and acknowledges what there is."""
+    world.lease_renewed()
+    world.lead(True)
+    world.throttle(None)
+    world.commit_ended(True)
+    if world.taken is not None:
+        world.send(world.taken.resume_at)
+    for name in list(world.tickets):
+        world.ack(name)
+        world.ack(name)
+    while world.next() is not None:
+        pass
+    world.resume()
+    world.tend()
+
+
+def _all_done(world: World, end: int) -> bool:
+    partition = world.partition
+    return (partition.committable(), partition.drained, world.held_bytes) == (end, True, 0)
 
 
 # Broken on purpose ------------------------------------------------------------------------------------------------
@@ -281,3 +332,12 @@ def test_a_broken_machine_is_caught(broken: type[Partition]) -> None:
         except Violation:
             return
     pytest.fail("no promise was broken, and the machine is")
+
+
+class ForgetsWhatWasGivenBack(Partition):
+    def _is_due(self, at: int) -> bool:
+        return False
+
+
+def test_a_machine_that_forgets_what_it_gave_back_in_front_of_damage_is_caught() -> None:
+    assert not all(_all_done(_left_alone(ForgetsWhatWasGivenBack, seed, damaged=60), 60) for seed in range(300))
