@@ -161,7 +161,7 @@ def test_a_partition_that_is_left_alone_is_read_to_its_end_and_committed() -> No
 
 def test_what_lies_in_front_of_a_damaged_entry_is_delivered_and_committed_without_a_release() -> None:
     """Also where it was given back, whatever for: the timer of the engine fetches it again."""
-    for seed in range(300):
+    for seed in range(60):
         world = _left_alone(Partition, seed, damaged=60)
         assert _all_done(world, 60), (seed, world.partition, world.said[-20:])
 
@@ -340,4 +340,4 @@ class ForgetsWhatWasGivenBack(Partition):
 
 
 def test_a_machine_that_forgets_what_it_gave_back_in_front_of_damage_is_caught() -> None:
-    assert not all(_all_done(_left_alone(ForgetsWhatWasGivenBack, seed, damaged=60), 60) for seed in range(300))
+    assert not all(_all_done(_left_alone(ForgetsWhatWasGivenBack, seed, damaged=60), 60) for seed in range(60))
