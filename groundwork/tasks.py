@@ -5,7 +5,7 @@
     Task        one greenlet with its name
 
     sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect, listen,
-    in_greenlet, threads_are_greenlets, stacks, tls_context, unix_socket, adopted_socket
+    in_greenlet, threads_are_greenlets, wake_at_signals, stacks, tls_context, unix_socket, adopted_socket
 
 Nothing here patches a module.  All of it is used in the hub of one thread; other threads go through `groundwork.hub`.
 """
@@ -15,7 +15,9 @@ from __future__ import annotations
 import encodings.idna
 import gc
 import logging
+import os
 import pickle
+import signal
 import socket as plain_socket
 import sys
 import threading
@@ -174,7 +176,8 @@ class TaskGroup:
         return sorted(task.name for task in self._tasks if not task.ended)
 
     def signalled(self, name: str, fn: Callable[[], object]) -> None:
-        """Spawn from a handler of signal.signal, which may interrupt the main thread anywhere, also inside the hub.
+        """Spawn from a handler of signal.signal, which may interrupt the main thread anywhere, also inside the hub: see
+        wake_at_signals().
 
         The group must belong to the main thread's hub.  After stop() nothing is spawned.
         """
@@ -183,6 +186,24 @@ class TaskGroup:
     def _spawn_unless_stopped(self, name: str, fn: Callable[[], object]) -> None:
         if not self._stopped.is_set():
             self.spawn(name, fn)
+
+
+_waker: Any = None  # what reads the signals' pipe, once
+
+
+def wake_at_signals() -> None:
+    """From now on a signal ends what the hub waits for; to be called in the main thread.
+
+    A handler of signal.signal runs between two instructions of the main thread.  That of a signal that comes after the
+    last of them, right before the hub waits, or that another thread takes, would run at the hub's next event.
+    """
+    global _waker
+    if _waker is not None:
+        return
+    readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    _waker = gevent.get_hub().loop.io(readable, 1, ref=False)
+    _waker.start(os.read, readable, 4096)
 
 
 def stacks() -> Iterator[str]:

@@ -96,6 +96,9 @@ class Signals:
     def take(self) -> None:
         """Handle all signals from now on.  A handler that the module of a message.handler has set stays, except for
         SIGTERM and SIGINT."""
+        from groundwork.tasks import wake_at_signals  # load() is called before gevent is loaded
+
+        wake_at_signals()
         ours = (signal.SIG_DFL, signal.SIG_IGN, _loading)
         for number in ending():
             if number in STOPS or signal.getsignal(number) in ours:

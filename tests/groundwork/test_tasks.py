@@ -202,7 +202,8 @@ def program(text: str, **more: str) -> subprocess.Popen[str]:
 
 SIGNALLED = """
     import signal
-    from groundwork.tasks import TaskGroup, Event, sleep
+    from groundwork.tasks import TaskGroup, Event, sleep, wake_at_signals
+    wake_at_signals()
     tasks = TaskGroup()
     signals, terms = [], []
     def on_signal(*_):
@@ -236,6 +237,23 @@ def test_signal_runs_in_a_greenlet_and_a_second_does_not_wait_for_the_first() ->
         rest = child.stdout.read()  # communicate() would leave out what a readline() before it has taken in
         assert (rest, child.stderr.read()) == ("term 2\nend\n", "")
     assert child.returncode == 0
+
+
+def test_a_signal_that_does_not_interrupt_the_hub_is_handled_at_once() -> None:
+    """As one that comes right before the hub waits does not, or one that another thread takes."""
+    text = """
+        import signal, threading
+        from groundwork.tasks import TaskGroup, wake_at_signals
+        wake_at_signals()
+        wake_at_signals()  # changes nothing
+        tasks = TaskGroup()
+        signal.signal(signal.SIGTERM, lambda *_: tasks.signalled("SIGTERM", lambda: tasks.stop(5)))
+        by_itself = lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        threading.Timer(0.3, by_itself).start()
+        print(tasks.wait(15))
+    """
+    with program(text) as child:
+        assert child.communicate(timeout=20) == ("True\n", "")
 
 
 def test_signal_handler_that_fails_is_a_death() -> None:
