@@ -5,22 +5,24 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # Three for two cores: a test on real clusters waits a third of its time.
 WORKERS ?= 3
+QUICK_WORKERS ?= 4
 SEEDS ?= 5
 VERDICTS := tests/faults/results.jsonl
-QUICK_WORKERS ?= 4
-# The real tests start some hundred JVMs of these, which start from archives of their classes in half the time.
+# The real tests start some hundred JVMs of these, which start from archives of their classes in half the time.  They are
+# fetched and made beside the quick tests.
 ARCHIVED := 0.8.2.2 2.8.2 3.9.1 4.3.1 --spark
 PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkpipeline localkafka
 
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
+# Of libraries too, but that of the modules that are loaded: pip would compile ten times as many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test check lint docs matrix bench faults soak fuzz simulate audit clean
+.PHONY: venv demo test quick archives check lint docs matrix bench faults soak fuzz simulate audit clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing all extras into $(VENV), Spark among them: some hundred MB and a few minutes, once"
-	$(BIN)/pip install -q -e '.[dev]'
+	$(BIN)/pip install -q --no-compile -e '.[dev]'
 	touch $@
 
 venv: $(STAMP)     ## .venv alone, with all extras
@@ -38,9 +40,15 @@ lint: $(STAMP)
 check: lint        ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal --few-examples -m "not real and not faults and not thorough"
 
-test: lint         ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
+# The parts of `make test` that need no cluster.
+quick:
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal -m "not real and not faults"
+
+archives:
 	$(BIN)/python -m localkafka.classdata $(ARCHIVED)
+
+test: lint         ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
+	$(MAKE) -j 2 quick archives
 	FAULT_SLACK=3 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and (not faults or short)"
 
 docs: $(STAMP)     ## the pages as a static site in build/site; a link that leads nowhere is an error

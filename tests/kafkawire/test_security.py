@@ -471,6 +471,7 @@ def test_a_login_is_renewed_with_nothing_in_flight_and_nothing_is_lost(
     assert cluster.values("t", 0) == [b"%d" % n for n in range(sent)]
 
 
+@pytest.mark.thorough
 def test_a_login_of_a_link_that_was_idle_is_renewed_before_the_next_request(cluster: FakeCluster) -> None:
     with Front(cluster.ports[1], users=USERS, lifetime_ms=1000) as front:
         link = Link(front.broker, "me", logging_in("PLAIN").connect(), 5000)

@@ -89,6 +89,7 @@ def test_it_shows_what_is_wrong_first_and_nothing_is_html(
     assert browser.messages == []
 
 
+@pytest.mark.thorough
 def test_charts_begin_with_what_the_server_kept_and_move(browser: Browser, serve: Serve) -> None:
     url, _ = serve(8)
     browser.open(url, width=1600)

@@ -162,6 +162,7 @@ def test_a_crash_while_a_crash_is_made_good() -> None:
             finish(kept)
 
 
+@pytest.mark.thorough
 def test_portions_of_a_driver_that_died_are_taken_over_and_written_once() -> None:
     """It dies after n steps, the one that takes over after m; a third one finishes."""
     start = begun(2)

@@ -144,6 +144,7 @@ def test_batches_end_on_borders(world: World) -> None:
     assert world.kept() == {"0-0": world.end}
 
 
+@pytest.mark.thorough
 def test_seek_goes_to_a_position_or_an_end(world: World) -> None:
     with world.connector() as connector:
         stream = world.stream(connector)

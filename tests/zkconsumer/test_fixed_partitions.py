@@ -181,6 +181,7 @@ def test_a_store_of_the_program_is_asked_in_one_thread_and_holds_up_nobody(world
     assert threading.get_ident() not in store.threads
 
 
+@pytest.mark.thorough
 def test_an_offset_that_cannot_be_understood_parks_its_partition_until_it_can(world):
     store = Store({T0: Unknown("the row says 'x'")})
     with world.connector("t:0,1", store) as connector:

@@ -156,6 +156,7 @@ def test_a_session_whose_credentials_are_refused_is_followed_by_another_one(
     assert "pass-word" not in caplog.text
 
 
+@pytest.mark.thorough
 def test_refused_credentials_are_named_at_the_start(server: FakeZooKeeper) -> None:
     server.refuses = 1 << 30
     with (
