@@ -14,14 +14,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from groundwork.hub import Hub
+from groundwork.hub import Hub, OwnThread
+from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.tasks import TaskGroup
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
-from zkconsumer.events import OnEvent
+from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchers import Fetchers
@@ -33,6 +34,8 @@ from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
+
+LATE_PART = 0.25  # of the session's time-out: three more of that, and it is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,23 @@ class EngineContext:
             retries=retries,
             before=self.before_commit,
         )
+
+    def watch_hub(self, session_timeout_ms: int) -> None:
+        """Say it when no heartbeat could be sent for a good part of the session's time-out: a call kept the
+        interpreter, most likely one that still runs in another thread.  A caller watches over a hub of its own."""
+        if not isinstance(self.hub, OwnThread):
+            return
+
+        def late(late_ms: float) -> None:
+            where = "; ".join(busy_lines()) or "not seen"
+            text = (
+                f"nothing but one call ran for {late_ms:.0f} ms, a lot of the session's {session_timeout_ms} ms; after"
+                f" that long others take our partitions; at work in the other threads now: {where}"
+            )
+            self.on_event(ConsumerEvent("late", text))
+
+        lag = HubLag(f"hub of {self.config.group_id}", session_timeout_ms * LATE_PART, on_late=late)
+        self.tasks.spawn("lag", lag.run)
 
 
 class AssignmentSource(Protocol):

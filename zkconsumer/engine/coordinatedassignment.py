@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from groundwork.hub import OwnThread
-from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.options import specs
 from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
@@ -51,7 +49,6 @@ from zkconsumer.session.zksession import SessionState, ZkSession
 METADATA_MS = 10_000  # a broker that is silent for longer would keep the request from the others
 FIRST_JOIN_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
 SUBSCRIBED_POLL_S = 0.02
-LATE_PART = 0.25  # of the session's time-out: three more of that, and it is over
 SILENT_PART = 3  # of the session's time-out
 CLOSED_AT_START = "the connector was shut down while it started"
 
@@ -65,7 +62,7 @@ class CoordinatedAssignment:
         self._config = config
         self._dialect = context.dialect
         self._versions = context.versions
-        self._hub = context.hub
+        self._watch_hub = context.watch_hub
         self._registration = context.registration
         self._tasks = context.tasks
         self._lease = context.lease
@@ -206,9 +203,7 @@ class CoordinatedAssignment:
         self._tasks.spawn("lease", self._heartbeats.guard)
         self._tasks.spawn("topics", self.member.watch_topics)
         self._tasks.spawn("member", self.member.run)
-        if isinstance(self._hub, OwnThread):  # the caller watches over its own hub
-            limit_ms = self._config.group_session_timeout_ms * LATE_PART
-            self._tasks.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
+        self._watch_hub(self._config.group_session_timeout_ms)
         self.member.first_round.wait(timeout=FIRST_JOIN_S)
         if self.member.refusal:
             raise ConsumerError(self.member.refusal)
@@ -364,14 +359,3 @@ class CoordinatedAssignment:
             self._away_since = now()
             text = f"{where} is out of reach: {why}; nothing is committed, and no partition taken, until it answers"
             self._on_event(ConsumerEvent("outage", text))
-
-    def _late(self, late_ms: float) -> None:
-        """No heartbeat could be sent: a call kept the interpreter, most likely one that still runs in another
-        thread."""
-        session_ms = self._config.group_session_timeout_ms
-        where = "; ".join(busy_lines()) or "not seen"
-        text = (
-            f"nothing but one call ran for {late_ms:.0f} ms, a lot of the session's {session_ms} ms; after that long"
-            f" others take our partitions; at work in the other threads now: {where}"
-        )
-        self._on_event(ConsumerEvent("late", text))

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from groundwork.executor import ThreadExecutor
-from groundwork.hub import OwnThread
-from groundwork.loopdelay import HubLag, busy_lines
 from groundwork.options import specs
 from groundwork.tasks import Event, connect, now, sleep
 from kafkawire.cluster.release import ASKED_FROM
@@ -52,7 +50,6 @@ FIRST_ROUND_S = 10.0  # creating streams waits that long for a first rebalance; 
 AUDIT_S = 30.0
 SUBSCRIBED_POLL_S = 0.02
 LAST_COMMIT_S = 5.0  # of revoked partitions, while a coordinator is away: JVM members wait about 8 s for them
-LATE_PART = 0.25  # of the session's time-out: three more of that, and it is over
 NOT_WITHOUT_ZOOKEEPER = "nothing is committed, and no partition taken, until it answers"
 SILENT_PART = 3  # of the session's time-out: four beats without a response
 
@@ -67,7 +64,7 @@ class GroupAssignment:
         self._dialect = dialect
         self._versions = context.versions
         self._znodes = dialect.znodes
-        self._hub = context.hub
+        self._watch_hub = context.watch_hub
         self._tasks = context.tasks
         self._links = context.links
         self._lease = context.lease
@@ -200,9 +197,7 @@ class GroupAssignment:
         self._tasks.spawn("member", self.member.run)
         self._tasks.spawn("audit", self._audit)
         self._tasks.spawn("offset-mode", self.mode.run)
-        if isinstance(self._hub, OwnThread):  # the caller watches over its own hub
-            limit_ms = self._config.session_timeout_ms * LATE_PART
-            self._tasks.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
+        self._watch_hub(self._config.session_timeout_ms)
         self.member.first_round.wait(timeout=FIRST_ROUND_S)
 
     def leave(self, timeout_s: float) -> None:
@@ -347,17 +342,6 @@ class GroupAssignment:
 
     def _changed(self, what: GroupChange) -> None:
         self.member.changed(what)
-
-    def _late(self, late_ms: float) -> None:
-        """No heartbeat could be sent: a call kept the interpreter, most likely one that still runs in another
-        thread."""
-        session_ms = self._config.session_timeout_ms
-        where = "; ".join(busy_lines()) or "not seen"
-        text = (
-            f"nothing but one call ran for {late_ms:.0f} ms, a lot of the session's {session_ms} ms; after that long"
-            f" others take our partitions; at work in the other threads now: {where}"
-        )
-        self._on_event(ConsumerEvent("late", text))
 
     def _audit(self) -> None:
         """Compare the member with ZooKeeper, every half minute and soon after a reconnect."""
