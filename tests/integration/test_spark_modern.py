@@ -10,7 +10,9 @@ import pyarrow.parquet as parquet
 import pytest
 
 from groundwork.output import EXIT
+from groupadmin.commands.cli import outcome as zkconsumer
 from sparkpipeline.commands.cli import outcome
+from sparkpipeline.load.config import read_config
 from tests.conftest import Unique
 from tests.integration.kraftcluster import KraftCluster, kraft_cluster
 from tests.integration.modern import named
@@ -122,6 +124,26 @@ def test_a_load_counts_what_transactions_keep_back(spark: Any, kraft: KraftClust
     files = [parquet.ParquetFile(path) for path in of.data.rglob("*.parquet")]
     headers = [row for each in files for row in each.read(columns=["headers"]).column(0).to_pylist() if row]
     assert [[(header["key"], header["value"]) for header in row] for row in headers] == [TWO] * 10
+
+
+def test_a_load_begins_at_a_time(spark: Any, kraft: KraftCluster, unique: Unique, tmp_path: Path) -> None:
+    """At the first message of that time or later; a partition that has none begins at its end."""
+    topic, group = kraft.create(unique.topic(), 2), f"load-{unique.tag}"
+    for partition, first, at_ms in ((0, 0, AT_MS), (1, 0, AT_MS), (0, 10, AT_MS + 60_000)):
+        kraft.producer.send(topic, partition, first, 10, time_ms=at_ms)
+    config = tmp_path / "recent.yaml"
+    config.write_text(f"{{base: {tmp_path}/recent, bootstrap.servers: '{kraft.brokers}', topics: [{topic}]}}")
+    when = ["--to-datetime", str(AT_MS + 60_000), "--undo-dir", str(tmp_path)]
+    reset = ["offsets", "reset", "-b", kraft.brokers, "--group", group, "--topic", topic, *when, "--execute"]
+    assert zkconsumer(reset) == EXIT["done"]
+    begun = ["load", "init", str(config), "--from-group", group, "--storage", "kafka", "--execute"]
+    assert outcome(begun) == EXIT["done"]
+    of = Job(read_config(config), spark)
+    of.run()
+    assert loaded(of) == {0: named(topic, 0, 10, 10)}
+    kraft.producer.send(topic, 1, 10, 5)
+    of.run()
+    assert loaded(of) == {0: named(topic, 0, 10, 10), 1: named(topic, 1, 10, 5)}
 
 
 def test_rows_are_written_with_their_headers_to_4_and_read_back(
