@@ -19,10 +19,9 @@ from kafkawire.model import TopicPartition
 from localkafka import dump, java, releases
 from localkafka.child import Child
 from localkafka.client import ClusterClient
-from localkafka.console import ConsoleConsumer
 from localkafka.dump import Dumped
 from localkafka.errors import LocalKafkaError
-from localkafka.programs import feed, mirror_arguments, printed, work_files, write_properties
+from localkafka.programs import ConsoleConsumer, feed, mirror_arguments, printed, work_files, write_properties
 
 # (first release, class): the last row that is not newer than the release applies
 CONSOLE_CONSUMER = (

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from localkafka import java
 from localkafka.child import Child
-from localkafka.console import ConsoleConsumer
-from localkafka.programs import feed, mirror_arguments, printed, work_files, write_properties
+from localkafka.programs import ConsoleConsumer, feed, mirror_arguments, printed, work_files, write_properties
 from localkafka.seven import original
 from localkafka.seven.cluster import Cluster07
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from localkafka.child import Child
-from localkafka.console import ConsoleConsumer
+from localkafka.programs import ConsoleConsumer
 
 SCRIPT = Path(__file__).with_name("groupmember.py")
 

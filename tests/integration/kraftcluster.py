@@ -14,9 +14,8 @@ from kafkawire.dialects import dialect
 from kafkawire.net.links import Links
 from localkafka import java, releases, tools
 from localkafka.child import Child
-from localkafka.console import ConsoleConsumer
 from localkafka.kraft import KraftBroker
-from localkafka.programs import work_files, write_properties
+from localkafka.programs import ConsoleConsumer, work_files, write_properties
 from tests.integration.modern import ModernProducer
 
 

@@ -16,7 +16,7 @@ from kafkawire.znodes import v08 as znodes
 from localkafka import tools
 from localkafka.child import Child
 from localkafka.client import ClusterClient
-from localkafka.console import ConsoleConsumer
+from localkafka.programs import ConsoleConsumer
 from localkafka.waiting import wait_until
 from tests.integration.groupprocess import handed, start_ours, told
 from zkconsumer.offsets.modes import Mode, modes_path, read_mode
