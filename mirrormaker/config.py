@@ -98,10 +98,10 @@ def from_flags(
     for n, path in enumerate(consumers):
         if path.resolve() in [earlier.resolve() for earlier in consumers[:n]]:
             problems.append(f"--consumer.config {path} is given twice: each of its messages would be read twice")
-        elif (source := files.options(SourceOptions, path)) is not None:
+        elif (source := files.options(SourceOptions, path, "--consumer.config")) is not None:
             sources.append(source)
     if producer is not None:
-        target = files.options(TargetOptions, producer)
+        target = files.options(TargetOptions, producer, "--producer.config")
     try:
         mirror = load(MirrorOptions, flags, FLAGS, jvm=True)
     except OptionError as exc:
@@ -122,14 +122,17 @@ class _PropertiesFiles:
         self.forbidden = False
         self._unknown = unknown
 
-    def options(self, cls: type[O], path: Path) -> O | None:
-        """The options in a file; None: it has problems."""
+    def options(self, cls: type[O], path: Path, flag: str) -> O | None:
+        """The options in a file that a flag names; None: it has problems."""
         try:
-            values = read_properties(read_bytes(path))  # bytes are ISO-8859-1, as for Java
-            return load(cls, values, path.name, jvm=True, unknown=self._unknown)
+            content = read_bytes(path)  # bytes are ISO-8859-1, as for Java
         except ConfigError as exc:
-            self.problems += exc.problems
+            self.problems += [f"{flag} {problem}" for problem in exc.problems]
             self.forbidden |= exc.forbidden
+            return None
+        try:
+            values = read_properties(content)
+            return load(cls, values, path.name, jvm=True, unknown=self._unknown)
         except OptionError as exc:
             self.problems += exc.problems
             self.forbidden |= exc.forbidden

@@ -129,11 +129,11 @@ def main(
         config = _config(switches, given)
         check_topic(topic)
         if sys.stdin is None:
-            raise click.UsageError("standard input is closed: the lines are read from it")
+            _end("standard input is closed: the lines are read from it", USAGE)
         producer = Producer(config, hub="own")
         producer.start()
-    except (OptionError, click.UsageError, LocalError) as wrong:
-        _end(str(wrong), USAGE)
+    except (OptionError, LocalError) as wrong:
+        raise click.UsageError(str(wrong)) from None
     except (OSError, TooManyOpenFiles) as wrong:
         if not (sentence := too_many(wrong)):
             raise
@@ -188,7 +188,9 @@ def _config(switches: Mapping[str, tuple[str, str | None]], given: dict[str, str
             raise click.UsageError(f"{name} is given twice: by {switch} and by --property")
         given[name] = value
     if not {"metadata.broker.list", "broker.list", "zookeeper.connect", "zk.connect"} & given.keys():
-        raise click.UsageError("no way to find the brokers: give --broker-list or --zookeeper")
+        raise click.UsageError(
+            "no way to find the brokers: give --broker-list (or its other name --bootstrap-server), or --zookeeper"
+        )
     return load(ProducerConfig, {"client.id": "zkproducer", **given}, "command line", jvm=True)
 
 

@@ -198,7 +198,8 @@ def test_every_command_runs_from_the_wheel(version: str, first: Built, tmp_path:
     assert zipfile.is_zipfile(there.here / "kafka08.zip")
     refused = there.run("zkproducer", "--topic", "orders")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == "zkproducer: no way to find the brokers: give --broker-list or --zookeeper\n"
+    assert "Try 'zkproducer --help' for help." in refused.stderr
+    assert "\nError: no way to find the brokers: give --broker-list " in refused.stderr
 
     for name in ("load", "pipeline"):
         write(there.here / f"{name}.yaml", there.ok("mirrormaker", "sample-config", "--name", name))

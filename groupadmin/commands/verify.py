@@ -67,7 +67,7 @@ def verify_rebalance(
         raise click.UsageError("the group is given twice: as the argument and by --group")
     group = group or named
     if group is None:
-        raise click.UsageError("Missing argument 'GROUP'.")
+        raise click.UsageError("the group is missing: give it as the argument GROUP, or by --group")
     with connected(zookeeper, kafka_version) as reach:
         deadline = now() + settle_s
         while True:

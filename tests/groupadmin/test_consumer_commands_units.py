@@ -68,7 +68,7 @@ def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, s
         (["groups", "list", "-z", "h", "--kafka-version", "9x"], "unknown Kafka release"),
         (["groups", "describe", "-z", "h"], "--group"),
         (["lag", "-z", "h", "--watch", "0"], "--watch"),
-        (["verify-rebalance", "-z", "h"], "Missing argument 'GROUP'."),
+        (["verify-rebalance", "-z", "h"], "the group is missing: give it as the argument GROUP, or by --group"),
         (["verify-rebalance", "a", "-z", "h", "--group", "a"], "given twice: as the argument and by --group"),
         (["verify-rebalance", "-z", "h", "--group", "a/b"], "--group 'a/b': no group can be called that"),
         (["completion", "tcsh"], "tcsh"),

@@ -121,10 +121,11 @@ def test_a_file_that_is_missing_is_exit_78_and_one_that_is_forbidden_77(
     flags = ["--consumer.config", str(conf["consumer"]), "--producer.config", str(conf["producer"]), "--whitelist", "a"]
     args = [command, str(file)] if broken == "file" else [command, *flags]
     assert outcome(args) == 78
-    assert capsys.readouterr().err == f"error: {file}: cannot be read: No such file or directory\n"
+    named = f"error: {file}" if broken == "file" else f"error: --{broken}.config {file}"
+    assert capsys.readouterr().err == f"{named}: cannot be read: No such file or directory\n"
     file.mkdir()
     assert outcome(args) == 78
-    assert capsys.readouterr().err == f"error: {file}: cannot be read: Is a directory\n"
+    assert capsys.readouterr().err == f"{named}: cannot be read: Is a directory\n"
     file.rmdir()
     file.touch()
     read = Path.read_bytes
@@ -136,7 +137,7 @@ def test_a_file_that_is_missing_is_exit_78_and_one_that_is_forbidden_77(
 
     monkeypatch.setattr(Path, "read_bytes", forbidden)
     assert outcome(args) == 77
-    assert capsys.readouterr().err == f"error: {file}: may not be read by this user: Permission denied\n"
+    assert capsys.readouterr().err == f"{named}: may not be read by this user: Permission denied\n"
 
 
 @pytest.mark.parametrize("form", ["yaml", "properties"])

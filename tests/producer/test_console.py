@@ -73,6 +73,7 @@ def wrong_call(*arguments: str) -> str:
     """What is said of a command line that is refused before anything is connected to; so in this process."""
     done = CliRunner().invoke(main, arguments, input=b"v\n")
     assert (done.exit_code, type(done.exception)) == (2, SystemExit), done.output
+    assert "\nTry 'zkproducer --help' for help.\n\nError: " in done.output
     return done.output
 
 
@@ -108,7 +109,7 @@ def test_a_wrong_call_ends_with_its_exit_code_and_a_sentence(arguments: list[str
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--topic", "t"], "no way to find the brokers: give --broker-list or --zookeeper"),
+        (["--topic", "t"], "give --broker-list (or its other name --bootstrap-server), or --zookeeper"),
         (["--topic", "t", "--broker-list", "h1"], "'h1' is not host:port"),
         (["--topic", "t", "--broker-list", "h1:x"], "port 'x'"),
         (["--topic", "t", "--bootstrap-server", "h1:x"], "port 'x'"),
@@ -311,4 +312,6 @@ def test_sigterm_sends_what_was_read():
 def test_a_zookeeper_that_cannot_be_meant_is_a_wrong_command_line():
     done = subprocess.run([*COMMAND, "--zookeeper", ":::", "--topic", "t"], input=b"v", capture_output=True, timeout=30)
     assert done.returncode == 2
-    assert done.stderr.startswith(b"zkproducer: zookeeper.connect ':::' is not host:port,host:port/chroot")
+    assert done.stderr.partition(b"\nError: ")[2].startswith(
+        b"zookeeper.connect ':::' is not host:port,host:port/chroot"
+    )
