@@ -7,19 +7,20 @@ They read and write text: keys and values are UTF-8.  A program's log goes to a 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import IO
 
 import click
 
 from kafkawire.model import TopicPartition
-from localkafka import dump, java, releases
+from localkafka import java, releases
 from localkafka.child import Child
 from localkafka.client import ClusterClient
-from localkafka.dump import Dumped
 from localkafka.errors import LocalKafkaError
 from localkafka.programs import ConsoleConsumer, feed, mirror_arguments, printed, work_files, write_properties
 
@@ -175,6 +176,40 @@ def run(cluster: ClusterClient, main: str, arguments: Sequence[str], timeout_s: 
     return printed(_child(cluster, work, main, arguments, stdout=subprocess.PIPE), timeout_s)
 
 
+# DumpLogSegments --print-data-log prints (0.8 to 0.10):
+#
+#   offset: 7 position: 0 isvalid: true payloadsize: 5 magic: 0 compresscodec: NoCompressionCodec crc: 99 keysize: 1 \
+#       key: k payload: hello
+#
+# Sizes count bytes, so keys and payloads may hold any UTF-8, also line ends.  From 0.9 on the key of a message without
+# payload is not printed, only its size.
+DUMP_HEAD = re.compile(
+    rb"offset: (?P<offset>\d+) position: (?P<position>\d+)(?: \w+Time: (?P<time>-?\d+))? isvalid: (?P<valid>\w+)"
+    rb" payloadsize: (?P<payload>-?\d+) magic: (?P<magic>\d+) compresscodec: (?P<codec>\w+) crc: (?P<crc>\d+)"
+    rb"(?: keysize: (?P<key>-?\d+))?"
+)
+DUMP_FILE = b"Dumping "
+DUMP_KEY, DUMP_PAYLOAD = b" key: ", b" payload: "
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """A message as the JVM read it.  position: byte in the segment file; codec: the JVM's name for it.  A key is None
+    when it is null (then key_size is −1) or was not printed.  timestamp_ms: None where the format has none."""
+
+    file: str  # the segment that holds it
+    offset: int
+    position: int
+    valid: bool  # its CRC is right
+    crc: int
+    magic: int
+    codec: str
+    key: str | None
+    payload: str | None
+    key_size: int = -1
+    timestamp_ms: int | None = None
+
+
 def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: bool = True) -> Iterator[Dumped]:
     """Every message of these segment files, also active ones, as the JVM's DumpLogSegments reads them (text payloads).
     deep_iteration: the messages inside compressed entries instead of the entries."""
@@ -186,7 +221,7 @@ def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: b
     flags = ("-Xmx512m", *java.QUICK)
     with _child(cluster, work, "kafka.tools.DumpLogSegments", argv, stdout=subprocess.PIPE, flags=flags) as child:
         assert child.stdout is not None
-        yield from dump.parse(child.stdout)
+        yield from parse_dump(child.stdout)
         if child.wait(15) != 0:
             raise LocalKafkaError(f"{child.name} ended with {child.exit_code}; {child.log_end()}")
 
@@ -207,6 +242,59 @@ def dump_topic(cluster: ClusterClient, topic: str, partitions: Sequence[int]) ->
     for row in dump_log(cluster, [Path(file) for file in files]):
         dumped[files[row.file]].append(row)
     return dumped
+
+
+def parse_dump(output: IO[bytes]) -> Iterator[Dumped]:
+    """The messages of a dump.  Raises LocalKafkaError where a key or payload does not have its printed size."""
+    lines = iter(output.readline, b"")
+    file = ""
+    for line in lines:
+        head = DUMP_HEAD.match(line)
+        if head is None:  # "Dumping FILE", "Starting offset: N"
+            if line.startswith(DUMP_FILE):
+                file = line[len(DUMP_FILE) :].decode().rstrip()
+            continue
+        sizes = [int(head[name]) if head[name] is not None else -1 for name in ("key", "payload")]
+        if sizes[1] < 0 and not line.startswith(DUMP_KEY, head.end()):
+            yield _dumped(file, head, line, key_size=-1, payload_size=-1)
+            continue
+        rest = sum(len(label) + size for label, size in zip((DUMP_KEY, DUMP_PAYLOAD), sizes, strict=True) if size >= 0)
+        while len(line) < head.end() + rest + 1:
+            more = next(lines, None)
+            if more is None:
+                break
+            line += more
+        yield _dumped(file, head, line, key_size=sizes[0], payload_size=sizes[1])
+
+
+def _dumped(file: str, head: re.Match[bytes], line: bytes, *, key_size: int, payload_size: int) -> Dumped:
+    at = head.end()
+    key, at = _dumped_text(line, at, DUMP_KEY, key_size)
+    payload, at = _dumped_text(line, at, DUMP_PAYLOAD, payload_size)
+    return Dumped(
+        file=file,
+        offset=int(head["offset"]),
+        position=int(head["position"]),
+        valid=head["valid"] == b"true",
+        crc=int(head["crc"]),
+        magic=int(head["magic"]),
+        codec=head["codec"].decode(),
+        key=key,
+        payload=payload,
+        key_size=int(head["key"]) if head["key"] is not None else -1,
+        timestamp_ms=int(head["time"]) if head["time"] is not None else None,
+    )
+
+
+def _dumped_text(line: bytes, at: int, label: bytes, size: int) -> tuple[str | None, int]:
+    if size < 0:
+        return None, at
+    end = at + len(label) + size
+    if not line.startswith(label, at) or end >= len(line):
+        raise LocalKafkaError(
+            f"DumpLogSegments printed no{label.decode()}of {size} bytes (is it text?): {line[:200]!r}"
+        )
+    return line[at + len(label) : end].decode(errors="replace"), end
 
 
 def _child(

@@ -18,7 +18,7 @@ from kafkawire.model import TopicPartition
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
-from localkafka.dump import Dumped
+from localkafka.tools import Dumped
 from localkafka.waiting import wait_until
 from sparkpipeline.ranges import OffsetRange, ranges_text
 from tests.integration.sparktopics import Field, produce

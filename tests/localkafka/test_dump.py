@@ -6,15 +6,14 @@ import io
 
 import pytest
 
-from localkafka import dump
-from localkafka.dump import Dumped
 from localkafka.errors import LocalKafkaError
+from localkafka.tools import Dumped, parse_dump
 
 HEAD = "offset: {} position: 0 isvalid: {} payloadsize: {} magic: 0 compresscodec: NoCompressionCodec crc: 99"
 
 
 def parsed(text: str) -> list[Dumped]:
-    return list(dump.parse(io.BytesIO(text.encode())))
+    return list(parse_dump(io.BytesIO(text.encode())))
 
 
 def test_keys_payloads_and_validity_are_read_and_other_lines_skipped() -> None:
