@@ -35,8 +35,8 @@ from kafkawire.net.links import Links
 from kafkawire.protocol import requests08 as requests
 from localkafka import tools
 from localkafka.child import Child
+from localkafka.client import log_end_offsets
 from localkafka.cluster import Cluster
-from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until

@@ -39,8 +39,8 @@ from common import PARTITIONS, VERSION, Peers, Report, Run, last_line, seconds_b
 
 from kafkawire import kernels
 from localkafka import tools
+from localkafka.client import log_end_offsets
 from localkafka.cluster import Cluster
-from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from producer.producer import Producer
 

@@ -1,4 +1,4 @@
-"""Client of a running cluster, for any process: addresses, topics, and waiting for a state."""
+"""Client of a running cluster, for any process: addresses, topics, log end offsets, and waiting for a state."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from kafkawire.cluster import topics
+from kafkawire.cluster.listoffsets import LATEST, ask_offsets
 from kafkawire.cluster.metadata import read_reply
 from kafkawire.cluster.view import PartitionView
-from kafkawire.dialects import dialect
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
@@ -198,6 +199,37 @@ class ClusterClient(Described):
     def described(document: Mapping[str, str]) -> ClusterClient:
         """The cluster with this description()."""
         return ClusterClient(document["version"], document["zookeeper"], document["brokers"], Path(document["folder"]))
+
+
+def log_end_offsets(cluster: ClusterClient, topics: Iterable[str], timeout_s: float = 15) -> dict[TopicPartition, int]:
+    """The next offset of every partition of these topics, asked of its leader on the wire: no JVM is started, so that a
+    wait may ask again and again.  A topic that is not there has no partitions.  Raises LocalKafkaError when a leader
+    does not answer in timeout_s."""
+    speaks = dialect(cluster.version)
+    links = Links("localkafka", timeout_ms=int(timeout_s * 1000))
+    try:
+        return {
+            tp: _log_end(cluster, tp, speaks, links, timeout_s)
+            for topic in topics
+            for tp in (TopicPartition(topic, p) for p in cluster.registry().view(topic).partitions(topic))
+        }
+    finally:
+        links.close()
+
+
+def _log_end(cluster: ClusterClient, tp: TopicPartition, speaks: Dialect, links: Links, timeout_s: float) -> int:
+    said = "it has no leader"
+
+    def answered() -> tuple[int] | None:
+        nonlocal said
+        leader = cluster.registry().view(tp.topic).leader(tp)
+        if leader is None:
+            return None
+        found = ask_offsets(links, speaks, {leader: [tp]}, {tp: LATEST}, purpose="log end")[tp]
+        said = str(found.error)  # a leader just elected may not know it yet
+        return None if found.offset is None else (found.offset,)
+
+    return wait_until(answered, timeout_s, lambda: f"the log end of {tp}; {said}")[0]
 
 
 def started_client(hosts: str) -> KazooClient:

@@ -31,11 +31,11 @@ from groundwork import output
 from groundwork.logs import set_up_logging
 from kafkawire.model import TopicPartition
 from localkafka import java, tools
+from localkafka.client import log_end_offsets
 from localkafka.cluster import Cluster
 from localkafka.compare import Comparison, Logged, compare
 from localkafka.errors import LocalKafkaError, last_lines
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
-from localkafka.logends import log_end_offsets
 from localkafka.mirror import MirrorProcess, Positions, committed
 from localkafka.waiting import wait_until
 

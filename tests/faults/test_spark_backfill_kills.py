@@ -21,8 +21,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from localkafka.client import ClusterClient
-from localkafka.logends import log_end_offsets
+from localkafka.client import ClusterClient, log_end_offsets
 from sparkpipeline.driver.groups import read_offset_nodes
 from tests.conftest import Unique
 from tests.integration.sparktopics import everything, produce

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafkawire.model import TopicPartition
+from localkafka.client import log_end_offsets
 from localkafka.cluster import Cluster
-from localkafka.logends import log_end_offsets
 from tests.integration.sparktopics import everything
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.faults]

@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.errors import LocalKafkaError
-from localkafka.logends import log_end_offsets
 from localkafka.tools import console_consumer
 from localkafka.waiting import wait_until
 from producer.producer import Producer

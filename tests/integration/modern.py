@@ -12,8 +12,7 @@ from typing import IO, Self
 from kafkawire.model import TopicPartition
 from localkafka import tools
 from localkafka.child import Child
-from localkafka.client import ClusterClient
-from localkafka.logends import log_end_offsets
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("ModernProducer.java")

@@ -11,9 +11,8 @@ from typing import Protocol
 import yaml
 
 from localkafka import tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.load import Load
-from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.integration.mirroring import LOADS, MIXED
 from tests.integration.mirrorprocess import MirrorProcess

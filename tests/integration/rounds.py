@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from localkafka import tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.load import Load, Mixture
-from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.integration.mixed import Group, Handed, Process
 from tests.integration.ownerlog import OwnerLog

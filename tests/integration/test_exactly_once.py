@@ -11,10 +11,9 @@ from typing import cast
 
 import pytest
 
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
-from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED

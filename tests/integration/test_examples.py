@@ -27,8 +27,7 @@ from pyarrow import parquet
 from kafkawire.model import TopicPartition
 from localkafka import jars, tools
 from localkafka.child import Child
-from localkafka.client import ClusterClient
-from localkafka.logends import log_end_offsets
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.docpages import anchor, headings

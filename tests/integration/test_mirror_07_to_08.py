@@ -10,8 +10,7 @@ import pytest
 
 from kafkawire.model import BrokerPartition
 from localkafka import tools
-from localkafka.client import ClusterClient
-from localkafka.logends import log_end_offsets
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.conftest import Unique

@@ -14,9 +14,8 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka import tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.load import PLAIN, Mixture
-from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique

@@ -10,8 +10,7 @@ import pytest
 
 from localkafka import tools
 from localkafka.child import Child
-from localkafka.client import ClusterClient
-from localkafka.logends import log_end_offsets
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique

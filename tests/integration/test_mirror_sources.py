@@ -17,10 +17,9 @@ from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from localkafka import tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
 from localkafka.load import Load, Mixture
-from localkafka.logends import log_end_offsets
 from localkafka.mirror import Positions
 from localkafka.proxy import Proxy
 from localkafka.zookeeper import ZooKeeperAt

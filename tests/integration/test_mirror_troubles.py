@@ -15,10 +15,9 @@ import pytest
 from kafkawire.cluster.addresses import parse_addresses
 from kafkawire.model import TopicPartition
 from localkafka import ports, tools
-from localkafka.client import ClusterClient, started_client
+from localkafka.client import ClusterClient, log_end_offsets, started_client
 from localkafka.cluster import Cluster
 from localkafka.load import GZIP, PLAIN, Mixture
-from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique

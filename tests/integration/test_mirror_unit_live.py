@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from localkafka.client import ClusterClient
-from localkafka.logends import log_end_offsets
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import PLAIN_ONLY, filled

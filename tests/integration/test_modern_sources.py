@@ -14,9 +14,8 @@ import pytest
 from kafkawire.cluster.release import ask_release
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.znodes import v08 as znodes
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
-from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.cluster.access import ClusterAccess

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from localkafka.client import started_client
+from localkafka.client import log_end_offsets, started_client
 from localkafka.cluster import Cluster
-from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from producer.errors import SendFailed
 from producer.producer import Producer

@@ -9,9 +9,8 @@ import pytest
 from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from localkafka import tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.load import Load, Mixture
-from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.integration import readers
 from tests.integration.ownerlog import OwnerLog

@@ -16,8 +16,7 @@ from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes import v08 as znodes
-from localkafka.client import ClusterClient
-from localkafka.logends import log_end_offsets
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from zkconsumer.simple import SimpleConsumer

@@ -18,10 +18,9 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka import containers, ports, releases, tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError
-from localkafka.logends import log_end_offsets
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt

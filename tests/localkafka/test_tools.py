@@ -9,9 +9,8 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka import tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
-from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 
 pytestmark = pytest.mark.real
