@@ -17,7 +17,7 @@ import pytest
 from localkafka import tools
 from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
-from localkafka.compare import compare
+from localkafka.demo import compare
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
 from localkafka.mirror import MirrorProcess, committed
 from localkafka.waiting import wait_until

@@ -14,7 +14,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from localkafka import tools
 from localkafka.client import ClusterClient, log_end_offsets
-from localkafka.compare import Comparison, compare
+from localkafka.demo import Comparison, compare
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
 from localkafka.mirror import Positions
 from localkafka.waiting import wait_until

@@ -10,8 +10,7 @@ import pytest
 from kafkawire.formats.v01 import messages
 from kafkawire.model import TopicPartition
 from localkafka import demo
-from localkafka.compare import Comparison
-from localkafka.demo import load_and_count
+from localkafka.demo import Comparison, load_and_count
 from localkafka.load import Load, Mixture
 
 pytestmark = pytest.mark.real

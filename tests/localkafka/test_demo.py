@@ -1,7 +1,7 @@
 """The demo's judge: what it calls lost, a duplicate, outside and a phantom."""
 
 from localkafka import demo
-from localkafka.compare import compare
+from localkafka.demo import compare
 
 SOURCE = [(0, "a", "one"), (1, None, "two"), (2, "b", "three")]
 
