@@ -19,13 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkawire.columns import Column, Field, checksums, gather
+from kafkawire.errors import RemoteError
+from kafkawire.headers import Headers, unpacked
 from kafkawire.model import BrokerPartition, PartitionId
 from kafkawire.primitives import Bytes
 from kafkawire.protocol.buffers import Buffers
 from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.errors import CorruptData
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.fetcher import read_many
-from sparkpipeline.reading.headers import headers_of
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece, accounting, covering, grouped, pieces_of
 
@@ -56,6 +58,7 @@ Pieces = Sequence[Piece]
 _BUFFERS = Buffers(32 << 20)
 _CONSTANTS: dict[str, tuple[object, Any]] = {}  # by column: what was repeated last, and a column of it
 _CONSTANT_ROWS = 10_000
+_HEADERS_KEPT = 4096  # opened blocks; one of them may be as large as a message
 
 
 def read_ranges(
@@ -201,13 +204,6 @@ def _within_entries(piece: Piece) -> Any:
     return pc.subtract(rows, firsts.cast(pa.int64())).slice(piece.since - begin).cast(pa.int32())
 
 
-def _headers(pieces: Pieces, options: ReadOptions) -> Any:
-    """Null for a message without any.  Raises CorruptData."""
-    if all(piece.columns.header_at is None for piece in pieces):
-        return pa.nulls(_count(pieces), TYPES["headers"])
-    return _joined([headers_of(piece, TYPES["headers"]) for piece in pieces])
-
-
 def _kept_back(pieces: Pieces, options: ReadOptions) -> Any:
     """0, and in the last row of a range what transactions keep back of all of it."""
     return _joined([_at_the_end(piece) for piece in pieces])
@@ -228,6 +224,61 @@ def _covered_by(piece: Piece) -> Any:
     begins = _int64([offsets[since:until] if since else [piece.covered_from, *offsets[1:until]]])
     ends = _int64([offsets[since + 1 : until + 1], *([[piece.covered_to]] if until == len(piece.columns) else [])])
     return pc.subtract(ends, begins)
+
+
+# ---- headers ---------------------------------------------------------------------------------------------------
+
+# array<struct<key:string,value:binary>>, as Spark's own kafka format has it.  Headers travel as their blocks
+# (kafkawire.headers) and are opened here, at the program's border.  Blocks of one producer repeat from message to
+# message, so each is opened once.
+
+
+def _headers(pieces: Pieces, options: ReadOptions) -> Any:
+    """Null for a message without any.  Raises CorruptData."""
+    if all(piece.columns.header_at is None for piece in pieces):
+        return pa.nulls(_count(pieces), TYPES["headers"])
+    return _joined([headers_of(piece, TYPES["headers"]) for piece in pieces])
+
+
+def headers_of(piece: Piece, kind: Any) -> Any:
+    """A pyarrow.ListArray of this type, null where a message has no headers.  Raises CorruptData."""
+    columns = piece.columns
+    if columns.header_at is None or columns.header_size is None:
+        return pa.nulls(len(piece), kind)
+    data = memoryview(columns.data)
+    opened: dict[bytes, Headers] = {}
+    names: list[str] = []
+    values: list[bytes | None] = []
+    ends: list[int | None] = []
+    for row in range(piece.since, piece.until):
+        at, size = columns.header_at[row], columns.header_size[row]
+        block = bytes(data[at : at + size]) if size else b""
+        found = opened.get(block)
+        if found is None:
+            found = _unpacked(block, piece, row)
+            if len(opened) < _HEADERS_KEPT:
+                opened[block] = found
+        ends.append(len(names) if found else None)  # where it begins: ListArray takes the next one for its end
+        for name, value in found:
+            names.append(name)
+            values.append(value)
+    ends.append(len(names))
+    structs = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(values, pa.binary())], fields=list(kind.value_type)
+    )
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs).cast(kind)
+
+
+def _unpacked(block: bytes, piece: Piece, row: int) -> Headers:
+    try:
+        return unpacked(block)
+    except RemoteError as damaged:
+        raise CorruptData(
+            str(damaged),
+            topic=piece.range.topic,
+            partition=piece.range.partition,
+            offset=piece.columns.offsets[row],
+        ) from None
 
 
 # ---- buffers ---------------------------------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from kafkawire.model import Broker
 from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.errors import CorruptData
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.arrow import TYPES
+from sparkpipeline.reading.arrow import TYPES, headers_of
 from sparkpipeline.reading.cursor import Cursor, Sizes
-from sparkpipeline.reading.headers import headers_of
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece, accounting
 from tests.kafkawire.recordbatches import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, rows_of
