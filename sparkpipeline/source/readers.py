@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -23,15 +23,6 @@ from sparkpipeline.source.cluster import access_of, brokers_of, group_offsets
 from sparkpipeline.source.offsets import offsets_text, parse_offsets
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions
-from sparkpipeline.source.readlimits import (
-    ADMISSION,
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from sparkpipeline.source.schema import columns_of
 from sparkpipeline.source.tasks import RangesPartition, partitions_of, read_partition, read_ranges_of
 
@@ -107,6 +98,51 @@ class PlannedReader(DataSourceReader):
 
 
 # ---- streams ---------------------------------------------------------------------------------------------------------
+
+# What Spark's streaming engine asks a source with: limits of a read, and the mark of AvailableNow.  Spark 4.2 brought
+# them.  Before it a source is asked for all there is, each time: the same names stand for that here, so that the source
+# can still be imported, and ADMISSION says which it is.
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    ADMISSION = True
+except ImportError:
+    ADMISSION = False
+
+    class ReadLimit:  # type: ignore[no-redef]
+        """How much a micro-batch may read."""
+
+    @dataclass
+    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
+        """All there is."""
+
+    @dataclass
+    class ReadMinRows(ReadLimit):  # type: ignore[no-redef]
+        """Nothing before there is so much."""
+
+        min_rows: int
+
+    @dataclass
+    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
+        """At most so much."""
+
+        max_rows: int
+
+    @dataclass
+    class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
+        """At most so much."""
+
+        max_bytes: int
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Nobody asks for it."""
 
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -58,7 +58,7 @@ def test_a_batch_waits_for_enough_but_not_for_ever():
 
 
 def test_before_spark_4_2_the_names_are_there_and_it_is_known(monkeypatch):
-    spec = importlib.util.find_spec("sparkpipeline.source.readlimits")
+    spec = importlib.util.find_spec("sparkpipeline.source.readers")
     assert spec is not None
     assert spec.loader is not None
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)

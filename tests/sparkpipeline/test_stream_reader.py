@@ -17,8 +17,13 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OptionRefused, UnknownPartition
 from sparkpipeline.source.microbatches import MicroBatches
 from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.readers import Kafka08StreamReader
-from sparkpipeline.source.readlimits import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from sparkpipeline.source.readers import (
+    Kafka08StreamReader,
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
 from tests.fakes.broker import FakeCluster, entry
 
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("offset", LongType())])
