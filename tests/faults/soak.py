@@ -27,7 +27,7 @@ from localkafka.errors import LocalKafkaError
 from tests.faults.harness import oracles
 from tests.faults.harness.clusters import Side, Sites
 from tests.faults.harness.daemons import SESSION_S
-from tests.faults.harness.leaders import wait_in_sync
+from tests.faults.harness.leaders import elect_preferred, wait_in_sync
 from tests.faults.harness.network import proxies
 from tests.faults.harness.oracles import Sample, Verdict
 from tests.faults.harness.row import UNACKED, Accept, Row, Run
@@ -79,6 +79,8 @@ class Soak:
             "kill -9 of a target broker": lambda: self._broker(target, kill=True),
             "SIGTERM of a source broker": lambda: self._broker(source, kill=False),
             "SIGTERM of a target broker": lambda: self._broker(target, kill=False),
+            "leads of the source go back": lambda: self._elect(source),
+            "leads of the target go back": lambda: self._elect(target),
             "resets at the target": lambda: self._resets(target),
             "resets at the source": lambda: self._resets(source),
             "a target broker stalls": lambda: self._stall(target),
@@ -199,6 +201,11 @@ class Soak:
         self.run.pass_time(self._rng.uniform(1, 8))
         node.restart()
         wait_in_sync(self.run, side)
+
+    def _elect(self, side: Side) -> None:
+        """To the preferred replicas, as a controller does by itself some minutes after brokers came back."""
+        wait_in_sync(self.run, side)
+        elect_preferred(side, self.run.tps)
 
     def _resets(self, side: Side) -> None:
         for proxy in proxies(side):

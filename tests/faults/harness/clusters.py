@@ -24,6 +24,8 @@ SETTINGS = {
     "offsets.topic.replication.factor": 3,
     "unclean.leader.election.enable": False,
     "auto.create.topics.enable": False,
+    # Else leads go back minutes behind a fault, outside of what its window allows; a fault of its own has them go back.
+    "auto.leader.rebalance.enable": False,
     "controlled.shutdown.enable": True,
     "delete.topic.enable": True,
     "log.index.size.max.bytes": 65536,  # made in full size with each partition
