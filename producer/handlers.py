@@ -40,7 +40,8 @@ class Item:
 class CallbackHandler:
     """Hooks that change nothing: override what you need.
 
-    before_enqueue and after_enqueue run in the thread that sends, the others in a thread of the producer.  When a hook
+    before_enqueue and after_enqueue run in the thread that sends, the others in a thread of the producer: that may take
+    a message off the queue before after_enqueue is called, as in 0.7 (AsyncProducer, ProducerSendThread).  When a hook
     raises, its messages fail with that reason; when before_enqueue raises, send() raises.
     """
 

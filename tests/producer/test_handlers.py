@@ -90,7 +90,8 @@ def test_the_seven_hooks_are_called_in_the_order_of_0_7():
     assert names.index("close") < names.index("last_batch_before_close") < names.index("before_sending")
     for value in ("a", "b"):
         order = [name for name, told in handler.calls if told in (value, (value, True))]
-        assert order == ["before_enqueue", "after_enqueue", "after_dequeuing"]
+        assert order[0] == "before_enqueue"
+        assert sorted(order[1:]) == ["after_dequeuing", "after_enqueue"]  # of two threads
     assert threading.get_ident() not in handler.threads
     counts = producer.counts
     assert (counts.sent, counts.acked, counts.failed, counts.pending) == (3, 3, 0, 0)
