@@ -88,10 +88,10 @@ def test_a_mirror_that_cannot_start_for_lack_of_descriptors_says_so(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
     mirror = Mirror(tmp_path, source, target, unique.group(), unique.topic(), {"start.timeout.ms": 500})
-    argv = ["sh", "-c", 'ulimit -n 8; exec "$@"', "sh", str(COMMAND), "run", str(mirror.file)]
+    argv = ["sh", "-c", 'ulimit -n 10; exec "$@"', "sh", str(COMMAND), "run", str(mirror.file)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode == 69, done.stderr
-    assert f"{SAYS}8{HELPS}" in done.stderr.splitlines()[-1]
+    assert f"{SAYS}10{HELPS}" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
