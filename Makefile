@@ -14,7 +14,7 @@ ARCHIVED := 0.8.2.2 2.8.2 3.9.1 4.3.1 --spark
 PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkpipeline localkafka
 
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
-# Of libraries too, but that of the modules that are loaded: pip would compile ten times as many.
+# Libraries are compiled as they are loaded (--no-compile): pip would compile ten times as many modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: venv demo test quick archives check lint docs matrix bench faults soak fuzz simulate audit clean
@@ -40,7 +40,7 @@ lint: $(STAMP)
 check: lint        ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal --few-examples -m "not real and not faults and not thorough"
 
-# The parts of `make test` that need no cluster.
+# The first two parts of `make test`, which run beside each other.
 quick:
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal -m "not real and not faults"
 

@@ -80,7 +80,6 @@ def test_kafka_4_takes_no_release_before_it(release: str) -> None:
     assert said(newer(*FOUR), release) == f"broker 4 (h:9092) is Kafka 4.2, and {OPTION} is {shown}: set it to 4.2"
 
 
-@pytest.mark.skipif(dialect("4.0").speaks(PRODUCE) < 3, reason="record batches are not written yet")
 def test_kafka_4_is_what_it_is() -> None:
     assert said(newer(*FOUR), "4.0") is None
 
