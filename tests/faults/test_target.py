@@ -17,16 +17,7 @@ from localkafka.cluster import Cluster
 from localkafka.node import Node
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.faults.harness.leaders import (
-    elect_preferred,
-    leading,
-    led_by,
-    lines_of,
-    move_leaders,
-    stop_all,
-    wait_in_sync,
-    wait_moved,
-)
+from tests.faults.harness.leaders import leading, led_by, lines_of, move_leaders, stop_all, wait_in_sync, wait_moved
 from tests.faults.harness.network import connected, incompressible, mended, proxies, stalls
 from tests.faults.harness.reader import on_disks
 from tests.faults.harness.row import MEMORY, SLACK, Accept, Fault, Run, row
@@ -142,7 +133,6 @@ def test_f22_the_whole_target_is_down(run: Run) -> None:
         wait_in_sync(run, side)
         fault.over()
         began = time.monotonic()
-        elect_preferred(side, run.tps)  # as a controller does by itself some minutes later: a part of the fault
         run.wait_caught_up(DOWN_S + 90)
         run.figure("catch-up s", round(time.monotonic() - began, 1), DOWN_S * SLACK)
 
