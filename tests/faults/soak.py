@@ -163,7 +163,7 @@ class Soak:
     def _stop(self) -> None:
         daemon = self.run.daemons[1]
         code, _ = daemon.stop()
-        if code not in (0, -signal.SIGTERM):
+        if code != 0:
             self.broken.append(f"{daemon.name} stopped with {code}")
         daemon.start()
 

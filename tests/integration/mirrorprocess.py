@@ -29,11 +29,25 @@ class MirrorProcess:
         return self
 
     def stop(self) -> tuple[int, float]:
-        """SIGTERM: its exit code, and the seconds it took."""
+        """SIGTERM, once it takes signals: its exit code, and the seconds it took.  While the program loads, the default
+        action would end it."""
         assert self._child is not None
+        wait_until(self._takes_signals, 30, lambda: f"the mirror to take signals; its log ends\n{self.said_last()}")
         began = time.monotonic()
         code = self._child.stop(20)
         return code, time.monotonic() - began
+
+    def _takes_signals(self) -> bool:
+        """Whether it has a handler for SIGTERM; true as well where waiting is of no use: it has ended, or is frozen."""
+        assert self._child is not None
+        if not self._child.running or self._child.paused:
+            return True
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:  # it ends
+            return False
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+        return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
 
     def signal(self, number: signal.Signals) -> None:
         assert self._child is not None

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 import pytest
@@ -173,13 +174,16 @@ def test_a_throttle_of_one_megabyte_a_second_holds_and_slows_no_neighbour(
         ask.says("throttle", topic, "--bytes-per-s", "1M")
         load.produce(topic, 4, 2400, BULKY)  # 24 MB
         mirror.wait_arrived(topic, 200)
-        began, first = time.monotonic(), arrivals(mirror, topic)
+        began, seen = time.monotonic(), []
         while time.monotonic() - began < 10:
             at = time.monotonic()
+            seen.append((at, arrivals(mirror, topic)))
             load.produce(neighbour, 1, 20, PLAIN_ONLY)
             wait_until(lambda: arrivals(mirror, neighbour) == arrivals_of(source, neighbour), 10, mirror.said)
             assert time.monotonic() - at < 2
-        rate = (arrivals(mirror, topic) - first) * 10_026 / (time.monotonic() - began)
+        # Of a line through all that was seen.  Where the machine is busy sets come together, up to two seconds of them,
+        # and the debt is paid behind them; the first and the last look may be on either side of one.
+        rate = linear_regression(*zip(*seen, strict=True)).slope * 10_026
         assert 0.9e6 < rate < 1.1e6
         row = ask.wait_state(topic, "throttled")
         assert row["reason"].startswith("throttled to 1 MB/s by operator since ")
