@@ -40,15 +40,15 @@ lint: $(STAMP)
 check: lint        ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal --few-examples -m "not real and not faults and not thorough"
 
-# The first two parts of `make test`, which run beside each other.
+# The first part of `make test`: these and lint run beside each other.
 quick:
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal -m "not real and not faults"
 
 archives:
 	$(BIN)/python -m localkafka.classdata $(ARCHIVED)
 
-test: lint         ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
-	$(MAKE) -j 2 quick archives
+test: $(STAMP)     ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
+	$(MAKE) -j 3 lint quick archives
 	FAULT_SLACK=3 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and (not faults or short)"
 
 docs: $(STAMP)     ## the pages as a static site in build/site; a link that leads nowhere is an error
