@@ -82,7 +82,7 @@ ROWS = (
          "test_source.py::test_f21_source_leaders_are_moved", "test_target.py::test_f21_target_leaders_are_moved"),
     _own(22, "whole target down",
          "twice ≤ in flight, memory + ≤ 64 MB, recovery ≤ request.timeout.ms + 5 s, ≤ 1 connect a second and broker",
-         "test_target.py::test_f22_the_whole_target_is_down",
+         "test_target.py::test_f22_the_whole_target_is_stopped", "test_target.py::test_f22_the_whole_target_is_killed",
          lacking="60 s by default, not 10 min: FAULT_DOWN_S=600"),
     _own(23, "target disk full", "as F19", "test_target.py::test_f23_a_target_disk_is_full",
          lacking="the limit of a file's size, not a full file system: to a 0.8 broker both are an I/O error, and it halts"),

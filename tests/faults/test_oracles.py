@@ -71,14 +71,6 @@ def test_lost_is_what_the_target_does_not_hold() -> None:
     assert oracles.lost(log(0, 1), {}) == [(TP, 0), (TP, 1)]
 
 
-def test_brokers_lost_what_was_committed_and_on_a_disk_and_nothing_else() -> None:
-    source = log(0, 1, 2, 3)
-    lost = [(TP, 1), (TP, 2), (TP, 3)]
-    on_disks = {MessageId("t", 0, 0), MessageId("t", 0, 1), MessageId("t", 0, 3)}
-    assert oracles.lost_by_brokers(source, lost, on_disks, {TP: 3}) == {(TP, 1)}  # 2 was on no disk, 3 not committed
-    assert oracles.lost_by_brokers(source, lost, on_disks, {}) == set()
-
-
 def test_phantoms_are_what_the_source_does_not_hold() -> None:
     assert oracles.phantoms(log(0, 1), log(0, 1, 1)) == []
     assert oracles.phantoms(log(0, 1), log(0, 7)) == [(TP, 1)]

@@ -17,9 +17,18 @@ from localkafka.cluster import Cluster
 from localkafka.node import Node
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.faults.harness.leaders import leading, led_by, lines_of, move_leaders, stop_all, wait_in_sync, wait_moved
+from tests.faults.harness.clusters import Side
+from tests.faults.harness.leaders import (
+    kill_all,
+    leading,
+    led_by,
+    lines_of,
+    move_leaders,
+    stop_in_turn,
+    wait_in_sync,
+    wait_moved,
+)
 from tests.faults.harness.network import connected, incompressible, mended, proxies, stalls
-from tests.faults.harness.reader import on_disks
 from tests.faults.harness.row import MEMORY, SLACK, Accept, Fault, Run, row
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import produce, stored
@@ -110,24 +119,31 @@ def test_f21_target_leaders_are_moved(run: Run) -> None:
     run.figure("lines of the log a partition and move", lines_of(run, marks) / 2 / BOUNCES, 5)
 
 
-@row(
-    "F22",
-    f"the whole target is down for {DOWN_S:g} s",
-    # Leaders move once more while brokers come back: see F21b.
-    Accept(duplicates=in_flight(seconds=2), recovery_s=REQUEST_S + 5, rebalances=0, grown_bytes=MEMORY),
-)
-def test_f22_the_whole_target_is_down(run: Run) -> None:
+# Leaders move once more while brokers come back: see F21b.
+DOWN = Accept(duplicates=in_flight(seconds=2), recovery_s=REQUEST_S + 5, rebalances=0, grown_bytes=MEMORY)
+
+
+@row("F22", f"the brokers of the target are stopped one after the other, and are down for {DOWN_S:g} s", DOWN)
+def test_f22_the_whole_target_is_stopped(run: Run) -> None:
+    whole_target_down(run, lambda side: stop_in_turn(side, run.tps))
+
+
+@row("F22b", f"kill -9 of all brokers of the target at once; they are down for {DOWN_S:g} s", DOWN)
+def test_f22_the_whole_target_is_killed(run: Run) -> None:
+    whole_target_down(run, kill_all)
+
+
+def whole_target_down(run: Run, down: Callable[[Side], None]) -> None:
     side = run.sites.target
     # Those that come back before the last leader truncate to their high watermarks, behind what was acknowledged.
     run.sampler.quorum = len(side.cluster.nodes)
     with target_fault(run) as fault:
-        stop_all(side)
+        down(side)
         before = connected(proxies(side))
-        down = time.monotonic()
+        since = time.monotonic()
         run.pass_time(DOWN_S)
         assert all(daemon.running for daemon in run.daemons)
-        run.stored = on_disks(side.cluster, run.topics), run.sampler.committed()
-        tries = (connected(proxies(side)) - before) / len(side.cluster.nodes) / (time.monotonic() - down)
+        tries = (connected(proxies(side)) - before) / len(side.cluster.nodes) / (time.monotonic() - since)
         run.figure("connects a second and broker", round(tries, 2), 1.0)
         side.heal()
         wait_in_sync(run, side)

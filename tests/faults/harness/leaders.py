@@ -120,10 +120,38 @@ def lines_of(run: Run, marks: Mapping[str, int]) -> int:
     return max(sum(f"{tp.topic}/{tp.partition}" in line for line in lines) for tp in run.tps)
 
 
-def stop_all(side: Side) -> None:
-    """SIGTERM to every broker of a side at once."""
+def stop_in_turn(side: Side, tps: Sequence[TopicPartition]) -> None:
+    """SIGTERM to every broker of a side, to the next once the others have on disk what their leaders had.
+
+    A follower of 0.8.2 cuts its log back to its high watermark, and leads with that where it is elected before it has
+    fetched the rest again (KIP-101).  Brokers that all stop at once lose what they acknowledged that way.
+    """
+    for node in side.cluster.nodes:
+        node.stop()
+        if any(other.running for other in side.cluster.nodes):
+            wait_moved(side, node.id, tps)  # who says so has cut its log
+            _wait_level(side, tps)
+
+
+def kill_all(side: Side) -> None:
+    """SIGKILL to every broker of a side at once: nobody is left to move a lead."""
     with ThreadPoolExecutor(len(side.cluster.nodes)) as pool:
-        list(pool.map(lambda node: node.stop(), side.cluster.nodes))
+        list(pool.map(lambda node: node.kill(), side.cluster.nodes))
+
+
+def _wait_level(side: Side, tps: Sequence[TopicPartition]) -> None:
+    """Wait until every living broker has as many bytes of each partition as its leader has now."""
+
+    def size(node: Node, tp: TopicPartition) -> int:
+        return sum(file.stat().st_size for file in node.segments(tp.topic, int(str(tp.partition))))
+
+    running = [node for node in side.cluster.nodes if node.running]
+    wanted = {tp: size(side.cluster.node(leader), tp) for tp, leader in leaders(side, tps).items()}
+
+    def behind() -> list[TopicPartition]:
+        return [tp for tp, nbytes in wanted.items() if any(size(node, tp) < nbytes for node in running)]
+
+    wait_until(lambda: not behind(), 30, lambda: f"replicas of {', '.join(map(str, behind()))}", every_s=0.05)
 
 
 def _asked(side: Side, path: str, wanted: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ import bisect
 import itertools
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
@@ -60,15 +60,6 @@ def lost(source: Log, target: Log) -> list[Place]:
     """Source offsets whose message the target does not hold.  Of one that the source holds twice, once is enough."""
     held = set(_counted(target))
     return [(tp, e.offset) for tp, entries in source.items() for e in entries if e.id is not None and e.id not in held]
-
-
-def lost_by_brokers(
-    source: Log, lost: Sequence[Place], stored: Collection[MessageId], committed: Mapping[TopicPartition, int]
-) -> set[Place]:
-    """Of the lost places those that had been stored and committed: brokers before 0.11 may truncate what they have
-    acknowledged when leads move twice in a moment (KIP-101)."""
-    ids = {(tp, entry.offset): entry.id for tp, entries in source.items() for entry in entries}
-    return {place for place in lost if ids[place] in stored and place[1] < committed.get(place[0], 0)}
 
 
 def phantoms(source: Log, target: Log) -> list[Place]:

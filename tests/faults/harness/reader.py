@@ -9,8 +9,6 @@ from pathlib import Path
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
-from localkafka.cluster import Cluster
-from localkafka.tools import dump_log
 from tests.faults.harness.payload import MessageId, of_message
 from tests.matrix.foreign import read_by_librdkafka
 
@@ -47,26 +45,6 @@ def read_log(cluster: ClusterClient, topics: Sequence[str]) -> dict[TopicPartiti
         )
         log.setdefault(TopicPartition(str(topic), int(str(partition))), []).append(entry)
     return log
-
-
-def on_disks(cluster: Cluster, topics: Mapping[str, int]) -> set[MessageId]:
-    """What the log files of any replica hold, as the JVM's DumpLogSegments reads them; brokers may be down.
-
-    topics: with their numbers of partitions.
-    """
-    files = [
-        file
-        for node in cluster.nodes
-        for topic, count in topics.items()
-        for partition in range(count)
-        for file in node.segments(topic, partition)
-    ]
-    found = set()
-    for row in dump_log(cluster, files):
-        key, value = (None if text is None else text.encode() for text in (row.key, row.payload))
-        if (payload := of_message(key, value)) is not None and payload.intact:
-            found.add(payload.id)
-    return found
 
 
 def write_log(file: Path, log: Log) -> None:

@@ -43,7 +43,6 @@ from tests.faults.harness.clusters import Renewed, Sites
 from tests.faults.harness.daemons import COMMIT_S, Daemon, Options
 from tests.faults.harness.load import Traffic
 from tests.faults.harness.oracles import Verdict, Window
-from tests.faults.harness.payload import MessageId
 from tests.faults.harness.reader import Log, read_log, write_log
 from tests.faults.harness.samples import Sampler
 
@@ -134,9 +133,6 @@ class Run:
         self.faults: list[Fault] = []
         self.windows: list[Window] = []
         self.excused: set[tuple[TopicPartition, int]] = set()  # source offsets that are not to arrive
-        # What was committed and on a disk of the target while none of its brokers ran, with the offsets committed then:
-        # where it is missing at the end, they lost what they had acknowledged.
-        self.stored: tuple[set[MessageId], dict[TopicPartition, int]] = set(), {}
         self.figures: dict[str, tuple[float, float | None]] = {}
         self.failures: list[str] = []
         self.logs: tuple[Log, Log] | None = None
@@ -334,11 +330,6 @@ class Run:
         accept, wire, samples = self.row.accept, self.sites.wire, self.sampler.samples
         first = self.faults[0].since if self.faults else time.monotonic()
         lost = [place for place in oracles.lost(source, target) if place not in self.excused]
-        by_brokers = oracles.lost_by_brokers(source, lost, *self.stored)
-        if by_brokers:
-            self.figure("lost by the target's own brokers", len(by_brokers))
-            lost = [place for place in lost if place not in by_brokers]
-            source = {tp: [e for e in log if (tp, e.offset) not in by_brokers] for tp, log in source.items()}
         repeated = oracles.repeated(source, target, self.windows)
         bound = accept.duplicates if isinstance(accept.duplicates, int) else accept.duplicates(self)
         grown, descriptors = oracles.growth(samples, first)
