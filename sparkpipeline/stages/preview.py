@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkpipeline.errors import Refused
+from sparkpipeline.ledger.formats import of_facts
 from sparkpipeline.ledger.ledger import Ledger, LedgerState
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.stages.config import Pipeline
@@ -25,6 +26,7 @@ PREVIEW_COLUMNS = ("name", "kind", "reads", "mode", "output", "last", "does", "b
 class NodePreview:
     """A node, and what a run would do with it.
 
+    output    the format of its files, or kafka08; None: of a load that runs elsewhere and has no batch yet
     last      its newest batch
     does      in words
     moves     whether its files would change
@@ -83,11 +85,13 @@ class Preview:
 
     def _load(self, node: Node) -> NodePreview:
         state = PipelineLedgers(self.pipeline, self.spark).ledger(node.name).state()
-        last = state.newest.batch if state.newest is not None else None
-        if node.name not in self.pipeline.configs:
-            return NodePreview(node=node, mode=None, output="parquet", last=last, does="runs elsewhere", moves=False)
-        does = [*_recovery(state), "loads what is new"]
-        return NodePreview(node=node, mode=None, output="parquet", last=last, does=", ".join(does), moves=True)
+        newest, config = state.newest, self.pipeline.configs.get(node.name)
+        last = newest.batch if newest is not None else None
+        if config is None:
+            output = of_facts(newest.facts).name if newest is not None else None
+            return NodePreview(node=node, mode=None, output=output, last=last, does="runs elsewhere", moves=False)
+        does = ", ".join([*_recovery(state), "loads what is new"])
+        return NodePreview(node=node, mode=None, output=config.format.name, last=last, does=does, moves=True)
 
     def _stage(self, node: Node) -> NodePreview:
         opened = PipelineLedgers(self.pipeline, self.spark)

@@ -13,6 +13,7 @@ from pyarrow import orc, parquet
 
 from kafkawire.dialects import dialect
 from sparkpipeline.errors import Mismatch, OptionRefused
+from sparkpipeline.ledger.base import open_files
 from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.ledger.formats import FORMATS, by_ending, footers, of_facts
@@ -22,6 +23,8 @@ from sparkpipeline.load.config import LoadConfig, config_of
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.output import check_output, output_after, output_work
 from sparkpipeline.load.plan import INIT, LOAD
+from sparkpipeline.stages.config import read_pipeline
+from sparkpipeline.stages.preview import Preview
 from tests.sparkpipeline.ledgerworld import BASE
 from tests.sparkpipeline.memoryfiles import MemoryFiles
 
@@ -99,9 +102,9 @@ def test_empty_files_have_no_offsets(tmp_path: Path) -> None:
 class Batches:
     """A ledger whose batches bring one empty file each.  facts None: as releases wrote them that knew Parquet alone."""
 
-    def __init__(self) -> None:
-        self.files = MemoryFiles()
-        self.ledger = Ledger(self.files, BASE)
+    def __init__(self, base: str | None = None) -> None:
+        self.files = MemoryFiles() if base is None else open_files(base)
+        self.ledger = Ledger(self.files, base or BASE)
         self.kind, self.work, self.facts = LOAD, {}, JobState().facts()
         self.fails = False
 
@@ -169,6 +172,22 @@ def test_a_ledger_of_a_release_that_knew_parquet_alone_is_parquet() -> None:
     with pytest.raises(OptionRefused, match="files are parquet, and its options say orc"):
         check_output(batches.ledger, config(output_format="orc"))
     assert of_facts({}) is FORMATS["parquet"]
+
+
+def test_the_plan_of_a_pipeline_shows_the_format_of_a_load_and_none_before_one_that_runs_elsewhere(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text(f"""
+base: {tmp_path}/flow
+loads:
+  - {{name: here, job: {{base: {tmp_path}/here, bootstrap.servers: 'b:1', topics: [t], output.format: orc}}}}
+  - {{name: elsewhere, base: {tmp_path}/elsewhere}}
+  - {{name: later, base: {tmp_path}/later}}
+""")
+    Batches(f"{tmp_path}/elsewhere").batch(config(output_format="json"))
+    nodes = Preview(pipeline=read_pipeline(str(file)), spark=None).nodes()
+    assert [(found.output, found.last) for found in nodes] == [("orc", None), ("json", 1), (None, None)]
 
 
 def test_columns_that_a_job_once_had_stay_known() -> None:
