@@ -23,10 +23,6 @@ from sparkpipeline.source.offsets import in_order
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import SourceOptions, read_options
 
-BY_BROKER = (
-    "an audit of loaded files goes offset by offset, and those of Kafka 0.7 are bytes that messages share; load verify"
-    " counts the files again, and an audit compares 0.7 with another cluster"
-)
 NO_TIMES = "messages of Kafka 0.7 have no time: give offsets of both sides, or leave it out"
 ELSEWHERE = (  # what options of reading say that an audit is told otherwise, or that makes no sense in one
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
@@ -119,6 +115,11 @@ class Side:
         """The driver's links to it; the caller closes them."""
         return brokers_of(self.options, self.access)
 
+    def whole_entries(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Ranges whose cuts are moved to where entries begin, where offsets are bytes.  Raises as EntryBoundaries."""
+        with self.links() as brokers:
+            return cut_at_boundaries(ranges, EntryBoundaries.of(brokers, self.options.fetch_bytes))
+
 
 def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
     """Raises OptionRefused for an option of reading that says what is compared."""
@@ -128,31 +129,17 @@ def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
         raise OptionRefused("--topics, --from and --to say what an audit compares", option=wrong[0])
 
 
-def refuse_by_broker(options: SourceOptions) -> None:
-    """Raises OptionRefused for a cluster whose partitions belong to brokers, beside files."""
-    if options.by_broker:
-        raise OptionRefused(BY_BROKER, option="protocol")
-
-
 def must_answer(options: Mapping[str, str]) -> None:
     """Ask the cluster that these options of format kafka08 name, before Spark is started for it.
 
     Raises OptionRefused, Unreachable, Refused."""
-    refuse_told_elsewhere(options)
-    known = checked_options({**options, "subscribe": "-"}, streaming=False)  # no topic is asked for by name
-    refuse_by_broker(known)
-    with Brokers(access_of(known)) as brokers:
+    with Side.of({**options, "subscribe": "-"}).links() as brokers:  # no topic is asked for by name
         brokers.view()
 
 
 def whole_entries(sides: Mapping[str, Side]) -> WholeEntries:
-    """Moves cuts of ranges to where entries begin, where offsets are bytes.  Raises as EntryBoundaries."""
-
-    def moved(side: str, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        with sides[side].links() as brokers:
-            return cut_at_boundaries(ranges, EntryBoundaries.of(brokers, sides[side].options.fetch_bytes))
-
-    return moved
+    """Of the side that is named, as Side.whole_entries."""
+    return lambda side, ranges: sides[side].whole_entries(ranges)
 
 
 def reading(sides: Mapping[str, Side]) -> Reading:

@@ -31,15 +31,20 @@ COLUMNS = ("topic", "partition", "window", "difference", "messages", "source", "
 
 class Scope(NamedTuple):
     topic: str
-    partition: int | None  # None: the whole topic
+    partition: int | str | None  # of 0.7 "broker-index"; None: the whole topic
 
     def __str__(self) -> str:
         return self.topic if self.partition is None else f"{self.topic}/{self.partition}"
 
 
 def in_order(scopes: Iterable[Scope]) -> list[Scope]:
-    """By topic, then by partition number."""
-    return sorted(scopes, key=lambda scope: (scope.topic, -1 if scope.partition is None else scope.partition))
+    """By topic, then by partition number, of 0.7 by broker and index."""
+
+    def place(scope: Scope) -> tuple[str, tuple[int, ...]]:
+        numbers = () if scope.partition is None else tuple(map(int, str(scope.partition).split("-")))
+        return scope.topic, numbers
+
+    return sorted(scopes, key=place)
 
 
 Windowed = Mapping[int, Figures]
@@ -74,10 +79,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """What came of it: the rows that differ, and the sums of all scopes."""
+    """What came of it: the rows that differ, and the sums of all scopes.  block: offsets of a block of these sums; 0:
+    they know no blocks."""
 
     differences: tuple[Difference, ...]
     sums: SideSums
+    block: int = 0
 
     def messages(self, side: str) -> int:
         return sum(total(windows) for windows in self.sums[side].values())
@@ -226,9 +233,7 @@ def _no_odd_ones(scope: Scope, windows: Iterable[int], ours: Windowed, theirs: W
 Offsets = Mapping[str, Mapping[str, Mapping[str, list[int]]]]  # side -> topic -> partition -> [start, until]
 
 
-def document(
-    found: AuditResult, offsets: Offsets, block: int, *, allowed: Collection[str], seconds: float
-) -> dict[str, Any]:
+def document(found: AuditResult, offsets: Offsets, *, allowed: Collection[str], seconds: float) -> dict[str, Any]:
     """equal: nothing differs; passed: nothing but what is allowed; offsets: what was read of each side."""
     return {
         "equal": not found.differences,
@@ -239,7 +244,7 @@ def document(
         "offsets": offsets,
         "differences": [asdict(row) for row in found.differences],
         "kinds": {kind: KINDS[kind] for kind in sorted({row.difference for row in found.differences})},
-        "scopes": [_scope(scope, found, block) for scope in found.scopes],
+        "scopes": [_scope(scope, found) for scope in found.scopes],
     }
 
 
@@ -248,13 +253,13 @@ def mismatches(differences: Collection[Difference], allowed: Collection[str]) ->
     return [row for row in differences if row.difference not in allowed]
 
 
-def _scope(scope: Scope, found: AuditResult, block: int) -> dict[str, Any]:
+def _scope(scope: Scope, found: AuditResult) -> dict[str, Any]:
     sides: dict[str, Windowed] = {side: found.sums[side].get(scope, {}) for side in (SOURCE, TARGET)}
     return {
         "topic": scope.topic,
         "partition": scope.partition,
         **{
-            side: {"messages": total(windows), "windows": [_window(n, windows, block) for n in sorted(windows)]}
+            side: {"messages": total(windows), "windows": [_window(n, windows, found.block) for n in sorted(windows)]}
             for side, windows in sides.items()
         },
     }

@@ -40,7 +40,7 @@ from sparkpipeline.audit.matching import (
     match,
 )
 from sparkpipeline.audit.tasks import MESSAGE_BYTES, AuditPiece, Reading, dealt, pieces, size_for
-from sparkpipeline.audit.windows import Windows
+from sparkpipeline.audit.windows import BLOCK, Windows
 from sparkpipeline.ranges import OffsetRange, partition_key
 
 SHARE_ROWS = 250_000  # messages of a side that one match holds in memory
@@ -66,7 +66,7 @@ class AuditRequest:
     windows: Windows
     keyed: frozenset[str] = frozenset()
     cut: Mapping[str, Collection[TopicPartition]] | None = None
-    block: int = 100_000
+    block: int = BLOCK
     match: bool = True
 
 

@@ -5,6 +5,9 @@
        changed is counted
 
 What is compared is what the job says it has loaded and the cluster still holds.
+
+The place of a message is its partition ("3", of 0.7 "0-3"), its offset, and its number in its entry: messages of a
+compressed entry of 0.7 share the offset at which it begins, and everywhere else the number is 0.
 """
 
 from __future__ import annotations
@@ -17,30 +20,28 @@ from typing import Any
 from groundwork.sentences import counted
 from kafkawire.fingerprints import MASK
 from kafkawire.model import BrokerPartition, TopicPartition
-from sparkpipeline.audit.clusters import BY_BROKER, refuse_by_broker, refuse_told_elsewhere
+from sparkpipeline.audit.clusters import Side
 from sparkpipeline.audit.differences import CHANGED, AuditResult, Difference, Scope, SideSums, from_sums, unequal
 from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.job import Tell
 from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
-from sparkpipeline.audit.tasks import dealt, pieces, size_for
+from sparkpipeline.audit.tasks import MESSAGE_BYTES, AuditPiece, dealt, pieces, size_for
 from sparkpipeline.audit.windows import Windows, label
-from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
 from sparkpipeline.ledger.base import normal_base, open_files
 from sparkpipeline.ledger.formats import FileFormat, of_facts
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.paths import FinalName
-from sparkpipeline.ranges import partition_of
-from sparkpipeline.source.cluster import access_of
+from sparkpipeline.ranges import partition_key, partition_of
 from sparkpipeline.source.exactplan import ExactPlan
-from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.options import SourceOptions, read_options
+from sparkpipeline.source.options import read_options
+from sparkpipeline.source.schema import BY_BROKER, TYPES
 
-COLUMNS = ("topic", "partition", "offset", "key", "value")
-STORED = "partition int, offset bigint, key binary, value binary"  # of them, in files
+STORED = ("partition", "offset", "key", "value")
 WHERE = ("topic", "partition", "block")
 Bounds = dict[TopicPartition, tuple[int, int]]
+Blocks = dict[TopicPartition, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +52,38 @@ class LoadedRanges:
     files: tuple[str, ...]  # full URIs
     format: FileFormat
 
+    @property
+    def by_broker(self) -> bool:
+        """Whether partitions belong to brokers (0.7); a job has partitions of one kind."""
+        return any(isinstance(tp.partition, BrokerPartition) for tp in self.bounds)
+
+    @property
+    def offset_size(self) -> int:
+        """How many offsets a message takes, about."""
+        return MESSAGE_BYTES if self.by_broker else 1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of a message that tell its place and content, but for its topic."""
+        return (*STORED, *BY_BROKER) if self.by_broker else STORED
+
 
 def compare_files(
     spark: Any, source: Mapping[str, str], base: str, *, topics: Collection[str], block: int, match: bool, tell: Tell
 ) -> tuple[AuditResult, dict[str, dict[str, dict[str, list[int]]]]]:
     """Hold the cluster that these kafka08 options name against the files below base; the offsets that were compared
-    beside it.  topics: all that were loaded when empty.
+    beside it.  topics: all that were loaded when empty; block: offsets of a block, of 0.7 messages of MESSAGE_BYTES.
 
     Raises OptionRefused, UnknownPartition, Unreachable, LedgerDamaged, and what reading ranges raises."""
-    refuse_told_elsewhere(source)
     normal = normal_base(base)
     loaded = loaded_by(Ledger(open_files(normal, spark), normal), topics)
-    known = checked_options({**source, "subscribe": ",".join(sorted({tp.topic for tp in loaded.bounds}))}, False)
-    refuse_by_broker(known)
-    access = access_of(known)
-    with Brokers(access) as brokers:
+    block *= loaded.offset_size
+    cluster = Side.of({**source, "subscribe": ",".join(sorted({tp.topic for tp in loaded.bounds}))})
+    with cluster.links() as brokers:
         bounds = _still_there(brokers, loaded.bounds, tell)
     if not bounds:
         return AuditResult((), {SOURCE: {}, TARGET: {}}), {}
-    frames = {SOURCE: _of_cluster(spark, known, access, bounds), TARGET: _of_files(spark, loaded, bounds)}
+    frames = {SOURCE: _of_cluster(spark, cluster, loaded, bounds), TARGET: _of_files(spark, loaded, bounds)}
     sums: SideSums = {side: _sums(frame, bounds, block) for side, frame in frames.items()}
     differing = unequal(sums[SOURCE], sums[TARGET])
     if not (differing and match):
@@ -79,10 +93,9 @@ def compare_files(
         ]  # fmt: skip
     else:
         tell(f"{len(differing)} of {counted(len(bounds), 'partition')} differ in their sums; matching their messages")
-        few = _blocks(differing, bounds, block)
-        frames[SOURCE] = _of_cluster(spark, known, access, few)
-        rows = _matched(frames, few, sums, block)
-    return AuditResult(tuple(rows), sums), {SOURCE: _nested(bounds), TARGET: _nested(bounds)}
+        frames[SOURCE] = _of_cluster(spark, cluster, loaded, bounds, _blocks(loaded, differing, bounds, block))
+        rows = _matched(frames, differing, sums, block)
+    return AuditResult(tuple(rows), sums, block), {SOURCE: _nested(bounds), TARGET: _nested(bounds)}
 
 
 def loaded_by(ledger: Ledger, topics: Collection[str]) -> LoadedRanges:
@@ -94,8 +107,6 @@ def loaded_by(ledger: Ledger, topics: Collection[str]) -> LoadedRanges:
     if missing or not positions:
         what = f"nothing of {', '.join(missing)}" if missing else "nothing"
         raise OptionRefused(f"{what} was loaded below {ledger.base}", option="--files")
-    if any(isinstance(partition_of(key), BrokerPartition) for topic in wanted for key in positions[topic]):
-        raise OptionRefused(BY_BROKER, option="--files")
     starts: dict[TopicPartition, int] = {}
     paths = []
     for path in ledger.live_files():
@@ -107,7 +118,7 @@ def loaded_by(ledger: Ledger, topics: Collection[str]) -> LoadedRanges:
         tp: (starts[tp], until)
         for topic in sorted(wanted)
         for partition, until in positions[topic].items()
-        if (tp := TopicPartition(topic, int(partition))) in starts
+        if (tp := TopicPartition(topic, partition_of(partition))) in starts
     }
     return LoadedRanges(bounds, tuple(sorted(paths)), of_facts({} if newest is None else newest.facts))
 
@@ -135,43 +146,56 @@ def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
 # ---- in Spark ------------------------------------------------------------------------------------------------------
 
 
-def _of_cluster(
-    spark: Any, options: SourceOptions, access: ClusterAccess, bounds: Bounds | Mapping[TopicPartition, Any]
-) -> Any:
-    """The messages of these ranges; a value of bounds is one range or a list of them."""
-    each = {tp: at if isinstance(at, list) else [at] for tp, at in bounds.items()}
+def _of_cluster(spark: Any, cluster: Side, loaded: LoadedRanges, bounds: Bounds, few: Blocks | None = None) -> Any:
+    """The messages within the bounds, or in a few blocks of them."""
+    each = {tp: [at] for tp, at in bounds.items()} if few is None else few
     cores = spark.sparkContext.defaultParallelism
-    size = size_for(sum(until - start for rows in each.values() for start, until in rows), cores)
+    many = sum(until - start for rows in each.values() for start, until in rows) // loaded.offset_size
+    size = size_for(many, cores) * loaded.offset_size
     every = [
         piece for tp, rows in each.items() for at in rows for piece in pieces(SOURCE, {tp: at}, Windows(False), size)
     ]
+    if loaded.by_broker:
+        whole = cluster.whole_entries([piece.range for piece in every])
+        every = [AuditPiece(SOURCE, rng, Windows(False)) for rng in whole]
     tasks = tuple(tuple(piece.range for piece in task) for task in dealt(every, cores))
-    return ExactPlan(tasks, access, read_options(options, COLUMNS, time.time_ns() // 1_000_000)).frame(spark)
+    read = read_options(cluster.options, ("topic", *loaded.columns), time.time_ns() // 1_000_000)
+    return _placed(ExactPlan(tasks, cluster.access, read).frame(spark), loaded.by_broker)
 
 
 def _of_files(spark: Any, loaded: LoadedRanges, bounds: Bounds) -> Any:
     """The rows of the job's files within the bounds.  The topic is in the path alone."""
     from pyspark.sql import functions as F
 
-    frame = loaded.format.read(spark.read, loaded.files, STORED)
+    stored = ", ".join(f"{name} {TYPES[name]}" for name in loaded.columns)
+    frame = loaded.format.read(spark.read, loaded.files, stored)
     topic = F.regexp_extract(F.col("_metadata.file_path"), "/topic=([^/]+)/", 1)
-    rows = frame.withColumn("topic", topic).select(*COLUMNS)
+    rows = _placed(frame.withColumn("topic", topic), loaded.by_broker)
     return rows.join(F.broadcast(_limits(spark, bounds)), ["topic", "partition"]).where(
         "offset >= start and offset < until"
-    ).select(*COLUMNS)  # fmt: skip
+    ).select(*rows.columns)  # fmt: skip
+
+
+def _placed(frame: Any, by_broker: bool) -> Any:
+    """The place of each message, its key and its value."""
+    from pyspark.sql import functions as F
+
+    partition = F.concat_ws("-", "broker", "partition") if by_broker else F.col("partition").cast("string")
+    number = F.col("innerIndex") if by_broker else F.lit(0)
+    return frame.select("topic", partition.alias("partition"), "offset", number.alias("number"), "key", "value")
 
 
 def _limits(spark: Any, bounds: Bounds) -> Any:
-    rows = [(tp.topic, int(str(tp.partition)), start, until) for tp, (start, until) in bounds.items()]
-    return spark.createDataFrame(rows, "topic string, partition int, start bigint, until bigint")
+    rows = [(tp.topic, str(tp.partition), start, until) for tp, (start, until) in bounds.items()]
+    return spark.createDataFrame(rows, "topic string, partition string, start bigint, until bigint")
 
 
 def _hash() -> Any:
-    """Of offset, key and value; null and empty differ."""
+    """Of place, key and value; null and empty differ."""
     from pyspark.sql import functions as F
 
     sizes = [F.coalesce(F.length(name), F.lit(-1)) for name in ("key", "value")]
-    return F.xxhash64("offset", sizes[0], "key", sizes[1], "value")
+    return F.xxhash64("offset", "number", sizes[0], "key", sizes[1], "value")
 
 
 def _sums(frame: Any, bounds: Bounds, block: int) -> dict[Scope, dict[int, Figures]]:
@@ -187,38 +211,43 @@ def _sums(frame: Any, bounds: Bounds, block: int) -> dict[Scope, dict[int, Figur
         )
         .collect()
     )  # fmt: skip
-    found: dict[Scope, dict[int, Figures]] = {Scope(tp.topic, int(str(tp.partition))): {} for tp in sorted(bounds)}
+    found: dict[Scope, dict[int, Figures]] = {Scope(tp.topic, partition_key(tp.partition)): {} for tp in bounds}
     for row in rows:
         figures = Figures(row.n, row.crcs, row.content & MASK, None, row.first, row.last)
-        found[Scope(row.topic, row.partition)][-1 - row.block] = figures
+        found[_scope(row)][-1 - row.block] = figures
     return found
 
 
-def _blocks(differing: Mapping[Scope, Iterable[int]], bounds: Bounds, block: int) -> dict[TopicPartition, list[Any]]:
-    """The offsets of the blocks that differ, within the bounds."""
-    found: dict[TopicPartition, list[Any]] = {}
+def _scope(row: Any) -> Scope:
+    return Scope(row.topic, partition_key(partition_of(row.partition)))
+
+
+def _blocks(loaded: LoadedRanges, differing: Mapping[Scope, Iterable[int]], bounds: Bounds, block: int) -> Blocks:
+    """The offsets of the blocks that differ, within the bounds; of 0.7, where a block need not begin with an entry, all
+    of its partition."""
+    found: Blocks = {}
     for scope, windows in differing.items():
-        tp = TopicPartition(scope.topic, scope.partition or 0)
+        tp = TopicPartition(scope.topic, partition_of(scope.partition))
         start, until = bounds[tp]
-        for window in windows:
-            at = (-1 - window) * block
-            found.setdefault(tp, []).append((max(at, start), min(at + block, until)))
+        at = [(-1 - window) * block for window in windows]
+        within = [(max(begin, start), min(begin + block, until)) for begin in at]
+        found[tp] = [bounds[tp]] if loaded.by_broker else within
     return found
 
 
 def _matched(
-    frames: Mapping[str, Any], few: Mapping[TopicPartition, list[Any]], sums: SideSums, block: int
+    frames: Mapping[str, Any], differing: Mapping[Scope, Iterable[int]], sums: SideSums, block: int
 ) -> list[Difference]:
-    """The messages of these blocks, joined by offset."""
+    """The messages of the blocks that differ, joined by their places."""
     from pyspark.sql import functions as F
 
     spark = frames[SOURCE].sparkSession
-    blocks = [(tp.topic, int(str(tp.partition)), start // block) for tp, rows in few.items() for start, _ in rows]
-    wanted = F.broadcast(spark.createDataFrame(blocks, "topic string, partition int, block bigint"))
+    blocks = [(scope.topic, str(scope.partition), -1 - w) for scope, windows in differing.items() for w in windows]
+    wanted = F.broadcast(spark.createDataFrame(blocks, "topic string, partition string, block bigint"))
     halves = [
         frame.withColumn("block", F.expr(f"offset div {block}"))
         .join(wanted, list(WHERE), "left_semi")
-        .select(*WHERE, "offset", _hash().alias("hash"), F.lit(int(side == SOURCE)).alias("ours"))
+        .select(*WHERE, "offset", "number", _hash().alias("hash"), F.lit(int(side == SOURCE)).alias("ours"))
         for side, frame in frames.items()
     ]
     ours, theirs = F.sum("ours"), F.sum(1 - F.col("ours"))
@@ -227,7 +256,8 @@ def _matched(
         F.when(theirs == 0, LOST).when(ours == 0, FOREIGN).when(differ, CHANGED).when(theirs > ours, DUPLICATE)
         .when(theirs < ours, LOST)
     )  # fmt: skip
-    odd = halves[0].unionByName(halves[1]).groupBy(*WHERE, "offset").agg(kind.alias("kind"), theirs.alias("theirs"))
+    every = halves[0].unionByName(halves[1]).groupBy(*WHERE, "offset", "number")
+    odd = every.agg(kind.alias("kind"), theirs.alias("theirs"))
     counted = (
         odd.where("kind is not null")
         .groupBy(*WHERE, "kind")
@@ -240,12 +270,12 @@ def _matched(
     )  # fmt: skip
     rows = []
     for row in counted:
-        scope, window = Scope(row.topic, row.partition), -1 - row.block
+        scope, window = _scope(row), -1 - row.block
         a, b = (sums[side].get(scope, {}).get(window, Figures()).count for side in (SOURCE, TARGET))
         rows.append(
             Difference(
                 topic=row.topic,
-                partition=row.partition,
+                partition=scope.partition,
                 window=label(window, block),
                 difference=row.kind,
                 messages=row.n,

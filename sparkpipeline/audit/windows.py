@@ -13,6 +13,7 @@ from sparkpipeline.errors import NoTimestamp
 
 HOUR_MS = 3_600_000
 UNTIMED = -1
+BLOCK = 100_000  # offsets of a block, where a user says nothing
 KINDS = ("auto", "blocks")
 
 

@@ -27,6 +27,8 @@ from sparkpipeline.audit.differences import COLUMNS, KINDS, AuditResult, Offsets
 from sparkpipeline.audit.job import AuditRequest, compare
 from sparkpipeline.audit.loaded import compare_files
 from sparkpipeline.audit.matching import SOURCE, TARGET
+from sparkpipeline.audit.tasks import MESSAGE_BYTES
+from sparkpipeline.audit.windows import BLOCK
 from sparkpipeline.audit.windows import KINDS as WINDOWS
 from sparkpipeline.commands.common import (
     key_values,
@@ -77,7 +79,13 @@ NAME = "sparkpipeline audit"  # of its session
     show_default=True,
     help="auto: the hour (UTC) of a message's timestamp, and blocks of offsets without one; or always blocks.",
 )
-@click.option("--block", type=click.IntRange(min=1), default=100_000, show_default=True, help="Offsets of a block.")
+@click.option(
+    "--block",
+    type=click.IntRange(min=1),
+    default=BLOCK,
+    show_default=True,
+    help=f"Offsets of a block; with --files of 0.7 messages of {MESSAGE_BYTES} bytes.",
+)
 @click.option("--no-match", is_flag=True, help="Compare sums only: a loss and a duplicate look alike.")
 @click.option("--allow", multiple=True, type=click.Choice(sorted(KINDS)), help="A difference that is none; repeatable.")
 @click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Any option of reading with kafka08.")
@@ -96,8 +104,7 @@ def audit(master: str | None, conf: dict[str, str], output: str, report: Path | 
     _check(asked)
     found, offsets = (_files if asked["files"] is not None else _clusters)(asked, master, conf)
     write((row.row() for row in found.differences), COLUMNS, output)
-    block = 0 if asked["files"] is None else asked["block"]  # sums of clusters know no blocks
-    write_report(report, document(found, offsets, block, allowed=asked["allow"], seconds=time.monotonic() - began))
+    write_report(report, document(found, offsets, allowed=asked["allow"], seconds=time.monotonic() - began))
     return _end(found, asked["allow"])
 
 

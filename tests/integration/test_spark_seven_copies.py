@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from groundwork import failpoints
 from groundwork.output import EXIT
@@ -18,7 +20,7 @@ from localkafka.client import ClusterClient
 from localkafka.seven.cluster import Cluster07
 from sparkpipeline.commands.cli import outcome
 from tests.conftest import Unique
-from tests.integration.sparkseven import fill, held, values
+from tests.integration.sparkseven import fill, held, seven_job, values
 from tests.integration.sparktopics import everything, produce
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -91,3 +93,38 @@ def test_topics_of_0_7_are_copied_once_and_compared_by_content(
     code, _, err = audit(capsys, *reach, "--from", "2026-01-01T00:00Z")
     assert code == EXIT["usage"]
     assert "messages of Kafka 0.7 have no time" in err
+
+
+def test_files_of_0_7_are_compared_message_by_message_where_a_wrapper_gives_one_offset_to_many(
+    spark: Any, cluster07: Callable[..., Cluster07], unique: Unique, tmp_path: Path, capsys: Any
+) -> None:
+    topic = unique.topic()
+    old = cluster07(partitions={0: 2, 1: 1}, settings={"log.file.size": 9000})
+    for place, count in zip(PLACES, (700, 40, 300), strict=True):
+        fill(old, topic, place, values(str(place), count), batch=9)
+    load = seven_job(old, tmp_path / "load", spark, topics=[topic])
+    load.run()
+    fill(old, topic, PLACES[1], values("not loaded yet", 20))
+    reach = ["--source-zookeeper", old.zookeeper, "--source-protocol", "0.7", "--files", str(tmp_path / "load")]
+    code, rows, err = audit(capsys, *reach)
+    assert (code, rows) == (EXIT["done"], [])
+    assert "3 compared: 1,040 messages in the source, 1,040 in the target" in err
+
+    [file] = load.data.rglob(f"{topic}+0-0+*.parquet")
+    whole = parquet.ParquetFile(file).read()
+    numbers = whole.column("innerIndex").to_pylist()
+    inside = [n for n, number in enumerate(numbers) if number == 4]  # the fifth of nine in a wrapper
+    assert len(inside) > 20
+    lost, twice, changed = inside[3], inside[9], inside[-1]
+    value = whole.column_names.index("value")
+    other = whole.slice(changed, 1).set_column(value, "value", [[b"another"]])
+    parts = [whole.slice(0, lost), whole.slice(lost + 1, twice - lost), whole.slice(twice, changed - twice), other,
+             whole.slice(changed + 1)]  # fmt: skip
+    parquet.write_table(pyarrow.concat_tables(parts).cast(whole.schema), file)
+    code, rows, _ = audit(capsys, *reach)
+    assert (code, sorted(rows)) == (
+        EXIT["partly"], [("0-0", "changed", "1"), ("0-0", "duplicate", "1"), ("0-0", "lost", "1")],
+    )  # fmt: skip
+    code, rows, _ = audit(capsys, *reach, "--block", "4")
+    assert sorted(rows) == [("0-0", "changed", "1"), ("0-0", "duplicate", "1"), ("0-0", "lost", "1")]
+    assert [row[:2] for row in audit(capsys, *reach, "--no-match")[1]] == [("0-0", "unequal")]

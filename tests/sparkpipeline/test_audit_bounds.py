@@ -112,13 +112,13 @@ def test_the_report_is_json_and_tells_what_is_allowed() -> None:
         last_offset=3,
     )
     found = AuditResult((row,), {SOURCE: {scope: {UNTIMED: figures}}, TARGET: {scope: {}}})
-    said = json.loads(json.dumps(document(found, {}, 0, allowed=["duplicate"], seconds=1.5)))
+    said = json.loads(json.dumps(document(found, {}, allowed=["duplicate"], seconds=1.5)))
     assert (said["equal"], said["passed"]) == (False, True)
     assert said["messages"] == {"source": 3, "target": 0}
     assert said["differences"][0]["difference"] == "duplicate"
     [window] = said["scopes"][0]["source"]["windows"]
     assert (window["window"], window["content"], window["last_offset"]) == ("all", "00000000000000ff", 2)
-    assert document(found, {}, 0, allowed=[], seconds=1.5)["passed"] is False
+    assert document(found, {}, allowed=[], seconds=1.5)["passed"] is False
 
 
 def test_without_matching_only_another_order_is_known_for_what_it_is() -> None:
@@ -130,6 +130,7 @@ def test_without_matching_only_another_order_is_known_for_what_it_is() -> None:
 
 def test_scopes_are_listed_by_number() -> None:
     assert [s.partition for s in in_order([Scope("t", 10), Scope("t", 9), Scope("t", None)])] == [None, 9, 10]
+    assert [s.partition for s in in_order([Scope("t", "10-0"), Scope("t", "9-2")])] == ["9-2", "10-0"]
 
 
 def test_a_time_begins_where_the_broker_says_and_at_the_beginning_where_it_knows_nothing(

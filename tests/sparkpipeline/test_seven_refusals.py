@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from sparkpipeline.audit.loaded import loaded_by
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.ledger.exactlyonce import advance
-from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.model import Plan, StagedBatch
 from sparkpipeline.load.config import config_of
 
 LOAD = {"base": "/w", "zookeeper.connect": "zk:2181", "protocol": "0.7", "topics": ["orders"]}
-
-
-class Loaded:
-    """A load of 0.7, as far as its manifest goes."""
-
-    def plan(self, ledger: Ledger, batch: int) -> Plan:
-        return Plan(batch, "load", 0, {})
-
-    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
-        return StagedBatch((), {"positions": {"orders": {"0-0": 17}}}, "test")
-
-    def published(self, manifest: object) -> None: ...
-
-
-def test_an_audit_of_what_was_loaded_from_0_7_is_refused(tmp_path: Path) -> None:
-    ledger = Ledger(LocalFiles(), f"file://{tmp_path}")
-    advance(ledger, Loaded(), lambda _: None)
-    with pytest.raises(OptionRefused, match=r"option=--files: an audit of loaded files"):
-        loaded_by(ledger, [])
 
 
 @pytest.mark.parametrize(
