@@ -17,7 +17,7 @@ from localkafka.kraft import KraftBroker
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED
-from tests.integration.oncecopies import Copies, Modern, OnceMirror, copies, load_of
+from tests.integration.oncecopies import BESIDE, Copies, Modern, OnceMirror, copies, load_of
 
 pytestmark = pytest.mark.real
 
@@ -94,6 +94,25 @@ def test_a_worker_that_is_killed_under_load_copies_each_message_once(
         mirror.wait_all()
         assert mirror.stop()[0] == 0, mirror.said()
     assert copies(source, target, topic, PARTITIONS) == once(COUNT)
+
+
+def test_each_message_of_two_sources_in_one_mirror_that_is_killed_is_copied_once(
+    source: ClusterClient, target: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
+) -> None:
+    """Topic, partitions, group and offsets are the same at both: only the source's name tells its positions apart."""
+    topic, goal, half = unique.topic(), targets("2.8.2"), COUNT // 2
+    loads = [load_of(cluster, topic, PARTITIONS, half) for cluster in (source, target)]
+    with OnceMirror(tmp_path, source, goal, unique.group(), topic, beside=target) as mirror:
+        for _ in range(2):
+            for load in loads:
+                load.produce(topic, PARTITIONS, half // 2, MIXED)
+            mirror.wait_committed(mirror.committed() + 1)
+            mirror.kill()
+            mirror.start()
+        mirror.wait_all()
+        assert mirror.stop()[0] == 0, mirror.said()
+    assert copies(source, goal, topic, PARTITIONS) == once(COUNT)
+    assert copies(target, goal, topic, PARTITIONS, prefix=BESIDE) == once(COUNT)
 
 
 @pytest.mark.faults
