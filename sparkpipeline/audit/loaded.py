@@ -171,7 +171,11 @@ def _of_files(spark: Any, loaded: LoadedRanges, bounds: Bounds) -> Any:
     frame = loaded.format.read(spark.read, loaded.files, stored)
     topic = F.regexp_extract(F.col("_metadata.file_path"), "/topic=([^/]+)/", 1)
     rows = _placed(frame.withColumn("topic", topic), loaded.by_broker)
-    return rows.join(F.broadcast(_limits(spark, bounds)), ["topic", "partition"]).where(
+    limits = spark.createDataFrame(
+        [(tp.topic, partition_key(tp.partition), start, until) for tp, (start, until) in bounds.items()],
+        f"topic string, partition {_partition_type(bounds)}, start bigint, until bigint",
+    )
+    return rows.join(F.broadcast(limits), ["topic", "partition"]).where(
         "offset >= start and offset < until"
     ).select(*rows.columns)  # fmt: skip
 
@@ -180,14 +184,14 @@ def _placed(frame: Any, by_broker: bool) -> Any:
     """The place of each message, its key and its value."""
     from pyspark.sql import functions as F
 
-    partition = F.concat_ws("-", "broker", "partition") if by_broker else F.col("partition").cast("string")
+    partition = F.concat_ws("-", "broker", "partition") if by_broker else F.col("partition")
     number = F.col("innerIndex") if by_broker else F.lit(0)
     return frame.select("topic", partition.alias("partition"), "offset", number.alias("number"), "key", "value")
 
 
-def _limits(spark: Any, bounds: Bounds) -> Any:
-    rows = [(tp.topic, str(tp.partition), start, until) for tp, (start, until) in bounds.items()]
-    return spark.createDataFrame(rows, "topic string, partition string, start bigint, until bigint")
+def _partition_type(places: Iterable[TopicPartition | Scope]) -> str:
+    """Of the column partition: all of them are numbers, or texts of 0.7."""
+    return "int" if all(isinstance(place.partition, int) for place in places) else "string"
 
 
 def _hash() -> Any:
@@ -214,12 +218,8 @@ def _sums(frame: Any, bounds: Bounds, block: int) -> dict[Scope, dict[int, Figur
     found: dict[Scope, dict[int, Figures]] = {Scope(tp.topic, partition_key(tp.partition)): {} for tp in bounds}
     for row in rows:
         figures = Figures(row.n, row.crcs, row.content & MASK, None, row.first, row.last)
-        found[_scope(row)][-1 - row.block] = figures
+        found[Scope(row.topic, row.partition)][-1 - row.block] = figures
     return found
-
-
-def _scope(row: Any) -> Scope:
-    return Scope(row.topic, partition_key(partition_of(row.partition)))
 
 
 def _blocks(loaded: LoadedRanges, differing: Mapping[Scope, Iterable[int]], bounds: Bounds, block: int) -> Blocks:
@@ -242,8 +242,9 @@ def _matched(
     from pyspark.sql import functions as F
 
     spark = frames[SOURCE].sparkSession
-    blocks = [(scope.topic, str(scope.partition), -1 - w) for scope, windows in differing.items() for w in windows]
-    wanted = F.broadcast(spark.createDataFrame(blocks, "topic string, partition string, block bigint"))
+    blocks = [(*scope, -1 - window) for scope, windows in differing.items() for window in windows]
+    kinds = f"topic string, partition {_partition_type(differing)}, block bigint"
+    wanted = F.broadcast(spark.createDataFrame(blocks, kinds))
     halves = [
         frame.withColumn("block", F.expr(f"offset div {block}"))
         .join(wanted, list(WHERE), "left_semi")
@@ -270,12 +271,12 @@ def _matched(
     )  # fmt: skip
     rows = []
     for row in counted:
-        scope, window = _scope(row), -1 - row.block
+        scope, window = Scope(row.topic, row.partition), -1 - row.block
         a, b = (sums[side].get(scope, {}).get(window, Figures()).count for side in (SOURCE, TARGET))
         rows.append(
             Difference(
                 topic=row.topic,
-                partition=scope.partition,
+                partition=row.partition,
                 window=label(window, block),
                 difference=row.kind,
                 messages=row.n,
