@@ -42,6 +42,8 @@ check: lint        ## format, lint, types, borders, and tests that need no JVM: 
 
 # The first part of `make test`: these and lint run beside each other.
 quick:
+	@# One process compiles the tests and what they import; else each worker would, beside the others.
+	-@$(BIN)/python -m pytest -q --collect-only -m "not real and not faults" >/dev/null
 	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal -m "not real and not faults"
 
 archives:
