@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from localkafka import releases
 from localkafka.errors import LocalKafkaError
 
 MAVEN_TIMEOUT_S = 900
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # some Mavens set it though nobody reads on a terminal
 MAVEN_OPTS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # it lives for seconds: half the processor time
 
 
@@ -103,7 +105,8 @@ def _run(argv: list[str], what: str) -> None:
             f"Maven did not fetch the jars of {what} within {MAVEN_TIMEOUT_S} s: {' '.join(argv)}"
         ) from error
     if done.returncode:
-        lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        said = _COLOUR.sub("", done.stdout.decode(errors="replace"))
+        lines = [line for line in said.splitlines() if line.strip()]
         quoted = "\n".join(f"    {line}" for line in lines[-12:])
         raise LocalKafkaError(
             f"Maven could not fetch the jars of {what} (exit {done.returncode}); its last lines:\n{quoted}"

@@ -61,8 +61,9 @@ def test_an_empty_home_stays_empty_and_an_existing_repository_is_used(maven: Pat
 
 
 def test_a_failing_maven_is_quoted_and_leaves_nothing_half_done(maven: Path, tmp_path: Path) -> None:
-    fake(tmp_path / "bin", "mvn", FAKE.format(log=maven) + "echo '[ERROR] no route to the registry'; exit 1\n")
-    with pytest.raises(LocalKafkaError, match=r"Kafka 0\.8\.2\.2 \(exit 1\)[\s\S]*no route to the registry"):
+    coloured = r"printf '\033[0m\033[1;31m[ERROR]\033[m no route to the registry\n'; exit 1"
+    fake(tmp_path / "bin", "mvn", FAKE.format(log=maven) + coloured)
+    with pytest.raises(LocalKafkaError, match=r"0\.8\.2\.2 \(exit 1\)[\s\S]*\n    \[ERROR\] no route to the registry"):
         jars.folder("0.8.2.2")
     assert not (tmp_path / "cache" / "jars" / "0.8.2.2").exists()
 
