@@ -140,15 +140,17 @@ class OwnerLog:
         return wrong
 
     def committed_by(self, whose: Callable[[str], bool]) -> dict[int, set[int]]:
-        """Offsets over which the committed position went while such an owner had the partition (or had it last, or
-        has it now: the commit lies somewhere between two samples)."""
+        """Offsets over which the committed position went while such an owner had the partition, or had it last, or has
+        it now: the commit lies somewhere between two samples.  The owner of the sample before counts, too: owners are
+        read behind offsets, and between the two an owner may commit, release, and be followed."""
         found: dict[int, set[int]] = defaultdict(set)
         last: dict[int, str] = {}
         for old, new in zip(self.samples, self.samples[1:], strict=False):
             for partition, offset in new.offsets.items():
-                last[partition] = old.owners.get(partition) or last.get(partition, "")
+                before = last.get(partition, "")
+                last[partition] = old.owners.get(partition) or before
                 was = old.offsets.get(partition, 0)
-                if offset > was and (whose(last[partition]) or whose(new.owners.get(partition, ""))):
+                if offset > was and any(map(whose, (before, last[partition], new.owners.get(partition, "")))):
                     found[partition].update(range(was, offset))
         return found
 

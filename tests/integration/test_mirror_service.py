@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import signal
 import socket
 import subprocess
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, Self
@@ -183,9 +183,14 @@ def reloaded_under_load(
 
 
 def heard(manager: socket.socket) -> list[str]:
-    """What systemd has heard so far, but for status lines."""
-    found = []
-    with contextlib.suppress(TimeoutError):
-        while True:
-            found.append(manager.recv(4096).decode())
-    return [lines for lines in found if not lines.startswith("STATUS=")]
+    """What systemd has heard so far, but for status lines.  A reload's end is in the log before it is told."""
+    found: list[str] = []
+    until = time.monotonic() + 20
+    while True:
+        try:
+            lines = manager.recv(4096).decode()
+        except TimeoutError:
+            if "RELOADING=1" not in found[-1] or time.monotonic() > until:
+                return found
+        else:
+            found += [lines] if not lines.startswith("STATUS=") else []

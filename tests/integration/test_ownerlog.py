@@ -36,3 +36,10 @@ def test_positions_that_went_back_or_were_committed_by_somebody_are_found():
     assert log.offsets_that_went_back(lambda owner: owner != "b-0") == []
     assert log.committed_by(lambda owner: owner == "b-0") == {0: {3, 4}}
     assert log.passed(0, 1).endswith("0 to 3, owner a-0 then a-0")
+
+
+def test_what_was_committed_just_before_a_change_of_owners_may_be_the_former_owners():
+    """The sample at 2 read the offset before a committed 4 and released, and the owner after b's claim."""
+    log = log_of((1, "a-0", 2), (2, "b-0", 2), (3, "b-0", 4), (4, "b-0", 6))
+    assert log.committed_by(lambda owner: owner == "a-0") == {0: {2, 3}}
+    assert log.committed_by(lambda owner: owner == "b-0") == {0: {2, 3, 4, 5}}
