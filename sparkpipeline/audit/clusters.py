@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from groundwork.jsontext import json_value
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
-from sparkpipeline.audit.job import WholeEntries
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import Reading
 from sparkpipeline.audit.windows import Windows, parse_time
@@ -135,11 +134,6 @@ def must_answer(options: Mapping[str, str]) -> None:
     Raises OptionRefused, Unreachable, Refused."""
     with Side.of({**options, "subscribe": "-"}).links() as brokers:  # no topic is asked for by name
         brokers.view()
-
-
-def whole_entries(sides: Mapping[str, Side]) -> WholeEntries:
-    """Of the side that is named, as Side.whole_entries."""
-    return lambda side, ranges: sides[side].whole_entries(ranges)
 
 
 def reading(sides: Mapping[str, Side]) -> Reading:

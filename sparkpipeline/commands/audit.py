@@ -20,7 +20,6 @@ from sparkpipeline.audit.clusters import (
     must_answer,
     parse_limit,
     reading,
-    whole_entries,
     windows_of,
 )
 from sparkpipeline.audit.differences import COLUMNS, KINDS, AuditResult, Offsets, document, mismatches
@@ -171,7 +170,7 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
         session(NAME, master, conf) as spark,
         SparkProgress(spark).watch("audit", rows=seen.offsets),
     ):
-        found = compare(spark, reading(sides), what, tell, whole_entries(sides))
+        found = compare(spark, reading(sides), what, tell, lambda side, ranges: sides[side].whole_entries(ranges))
     return found, _offsets(seen)
 
 

@@ -190,7 +190,8 @@ def heard(manager: socket.socket) -> list[str]:
         try:
             lines = manager.recv(4096).decode()
         except TimeoutError:
-            if "RELOADING=1" not in found[-1] or time.monotonic() > until:
+            if not found or "RELOADING=1" not in found[-1] or time.monotonic() > until:
                 return found
-        else:
-            found += [lines] if not lines.startswith("STATUS=") else []
+            continue
+        if not lines.startswith("STATUS="):
+            found.append(lines)
