@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -224,18 +224,51 @@ def test_a_deleted_topic_waits_beside_its_neighbours_and_a_new_one_is_told_from_
     # Now retention cuts what was not read.
     load.produce(stays, 1, 2000, PLAIN_ONLY)
     tools.topic_command(other, "--alter", "--topic", stays, "--config", "retention.bytes=1")
-    first = lambda: min(int(segment.stem) for segment in other.segments(TopicPartition(stays, 0)))  # noqa: E731
-    wait_until(lambda: first() > 1500, 60, "the log to be cut")
+    wait_until(lambda: first_offset(other, stays) > 1500, 60, "the log to be cut")
     tools.topic_command(other, "--alter", "--topic", stays, "--config", "retention.bytes=100000000")
     with mirror:
         mirror.wait_said(f"{stays}/0 at 700: out of range, its log holds ")
         mirror.wait_all_committed([stays])
         assert mirror.stop()[0] == 0
-    begins = first()
+    begins = first_offset(other, stays)
     [line] = [line for line in mirror.said().splitlines() if f"{stays}/0 at 700: out of range" in line]
     assert "level=warning" in line
     assert f"going on at {begins}, {begins - 700} messages are missing (smallest): the log was cut before" in line
     assert values(target, stays, 0)[700:] == values(other, stays, 0)
+
+
+def test_retention_that_overtakes_a_mirror_whose_target_waits_costs_what_it_says_and_nothing_that_was_fetched(
+    other: Cluster, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = unique.topic("overtaken"), unique.group()
+    target = own_cluster(brokers=1, settings={"auto.create.topics.enable": "false"})
+    other.create_topic(topic, 1, config={"segment.bytes": 60000, "retention.ms": 3600_000})
+    load = filled(other, {}, 0, PLAIN_ONLY)
+    load.produce(topic, 1, 3000, PLAIN_ONLY)
+    before = values(other, topic, 0)
+    small = {"queued.max.bytes": 100_000, "fetch.message.max.bytes": 20_000, "fetch.growth.max.bytes": 20_000}
+    mirror = edited(
+        Mirror(tmp_path, other, target, group, topic, target_options={"target.zookeeper.connect": None}), **small
+    )
+    with mirror:
+        mirror.wait_said(f"waiting 1: {topic}: target topic {topic} does not exist")
+        tools.topic_command(other, "--alter", "--topic", topic, "--config", "retention.bytes=1")
+        wait_until(lambda: first_offset(other, topic) > 2000, 60, "the log to be cut")
+        tools.topic_command(other, "--alter", "--topic", topic, "--config", "retention.bytes=100000000")
+        target.create_topic(topic, 1)
+        mirror.wait_all_committed([topic])
+        assert mirror.stop()[0] == 0
+    begins, copied = first_offset(other, topic), values(target, topic, 0)
+    [line] = [line for line in mirror.said().splitlines() if f"{topic}/0 at " in line and "out of range" in line]
+    fetched = len(copied) - (len(before) - begins)
+    assert fetched > 0
+    assert f"{topic}/0 at {fetched}: out of range" in line
+    assert f"going on at {begins}, {begins - fetched} messages are missing (smallest)" in line
+    assert copied == before[:fetched] + before[begins:]
+
+
+def first_offset(cluster: Cluster, topic: str) -> int:
+    return min(int(segment.stem) for segment in cluster.segments(TopicPartition(topic, 0)))
 
 
 def last_status(mirror: Mirror) -> str:

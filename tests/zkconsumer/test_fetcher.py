@@ -206,6 +206,68 @@ def test_out_of_range_parks_where_the_policy_is_fail(fetching):
     assert "0 to 5" in str(cursor.parked)
 
 
+def test_a_log_that_is_short_for_a_moment_costs_nothing_that_was_fetched(cluster, fetching):
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: cursor.position == 5)
+    cluster.script("fetch", Fail(1))
+    fetching.until(lambda: fetching.kinds("leader"))
+    cluster.append("t", 0, entry(b"late"))
+    assert fetching.read(6) == [b"a0", b"a1", b"a2", b"a3", b"a4", b"late"]
+    assert cursor.committable() == 6
+    assert [event.kind for event in fetching.events] == ["leader"]
+
+
+def test_retention_that_overtakes_a_slow_reader_costs_what_is_counted_and_nothing_that_was_fetched(cluster, fetching):
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: cursor.position == 5)
+    with cluster.lock:
+        cluster.logs["t", 0].end = 8
+        cluster.logs["t", 0].entries.clear()
+        cluster.append("t", 0, entry(b"a8"))
+    fetching.until(lambda: fetching.kinds("gap"))
+    assert cursor.committable() == 0
+    assert fetching.read(6) == [b"a0", b"a1", b"a2", b"a3", b"a4", b"a8"]
+    assert [(gap.count, gap.offset) for gap in fetching.events] == [(3, 5)]
+    assert cursor.committable() == 9
+
+
+def test_a_log_that_was_cut_is_read_from_before_once_what_was_fetched_of_it_is_done(cluster, fetching):
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: cursor.position == 5)
+    with cluster.lock:
+        log = cluster.logs["t", 0]
+        log.entries, log.end = log.entries[:2], 2
+    fetching.until(lambda: fetching.kinds("reset"))
+    assert cursor.committable() is None  # 5 is of a log that is gone
+    assert fetching.read(7) == [b"a0", b"a1", b"a2", b"a3", b"a4", b"a0", b"a1"]
+    assert cursor.committable() == 2
+    assert [event.kind for event in fetching.events] == ["reset"]
+
+
+def test_an_end_that_is_told_too_low_after_an_election_is_asked_for_once_more(cluster, fetching, monkeypatch):
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: cursor.position == 5)
+    with cluster.lock:
+        monkeypatch.setattr(cluster, "offsets_of", lambda log, when: [0 if when == -2 else 2])
+        cluster.script("fetch", Fail(1))
+    fetching.until(lambda: cluster.seen("list_offsets"))
+    cluster.append("t", 0, entry(b"late"))
+    assert fetching.read(6) == [b"a0", b"a1", b"a2", b"a3", b"a4", b"late"]
+    assert fetching.events == []
+
+
+def test_out_of_range_with_policy_fail_parks_behind_what_was_fetched(cluster, fetching):
+    cursor = fetching.add(T0, 0, "fail")
+    fetching.until(lambda: cursor.position == 5)
+    with cluster.lock:
+        cluster.logs["t", 0].entries.clear()
+        cluster.logs["t", 0].end = 8
+        cluster.append("t", 0, entry(b"a8"))
+    fetching.until(lambda: cursor.parked)
+    assert fetching.read(5) == [b"a0", b"a1", b"a2", b"a3", b"a4"]
+    assert (cursor.committable(), cursor.parked_at.position) == (5, 5)
+
+
 def test_an_unknown_error_backs_off_and_never_resets(cluster, fetching):
     cluster.script("fetch", Fail(-1), Fail(-1), Fail(-1))
     cursor = fetching.add(T0, 2)

@@ -114,7 +114,7 @@ class FixedAssignment:
             self._unknown.add(cursor.tp)
             cursor.park(found.reason)
         elif isinstance(found, FormerOffset):
-            cursor.lose_position(Seek(cursor.seek.reset, found.position, found.reason))
+            cursor.seek_start(Seek(cursor.seek.reset, found.position, found.reason))
         elif found is not NONE:
             cursor.reset_to(found)
 

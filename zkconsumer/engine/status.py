@@ -97,7 +97,7 @@ def _state(cursor: Cursor, parked: str | None, position: int | None) -> str:
         return "looking for leader"
     if cursor.fetch_limit == 0:
         return "throttled"
-    return "starting" if position is None else "reading"
+    return "starting" if position is None and cursor.progress is None else "reading"
 
 
 class Parkable(Protocol):

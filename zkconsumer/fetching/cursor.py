@@ -179,6 +179,16 @@ class Cursor:
         return self.partition.seek
 
     @property
+    def refused(self) -> int | None:
+        """The position that the broker refused, until it is known where to read on."""
+        return self.partition.refused
+
+    @property
+    def goes_back(self) -> bool:
+        """Its log was cut: it is read on at an earlier offset once everything that was fetched is done."""
+        return self.partition.back_to is not None
+
+    @property
     def high_watermark(self) -> int | None:
         return self.partition.high_watermark
 
@@ -306,8 +316,10 @@ class Cursor:
             return self.partition.lag
 
     def committable(self) -> int | None:
-        """Everything before it is done.  None: nothing may be committed (no position yet, dropped, its topic is
-        deleted).  Asking changes nothing."""
+        """Return the offset before which everything is done, or None if nothing may be committed.
+
+        None: it has no position yet, it is dropped, its topic is deleted, or its log was cut and it goes back.
+        """
         with self.lock:
             return self.partition.committable()
 
@@ -374,9 +386,39 @@ class Cursor:
         """Fetch again what was withheld."""
         self._happens(self.partition.refetch_withheld)
 
-    def lose_position(self, seek: Seek) -> None:
-        """The position is not usable (any more): it has to be looked up."""
-        self._happens(self.partition.lose_position, seek)
+    def seek_start(self, seek: Seek) -> None:
+        """Ask the leader where to start; for a partition that was not read yet."""
+        self._happens(self.partition.seek_start, seek)
+
+    def refuse_position(self) -> None:
+        """Stop fetching, because the broker says that its log does not hold the position.
+
+        What was fetched is still delivered; relocate() says where to read on.
+        """
+        self._happens(self.partition.refuse_position)
+
+    def relocate(self, to: int) -> None:
+        """Read on at `to`: at a start, or in place of the position that the broker refused.
+
+        A later offset leaves a gap; an earlier one is read once go_back() finds that everything fetched is done.
+        """
+        self._happens(self.partition.reset_to if self.refused is None else self.partition.relocate, to)
+
+    def go_back(self) -> int | None:
+        """Read on at the earlier offset of relocate(), if everything that was fetched before is done.
+
+        Returns how much was fetched, given back and can be fetched no more; None if something is not done yet.
+        """
+        self._stir()
+        with self.lock:
+            lost, actions = self.partition.go_back()
+        self._carry_out(actions)
+        return lost
+
+    def count_gap(self, begin: int, end: int) -> int:
+        """Count the offsets between as gone from the log.  Returns how many of them were not counted before."""
+        with self.lock:
+            return self.partition.count_gap(begin, end)
 
     def skip_to(self, to: int) -> None:
         """Read on at `to`: nothing before it can be read.  What was fetched before is still delivered."""

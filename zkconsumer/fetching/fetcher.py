@@ -45,7 +45,7 @@ from kafkawire.protocol.request import FetchedPartition
 from zkconsumer.errors import EntryTooLarge, FetchRefused
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.budget import Budget, StreamBudget
-from zkconsumer.fetching.cursor import Cursor, Seek
+from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
 from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
@@ -396,6 +396,8 @@ class Fetcher:
             cursor, epoch = known
             if self.cursors.get(fetched.tp) is not cursor or cursor.epoch != epoch or cursor.closing:
                 continue  # revoked, or reset, while the broker waited
+            if cursor.position is None:
+                continue  # the position was refused meanwhile
             position, size = sizes[fetched.tp]
             behind = behind or len(fetched.buffer) >= FULL_SHARE * size
             if fetched.error:
@@ -580,7 +582,9 @@ class Fetcher:
     def _error(self, cursor: Cursor, position: int, code: int) -> None:
         info = error_info(code)
         if code == OUT_OF_RANGE and not self._damage.searching(cursor.tp):
-            cursor.lose_position(Seek(cursor.seek.reset, position))
+            if cursor.position == position:
+                cursor.refuse_position()
+                self._plan.back_off(cursor.tp, now() + self._backoff_s)
             return
         said = f"{cursor.tp} at {position} on {self.broker}: {info.name} ({code})"
         if info.refresh:

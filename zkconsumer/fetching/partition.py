@@ -19,25 +19,31 @@ The state is the first of these that applies:
     withheld     something was due and not delivered (2)          no        no                 yes
     parked       a message can never be delivered, or stored      no        what comes before  yes, up to there
     waiting      no broker leads it                               no        yes                yes
-    locating     its position is not known: the leader is asked   no        nothing is there   no
+    locating     its position is not known: the leader is asked   no        yes                yes (3)
     throttled    no bytes may be asked for                        no        yes                yes
     fetching                                                      yes       yes                yes
 
     (1) only the rest of a set that was committed before it was delivered: nobody else would
     (2) the lease was over, a message was damaged, a commit failed: fetched again by refetch_withheld()
+    (3) not while it goes back: its log was cut, so these offsets are of messages that the log does not hold any more
 
 What happens, by method:
 
     fetched  taken  commit_ended  iterated  ended           a set: in the queue, at its stream, in its reader
     ticket  ticket_done  ticket_reached  ticket_cut         what was delivered is acknowledged, in any order
     ticket_failed  ticket_dropped  may_send                 .. or cannot be; a sender asks whether it still may
-    reset_to  lose_position  refetch  refetch_withheld      it is read on from elsewhere, or from where it stopped
+    reset_to  seek_start  refetch  refetch_withheld         it is read on from elsewhere, or from where it stopped
+    refuse_position  relocate  go_back                      its log does not hold the position (any more)
     skip_to  pass_skips  damaged  park  unpark              something in the log cannot be read
     pause  resume  throttle  lead                           the program and the cluster stop and start it
     revoke  close                                           it is given away
 
 `epoch` counts how often what was fetched became worthless (a reset, a refetch): a set of an older epoch is never
 delivered.  A reset also begins a new Progress, so what is delivered does not count any more; a refetch keeps it.
+
+A position that the broker refuses (OffsetOutOfRange) makes nothing worthless: what was fetched may be held by no log
+any more.  So all of it is delivered and done as before, and the position alone moves: again to the same offset, over a
+gap (as over a skip), or back, once everything that was fetched is done.
 """
 
 from __future__ import annotations
@@ -68,7 +74,7 @@ class State(enum.Enum):
 S = State
 ENDING = {S.CLOSED, S.REVOKING}
 MAY_FETCH = {S.WAITING, S.LOCATING, S.FETCHING}  # once it has a leader and a position
-DELIVERS = {S.WAITING, S.THROTTLED, S.FETCHING}  # all of the epoch; parked and revoking: see may_deliver
+DELIVERS = {S.WAITING, S.LOCATING, S.THROTTLED, S.FETCHING}  # all of the epoch; parked and revoking: see may_deliver
 
 
 class Withheld(enum.IntEnum):
@@ -118,7 +124,7 @@ def _fetch(position: int) -> Action:
 class Seek:
     """Why and how a position has to be looked up.
 
-    out_of_range: the position that the broker refused.  former: that position is of an earlier topic
+    out_of_range: the committed offset, which cannot be used.  former: why not: it is of an earlier topic
     (FormerOffset.reason), so it does not count even where it lies inside the log.
     """
 
@@ -203,6 +209,9 @@ class Partition:
         # the log
         self.position: int | None = None  # None: to be looked up at the leader
         self.seek = Seek(reset)
+        self.refused: int | None = None  # the position that the broker refused, until it is known where to read on
+        self.back_to: int | None = None  # an earlier offset, where it is read on once all that was fetched is done
+        self._gaps: list[tuple[int, int]] = []  # from where to where the log was found cut, and what is not done yet
         self.committed: int | None = None
         self.topic_deleted = False  # its positions must not be committed any more
         self.high_watermark: int | None = None
@@ -252,13 +261,20 @@ class Partition:
     # questions ------------------------------------------------------------------------------------------------------
 
     def committable(self) -> int | None:
-        """Everything before it is done.  None: nothing may be committed (no position yet, closed, its topic is
-        deleted)."""
-        progress, iterated = self.progress, self._iterated
-        if self.state is S.CLOSED or self.topic_deleted or progress is None:
+        """Return the offset before which everything is done, or None if nothing may be committed.
+
+        None: it has no position yet, it is closed, its topic is deleted, or its log was cut and it goes back.
+        """
+        if self.state is S.CLOSED or self.topic_deleted or self.back_to is not None:
             return None
-        if iterated is None or iterated.set_ticket is None:
-            return progress.committable
+        return self._done
+
+    @property
+    def _done(self) -> int | None:
+        """The offset before which everything is done; None if there is no position yet."""
+        progress, iterated = self.progress, self._iterated
+        if progress is None or iterated is None or iterated.set_ticket is None:
+            return None if progress is None else progress.committable
         return progress.committable_with(iterated.set_ticket, iterated.reached)
 
     @property
@@ -501,24 +517,73 @@ class Partition:
         gone = self._end_progress()
         self._begin_epoch()
         self.position = self.next_delivery = position
+        self.refused = self.back_to = None
         self.skips.clear()
         self.withheld = Withheld.NOTHING
         self.progress = Progress(position, self._owner)
         self._enter()
         return (*gone, _fetch(position))
 
-    def lose_position(self, seek: Seek) -> Actions:
-        """The position is not usable (any more): it has to be looked up."""
+    def seek_start(self, seek: Seek) -> Actions:
+        """Ask the leader where to start; for a partition that was not read yet."""
         if self.state is S.CLOSED:
             return NOTHING
-        gone = self._end_progress()
-        self._begin_epoch()
-        self.position = None
-        self.skips.clear()
-        self.progress = None
         self.seek = seek
+        return LOCATE
+
+    def refuse_position(self) -> Actions:
+        """Stop fetching, because the broker says that its log does not hold the position.
+
+        What was fetched is still delivered; relocate() says where to read on.
+        """
+        if self.state is S.CLOSED or self.position is None:
+            return NOTHING
+        self.refused, self.position = self.position, None
         self._enter()
-        return (*gone, *LOCATE)
+        return LOCATE
+
+    def relocate(self, to: int) -> Actions:
+        """Read on at `to`, in place of the position that the broker refused.
+
+        A later offset leaves a gap, which committable passes once everything before it is done.  An earlier one is of a
+        log that was cut: go_back() follows.
+        """
+        if self.refused is None or self.back_to is not None:
+            return NOTHING
+        if to < self.refused:
+            self.back_to = to
+            return NOTHING
+        self.position, self.refused = self.refused, None
+        self._enter()
+        return self.skip_to(to) if to > self.position else (_fetch(to),)
+
+    def go_back(self) -> tuple[int | None, Actions]:
+        """Read on at the earlier offset of relocate(), if everything that was fetched before is done.
+
+        Returns how much was fetched, given back (a pause, the end of the lease) and can be fetched no more, because the
+        log was cut; None if something is not done yet.
+        """
+        done, refused, to = self._done, self.refused, self.back_to
+        if to is None or refused is None or done is None or self.queued_sets or not self.drained:
+            return None, NOTHING
+        if self.state in ENDING or self.withheld >= Withheld.DUE or self.undeliverable is not None:
+            return None, NOTHING
+        self.seek = Seek(self.seek.reset)
+        self._gaps.clear()
+        return max(0, refused - self._after_skips(done)), self.reset_to(to)
+
+    def count_gap(self, begin: int, end: int) -> int:
+        """Count the offsets between as gone from the log.  Returns how many of them were not counted before.
+
+        A set that was given back and is asked for again meets the same gap, and more of it.
+        """
+        done = self._done or 0
+        counted = [gap for gap in self._gaps if gap[1] > done]
+        met = [gap for gap in counted if gap[0] < end and begin < gap[1]]
+        new = end - begin - sum(min(end, to) - max(begin, at) for at, to in met)
+        self._gaps = [gap for gap in counted if gap not in met]
+        self._gaps.append((min([begin, *(at for at, _ in met)]), max([end, *(to for _, to in met)])))
+        return new
 
     def _begin_epoch(self) -> None:
         """What was fetched so far and is not delivered is worthless."""
@@ -540,17 +605,24 @@ class Partition:
         is fetched up to there again; nothing is from the parked position on: unpark() does that.
         """
         progress = self.progress
-        if progress is None or self.withheld is Withheld.BY_SENDER or not progress.goes_on_at(position):
+        goes_back = self.back_to is not None
+        if not goes_back and (
+            progress is None or self.withheld is Withheld.BY_SENDER or not progress.goes_on_at(position)
+        ):
             return self._restart(position)
-        if progress.parked is not None:
+        if progress is not None and progress.parked is not None and not goes_back:
             progress.unpark()
             self._find_damage_again()
         self._begin_epoch()
-        self.position = self.next_delivery = self._after_skips(position)
         self.withheld = Withheld.NOTHING
         for fetched in (*self._unticketed, self._iterated):
             if fetched is not None:
                 fetched.epoch = self.epoch  # what is delivered already is not too late
+        if goes_back:  # the log does not hold it any more
+            self._enter()
+            return NOTHING
+        self.position = self.next_delivery = self._after_skips(position)
+        self.refused = None
         self._enter()
         return (_fetch(self.position),)
 
@@ -564,7 +636,7 @@ class Partition:
         parked = self.parked_at
         if parked is not None and position >= parked.position:
             return self._queue_failure_again()
-        done = self.committable()
+        done = self._done
         return self.reset_to(position if done is None else min(position, done))
 
     def _queue_failure_again(self) -> Actions:
@@ -591,7 +663,7 @@ class Partition:
         """Where nothing was fetched behind a skip yet, move what is done behind it, once all before it is done."""
         if not self.skips or self._commit_pending or self._passed():
             return NOTHING
-        done, to = self.committable(), self.position
+        done, to = self._done, self.position
         if done is None or to is None or not done != to == self._after_skips(done):
             return NOTHING
         ahead = {begin: end for begin, end in self.skips.items() if begin >= to}
@@ -624,7 +696,7 @@ class Partition:
     def damaged(self, position: int) -> int:
         """The entry at this position was found damaged.  Returns how many times so far, this one included."""
         times = self._damage.get(position, 0) + 1
-        done = self.committable() or 0
+        done = self._done or 0
         self._damage = {at: count for at, count in self._damage.items() if at >= done} | {position: times}
         return times
 
@@ -636,7 +708,8 @@ class Partition:
         if self.progress is None:
             self._unlocated = reason
         else:
-            self.progress.park(reason, None if at_once else self.position)
+            position = self.refused if self.position is None else self.position
+            self.progress.park(reason, None if at_once else position)
         self._enter()
         return NOTHING
 
@@ -653,7 +726,7 @@ class Partition:
             return False, NOTHING
         self._unlocated, self.measures = None, measure
         self._find_damage_again()
-        done = self.committable()
+        done = self._done
         if done is None:
             self._enter()
             return True, LOCATE

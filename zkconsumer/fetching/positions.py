@@ -1,6 +1,8 @@
 """Log bounds of the partitions of one fetcher, asked of its broker: start positions and log ends.
 
-    locate             a cursor without a position (nothing committed, or out of range) gets one, see resets.py
+    locate             a cursor without a position (nothing committed, or out of range) gets one, see resets.py.  A log
+                       that ends before a position is asked for it once more: right after an election a broker may
+                       name an end that is too low
     update_ends        for the lag, where no fetch has the high watermark (0.7); also of what is paused or full
     update_old_ends    the same for what was not fetched for a while, on a link of its own
     find_segments      for a search behind damage that needs the next segment of the log, see search.py
@@ -20,10 +22,10 @@ from kafkawire.errors import ERRORS, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import FetchRefused
-from zkconsumer.events import OnEvent
-from zkconsumer.fetching.cursor import Cursor, Seek
+from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.damage import Damage
-from zkconsumer.fetching.resets import apply_reset, out_of_range
+from zkconsumer.fetching.resets import apply_reset, given_back, out_of_range
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.refusals import refusal
 
@@ -31,6 +33,7 @@ ENDS_S = 5.0  # between two requests for the ends of logs: how old a lag may be
 RESPONSE_S = 4.0  # a broker that is silent for so long counts as unreachable; less than END_OLD_S - ENDS_S
 MAX_ENDS = 1000  # of one request
 FETCH, ENDS = "fetch", "ends"  # purposes of links: that of the fetches, and one for ends
+ONCE_MORE_S = 30.0  # a position that is refused again within this time is outside the log
 MAX_SEGMENTS = 100_000  # of a log: more than any broker has files open
 
 
@@ -77,19 +80,25 @@ class Positions:
         self._committed = committed
         self._asking: set[Cursor] = set()  # the listener is being asked where to read on
         self._ends_due = 0.0
+        # Positions that were asked for once more: the position, and when the broker had refused it.
+        self._once_more: dict[TopicPartition, tuple[int, float]] = {}
 
     @property
     def wanted(self) -> bool:
         """Whether the broker has to be asked before these can be fetched."""
-        return any(_has_no_position(c) and c not in self._asking for c in self._busy.values()) or bool(
-            self._damage.without_segments()
+        without = [c for c in self._busy.values() if c.position is None]
+        return any((_has_no_position(c) and c not in self._asking) or (c.goes_back and c.drained) for c in without) or (
+            bool(self._damage.without_segments())
         )
 
     # start positions ----------------------------------------------------------------------------------------------
 
     def locate(self) -> None:
         """Find the start positions of the cursors that have none.  Raises LinkLost."""
-        without = [c for c in self._busy.values() if _has_no_position(c) and c not in self._asking]
+        without = [c for c in self._busy.values() if c.position is None]
+        for cursor in [c for c in without if c.goes_back]:
+            self._go_back(cursor)
+        without = [c for c in without if _has_no_position(c) and c not in self._asking]
         if not without:
             return
         earliest = self._offsets(EARLIEST, without)
@@ -99,7 +108,10 @@ class Positions:
             if cursor.tp not in latest or not _has_no_position(cursor):
                 continue
             ends = earliest[cursor.tp], latest[cursor.tp]
-            if out_of_range(cursor, *ends):
+            if self._refused_once(cursor, *ends):
+                assert cursor.refused is not None
+                cursor.relocate(cursor.refused)
+            elif out_of_range(cursor, *ends):
                 self._asking.add(cursor)
                 self._spawn(f"out-of-range-{cursor.tp}", self._ask_listener, cursor, *ends)
             elif self._reset(cursor, *ends, None):
@@ -107,14 +119,45 @@ class Positions:
         if begun:
             self._located(begun)
 
+    def _refused_once(self, cursor: Cursor, earliest: int, latest: int) -> bool:
+        """True if a refused position is fetched once more before it counts as outside the log.
+
+        It lies inside the log again, or behind the end that the broker names, which may be too low.
+        """
+        refused = cursor.refused
+        if refused is None or refused < earliest:
+            return False
+        last, at = self._once_more.get(cursor.tp, (-1, 0.0))
+        again = last == refused and now() - at < ONCE_MORE_S
+        if refused > latest:
+            if again:
+                return False
+        elif not again:
+            where = f"{cursor.tp} at {refused} on {self._broker}"
+            text = f"{where}: out of range, though its log holds {earliest} to {latest}; asking again"
+            self._on_event(ConsumerEvent("leader", text, cursor.tp))
+        self._once_more[cursor.tp] = refused, now()
+        return True
+
+    def _go_back(self, cursor: Cursor) -> None:
+        """Begin at the earlier offset, if everything that was fetched of the log before it was cut is done."""
+        lost = cursor.go_back()
+        if lost is None:
+            return
+        if lost:
+            self._on_event(given_back(cursor.tp, lost, self._dialect.offsets.unit))
+        self._located([cursor])
+
     def _ask_listener(self, cursor: Cursor, earliest: int, latest: int) -> None:
-        tp, wanted, epoch = cursor.tp, cursor.seek.out_of_range, cursor.epoch
+        tp, refused, epoch = cursor.tp, cursor.refused, cursor.epoch
+        wanted = cursor.seek.out_of_range if refused is None else refused
         assert wanted is not None
         try:
             chosen = self._listener.out_of_range(tp, wanted, earliest, latest)
         finally:
             self._asking.discard(cursor)
-        if self._cursors.get(tp) is cursor and cursor.epoch == epoch and _has_no_position(cursor):
+        same = cursor.epoch == epoch and cursor.refused == refused and _has_no_position(cursor)
+        if same and self._cursors.get(tp) is cursor:
             if self._reset(cursor, earliest, latest, chosen):
                 self._located([cursor])
             self._wake()
@@ -139,7 +182,7 @@ class Positions:
                 continue
             cursor.set_log_end(end, now())
             if end < cursor.position and cursor.fetchable:
-                cursor.lose_position(Seek(cursor.seek.reset, cursor.position))
+                cursor.refuse_position()
 
     def update_old_ends(self) -> str | None:
         """Ask, in bulk and beside the fetches, for the ends of logs that were not sent for ENDS_S; None, or why the
@@ -229,4 +272,4 @@ class Positions:
 
 
 def _has_no_position(cursor: Cursor) -> bool:
-    return cursor.position is None and not cursor.closing and cursor.parked is None
+    return cursor.position is None and not (cursor.goes_back or cursor.closing) and cursor.parked is None

@@ -4,6 +4,8 @@ nothing committed   the smallest or the largest offset ("fail" is about position
 inside again        at that position: a follower that led for a moment had a shorter log
 outside             where the listener says; else by the policy: smallest, largest, or fail, which parks the partition
 of a former log     the same, even where the number lies inside today's log
+
+What was fetched before the broker refused a position is delivered all the same, so a gap begins behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from zkconsumer.fetching.cursor import Cursor
 
 
 def out_of_range(cursor: Cursor, earliest: int, latest: int) -> bool:
-    """Does the position lie outside the log, or belong to another one?  False also where there is none."""
+    """True if the position lies outside the log, or belongs to another log."""
+    if cursor.refused is not None:
+        return not earliest <= cursor.refused <= latest
     wanted = cursor.seek.out_of_range
     return wanted is not None and (bool(cursor.seek.former) or not earliest <= wanted <= latest)
 
@@ -29,25 +33,35 @@ def apply_reset(
     on_event: OnEvent,
     unit: str = "messages",
 ) -> bool:
-    """Start where the rules say.  chosen: what the listener returned; unit: what positions count.  False: the partition
-    is parked."""
-    tp, seek = cursor.tp, cursor.seek
-    wanted = seek.out_of_range
+    """Go on where the rules say.  chosen: what the listener returned; unit: what positions count.
+
+    Returns False where the partition is parked.
+    """
+    tp, seek, refused = cursor.tp, cursor.seek, cursor.refused
+    wanted = seek.out_of_range if refused is None else refused
+    former = seek.former if refused is None else ""
     if wanted is not None and not out_of_range(cursor, earliest, latest):
-        cursor.reset_to(wanted)
+        cursor.relocate(wanted)
         return True
     if wanted is not None and chosen is None and seek.reset == "fail":
-        refused = OutOfRange(tp, wanted, earliest, latest, broker)
-        cursor.park(FormerLog(tp, wanted, seek.former) if seek.former else refused)
+        outside = OutOfRange(tp, wanted, earliest, latest, broker)
+        cursor.park(FormerLog(tp, wanted, former) if former else outside)
         return False
     to = chosen if chosen is not None else latest if seek.reset == "largest" else earliest
     who = seek.reset if chosen is None else "by the listener"
-    if wanted is not None and seek.former:
-        on_event(_begins_new_log(tp, wanted, seek.former, to, earliest, latest, who, unit))
+    if wanted is not None and former:
+        on_event(_begins_new_log(tp, wanted, former, to, earliest, latest, who, unit))
     else:
-        on_event(_jump(tp, wanted, to, f"its log holds {earliest} to {latest}", who, unit))
-    cursor.reset_to(to)
+        lost = cursor.count_gap(wanted, to) if wanted is not None and to >= wanted else 0
+        on_event(_jump(tp, wanted, to, f"its log holds {earliest} to {latest}", who, unit, lost))
+    cursor.relocate(to)
     return True
+
+
+def given_back(tp: TopicPartition, lost: int, unit: str = "messages") -> ConsumerEvent:
+    """Event for messages that were fetched of a log that was cut, given back, and cannot be fetched again."""
+    text = f"{tp}: {lost} {unit} were fetched and not delivered, and the log does not hold them any more"
+    return ConsumerEvent("gap", text, tp, lost)
 
 
 def _begins_new_log(
@@ -60,12 +74,13 @@ def _begins_new_log(
     return ConsumerEvent("reset", f"{text} ({who})", tp, offset=wanted)
 
 
-def _jump(tp: TopicPartition, wanted: int | None, to: int, span: str, who: str, unit: str) -> ConsumerEvent:
+def _jump(tp: TopicPartition, wanted: int | None, to: int, span: str, who: str, unit: str, lost: int) -> ConsumerEvent:
     if wanted is None:
         return ConsumerEvent("start", f"{tp}: no committed offset, starting at {to} ({who}; {span})", tp, offset=to)
     if to >= wanted:
-        lost = f"{to - wanted} {unit} are missing ({who}): the log was cut before they were read"
-        text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {lost}"
-        return ConsumerEvent("gap", text, tp, to - wanted, wanted)
+        gone = f"{lost} {unit} are missing ({who}): the log was cut before they were read"
+        return ConsumerEvent(
+            "gap", f"{tp} at {wanted}: out of range, {span}; going on at {to}, {gone}", tp, lost, wanted
+        )
     text = f"{tp} at {wanted}: out of range, {span}; going back to {to} ({who}): the log was truncated or created again"
     return ConsumerEvent("reset", text, tp, offset=wanted)

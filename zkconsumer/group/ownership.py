@@ -90,7 +90,7 @@ class OwnedPartitions:
             if isinstance(found, int):
                 cursor.committed = found
             if isinstance(at, FormerOffset):
-                cursor.lose_position(Seek(self._config.auto_offset_reset, at.position, at.reason))
+                cursor.seek_start(Seek(self._config.auto_offset_reset, at.position, at.reason))
             elif at is not None:
                 cursor.reset_to(at)
             self.cursors[tp] = cursor

@@ -130,6 +130,8 @@ EFFECTS: dict[str, Callable[..., object]] = {
     r"unthrottle": lambda world: world.throttle(None),
     r"seek (\d+)": lambda world, at: world.seek(int(at)),
     r"out of range": lambda world: world.out_of_range(),
+    r"log (?:begins at|holds|goes back to) (\d+)": lambda world, at: world.relocate(int(at)),
+    r"done\?": lambda world: world.go_back(),
     r"damaged": lambda world: world.said.append(f"found damaged {world.damaged()} times"),
     r"skip to (\d+)": lambda world, to: world.skip_to(int(to)),
     r"nothing behind": lambda world: world.pass_skips(),

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkawire.model import TopicPartition
-from zkconsumer.fetching.partition import Actions, Do, FetchedSet, Partition, Seek, State
+from zkconsumer.fetching.partition import Actions, Do, FetchedSet, Partition, State
 from zkconsumer.fetching.progress import DeliveryTicket, Progress
 from zkconsumer.session.lease import Lease
 
@@ -68,9 +68,43 @@ class World:
         self.discard()
 
     def out_of_range(self) -> None:
-        if self.partition.position is not None:
-            seek = Seek("smallest", self.partition.position)
-            self._seek(lambda: self.partition.lose_position(seek))
+        """A broker refuses the position."""
+        self._happens(self.partition.refuse_position)
+
+    def relocate(self, to: int) -> None:
+        """The leader's log says where to read on: at the refused position, behind a gap, or at an earlier offset."""
+        refused = self.partition.refused
+        if refused is None:
+            return
+        if to > refused:
+            self.said.append(f"{self.partition.count_gap(refused, to)} counted as missing")
+        self._skipped.update(range(refused, to))
+        self._happens(lambda: self.partition.relocate(to))
+
+    def go_back(self) -> None:
+        """The fetcher asks whether everything that was fetched is done."""
+        done, began, refused = self._done | self._skipped, self._began, self.partition.refused
+        lost: list[int | None] = []
+
+        def event() -> Actions:
+            number, actions = self.partition.go_back()
+            lost.append(number)
+            self._moved = number is not None
+            return actions
+
+        self._happens(event)
+        if lost[0] is None:
+            self.said.append("not yet")
+            return
+        assert refused is not None
+        missing = len(set(range(began, refused)) - done)
+        if missing > lost[0]:
+            raise Violation(f"it went back, and said that {lost[0]} are lost, where {missing} are not done")
+        if lost[0]:
+            self.said.append(f"{lost[0]} given back are in no log")
+        self._done.clear()  # of another log
+        self._delivered.clear()
+        self._skipped.clear()
 
     def lead(self, known: bool) -> None:
         self._happens(lambda: self._nothing(self.partition.lead(known)))
