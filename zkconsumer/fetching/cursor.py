@@ -304,6 +304,12 @@ class Cursor:
             return self.partition.drained
 
     @property
+    def undone(self) -> int:
+        """How much was fetched and is not done, in the unit of positions."""
+        with self.lock:
+            return self.partition.undone
+
+    @property
     def buffered_bytes(self) -> int:
         """In memory: fetched and not done."""
         return self.partition.buffered_bytes

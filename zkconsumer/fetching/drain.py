@@ -16,15 +16,23 @@ DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with commit and release
 
 
 def drain(leaving: Iterable[Cursor], listener: ListenerCalls, seconds: float) -> None:
-    """Call the listener, then wait until nothing that was delivered of these closed cursors is undone."""
+    """Call the listener, then wait until nothing that was delivered of these cursors is undone.
+
+    What waits in the queue of a stream is dropped, because the next owner reads it again; not where the cursor is not
+    closed, which is so where no log holds it any more: that is delivered and waited for, too.
+    """
     until = now() + seconds
     cursors = list(leaving)
     if not cursors:
         return
-    Cursor.discard_fetched(cursors)
+    Cursor.discard_fetched([cursor for cursor in cursors if cursor.closing])
     listener.before_release(sorted(cursor.tp for cursor in cursors))
-    while waiting := [cursor for cursor in cursors if not cursor.drained and not cursor.dropped]:
+    while waiting := [cursor for cursor in cursors if not (cursor.dropped or _finished(cursor))]:
         if now() >= until:
             log.info("not all of %d partitions was done within %g s; the rest is read again", len(waiting), seconds)
             return
         sleep(POLL_S)
+
+
+def _finished(cursor: Cursor) -> bool:
+    return cursor.drained and not (cursor.queued and cursor.delivers)

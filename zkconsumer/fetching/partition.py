@@ -278,6 +278,12 @@ class Partition:
         return progress.committable_with(iterated.set_ticket, iterated.reached)
 
     @property
+    def undone(self) -> int:
+        """How much was fetched and is not done, in the unit of positions."""
+        done, end = self._done, self.refused if self.position is None else self.position
+        return 0 if done is None or end is None else max(0, end - self._after_skips(done))
+
+    @property
     def drained(self) -> bool:
         """Nothing of it is delivered that may still be done."""
         iterated = self._iterated
@@ -563,14 +569,14 @@ class Partition:
         Returns how much was fetched, given back (a pause, the end of the lease) and can be fetched no more, because the
         log was cut; None if something is not done yet.
         """
-        done, refused, to = self._done, self.refused, self.back_to
-        if to is None or refused is None or done is None or self.queued_sets or not self.drained:
+        to = self.back_to
+        if to is None or self.queued_sets or not self.drained:
             return None, NOTHING
         if self.state in ENDING or self.withheld >= Withheld.DUE or self.undeliverable is not None:
             return None, NOTHING
         self.seek = Seek(self.seek.reset)
         self._gaps.clear()
-        return max(0, refused - self._after_skips(done)), self.reset_to(to)
+        return self.undone, self.reset_to(to)
 
     def count_gap(self, begin: int, end: int) -> int:
         """Count the offsets between as gone from the log.  Returns how many of them were not counted before.

@@ -25,7 +25,7 @@ from zkconsumer.errors import FetchRefused
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.damage import Damage
-from zkconsumer.fetching.resets import apply_reset, given_back, out_of_range
+from zkconsumer.fetching.resets import apply_reset, not_delivered, out_of_range
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.refusals import refusal
 
@@ -145,7 +145,7 @@ class Positions:
         if lost is None:
             return
         if lost:
-            self._on_event(given_back(cursor.tp, lost, self._dialect.offsets.unit))
+            self._on_event(not_delivered(cursor.tp, lost))
         self._located([cursor])
 
     def _ask_listener(self, cursor: Cursor, earliest: int, latest: int) -> None:

@@ -58,8 +58,9 @@ def apply_reset(
     return True
 
 
-def given_back(tp: TopicPartition, lost: int, unit: str = "messages") -> ConsumerEvent:
-    """Event for messages that were fetched of a log that was cut, given back, and cannot be fetched again."""
+def not_delivered(tp: TopicPartition, lost: int) -> ConsumerEvent:
+    """Event for what was fetched of a log that was cut or deleted, was not done, and cannot be fetched again."""
+    unit = "messages" if isinstance(tp.partition, int) else "bytes"
     text = f"{tp}: {lost} {unit} were fetched and not delivered, and the log does not hold them any more"
     return ConsumerEvent("gap", text, tp, lost)
 

@@ -14,6 +14,7 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
 from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.fetching.resets import not_delivered
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.store import NONE, FormerOffset, OffsetStore, Unknown
@@ -100,10 +101,14 @@ class OwnedPartitions:
             self._on_event(ConsumerEvent("owned", some_of(cursor.tp for cursor in fresh)))
 
     def stop(self, tps: Collection[TopicPartition]) -> None:
-        """Deliver nothing more of these; what is delivered may still be done."""
+        """Fetch and deliver nothing more of these; what is delivered may still be done.
+
+        What was fetched of a topic that was deleted is still delivered: no owner can read it again.
+        """
         self._fetchers.remove(tps)
         for cursor in self.among(tps):
-            cursor.close()
+            if not cursor.topic_deleted:
+                cursor.close()
 
     def drain(self, tps: Collection[TopicPartition], closing: bool) -> None:
         """Wait until what is delivered of these is done, for rebalance.drain.ms at most."""
@@ -116,6 +121,8 @@ class OwnedPartitions:
         leaving = self.among(tps)
         results = self._commits.commit_last(leaving) if self._config.auto_commit else {}
         for cursor in leaving:
+            if cursor.topic_deleted and (lost := cursor.undone):
+                self._on_event(not_delivered(cursor.tp, lost))
             cursor.drop()
         failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]
         return f"not committed: {failed[0]}" if failed else ""
