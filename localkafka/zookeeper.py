@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localkafka import backend, java, ports, releases
+from localkafka.proxy import Proxy
 from localkafka.serverprocess import ServerProcess
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -105,15 +106,34 @@ class ZooKeeperEnsemble:
     """Servers of one ensemble in folders of their own, which serve as long as most of them run.
 
     servers    number of servers; .servers has them, for stop(), kill(), pause() and start()
+    cuts       the first server reaches the others through proxies, which are in .links: it can be cut off from its
+               leader while clients reach all of them
     """
 
-    def __init__(self, folder: Path, servers: int = 3, tick_ms: int = 500, flags: Sequence[str] = java.SMALL) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        servers: int = 3,
+        tick_ms: int = 500,
+        flags: Sequence[str] = java.SMALL,
+        *,
+        cuts: bool = False,
+    ) -> None:
         self._quorum_ports = [(ports.reserve(), ports.reserve()) for _ in range(servers)]
-        numbered = enumerate(self._quorum_ports, 1)
-        settings = {f"server.{n}": f"{ports.HOST}:{a.number}:{b.number}" for n, (a, b) in numbered}
-        settings |= {"initLimit": str(30_000 // tick_ms), "syncLimit": str(10_000 // tick_ms)}
+        numbered = {n: (a.number, b.number) for n, (a, b) in enumerate(self._quorum_ports, 1)}
+        self.links = [Proxy((ports.HOST, numbered[n][0])) for n in range(2, servers + 1)] if cuts else []
+        limits = {"initLimit": str(30_000 // tick_ms), "syncLimit": str(10_000 // tick_ms)}
+        settings = limits | {f"server.{n}": f"{ports.HOST}:{a}:{b}" for n, (a, b) in numbered.items()}
+        through = {
+            f"server.{n}": f"{ports.HOST}:{link.address[1]}:{numbered[n][1]}" for n, link in enumerate(self.links, 2)
+        }
         self.servers = [
-            ZooKeeperServer(folder / f"zookeeper-{n}", tick_ms=tick_ms, flags=flags, member=(n, settings))
+            ZooKeeperServer(
+                folder / f"zookeeper-{n}",
+                tick_ms=tick_ms,
+                flags=flags,
+                member=(n, settings | through if n == 1 else settings),
+            )
             for n in range(1, servers + 1)
         ]
 
@@ -143,6 +163,8 @@ class ZooKeeperEnsemble:
         """End every server at once, and release the ports."""
         for server in self.servers:
             server.close()
+        for link in self.links:
+            link.close()
         for pair in self._quorum_ports:
             for port in pair:
                 port.release()

@@ -127,6 +127,9 @@ class FakeZookeeper:
     def exists_async(self, path: str, watch: Any = None) -> Answer:
         return Answer(self.nodes.get(path))
 
+    def sync_async(self, path: str) -> Answer:
+        return Answer(path)
+
     def get_children_async(self, path: str, watch: Any = None) -> Answer:
         self.calls.append(("list", path))
         return Answer(self.below(path)) if path in self.nodes else Answer(error=NoNodeError(path))

@@ -377,6 +377,9 @@ class SimClient:
     def exists_async(self, path: str, watch: Any = None) -> Any:
         return self._ask("exists_async", (path,), watch)
 
+    def sync_async(self, path: str) -> Any:
+        return self._ask("sync_async", (path,), None)
+
     def get_children_async(self, path: str, watch: Any = None) -> Any:
         return self._ask("get_children_async", (path,), watch)
 

@@ -21,10 +21,13 @@ def test_it_counts_from_when_the_beat_was_sent_not_from_its_answer():
         lease.check(107.0)
 
 
-@pytest.mark.parametrize(("negotiated", "margin"), [(6.0, 1.0), (12.0, 2.0), (2.0, 0.5), (0.4, 0.2)])
-def test_the_margin_is_a_sixth_within_bounds(negotiated, margin):
-    assert margin_of(negotiated) == pytest.approx(margin)
-    lease = Lease()
+@pytest.mark.parametrize(
+    ("part", "negotiated", "margin"),
+    [(6, 6.0, 1.0), (6, 12.0, 2.0), (4, 6.0, 1.5), (4, 4.0, 1.0), (4, 2.0, 0.5), (6, 2.0, 0.5), (6, 0.4, 0.2)],
+)
+def test_the_margin_is_a_part_of_the_time_out_within_bounds(part, negotiated, margin):
+    assert margin_of(negotiated, part) == pytest.approx(margin)
+    lease = Lease(margin_part=part)
     lease.beat_answered(0.0, negotiated)
     assert lease.valid_until == pytest.approx(negotiated - margin)
 

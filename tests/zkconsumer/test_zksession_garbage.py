@@ -21,8 +21,9 @@ from zkconsumer.errors import Unreachable
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import SessionState, ZkSession
 
-EXISTS, PING, CLOSE, AUTH = 3, 11, -11, 100
+EXISTS, SYNC, PING, CLOSE, AUTH = 3, 9, 11, -11, 100
 SESSION = 0x1234
+PATH = struct.pack(">i1s", 1, b"/")
 STAT = struct.pack(">qqqqiiiqiiq", 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 
 
@@ -35,7 +36,7 @@ def reply(xid: int, error: int = 0, body: bytes = b"") -> bytes:
 
 
 class FakeZooKeeper:
-    """Answers sessions, pings, credentials and exists.  instead(xid): sent once in place of an answer to exists.
+    """Answers sessions, pings, credentials, exists and sync.  instead(xid): sent once in place of an answer to sync.
     refuses: credentials, so many times."""
 
     def __init__(self) -> None:
@@ -70,10 +71,12 @@ class FakeZooKeeper:
         if kind == AUTH:
             self.refuses -= 1
             return reply(xid, -115 if self.refuses >= 0 else 0)
-        if kind != EXISTS:
+        if kind == EXISTS:
+            return reply(xid, 0, STAT)
+        if kind != SYNC:
             return reply(xid)
         instead, self.instead = self.instead, None
-        return reply(xid, 0, STAT) if instead is None else instead(xid)
+        return reply(xid, 0, PATH) if instead is None else instead(xid)
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def until(done: Callable[[], Any], timeout_s: float = 10) -> None:
 
 
 GARBAGE: dict[str, Callable[[int], bytes]] = {
-    "another number": lambda xid: reply(xid + 5, 0, STAT),
+    "another number": lambda xid: reply(xid + 5, 0, PATH),
     "a negative size": lambda xid: struct.pack(">i", -7),
     "a gigabyte": lambda xid: struct.pack(">i", 1 << 30),
     "half a head": lambda xid: framed(b"\0\0"),

@@ -35,7 +35,7 @@ from zkconsumer.listeners import ConsumerListener, ListenerCalls, ListenerFailed
 from zkconsumer.offsets.commits import BeforeCommit, all_every_s
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
-from zkconsumer.session.lease import Lease
+from zkconsumer.session.lease import COORDINATOR_PART, Lease
 from zkconsumer.streams.stream import Decoders, Stream, Streams
 
 T = TypeVar("T")
@@ -108,7 +108,8 @@ class Engine:
             commit=self._commit_one,
         )
         self._cursors: dict[TopicPartition, Cursor] = {}
-        self._lease = Lease(whose="the group's coordinator" if config.coordinated else "ZooKeeper")
+        by_coordinator = Lease(whose="the group's coordinator", margin_part=COORDINATOR_PART)
+        self._lease = by_coordinator if config.coordinated else Lease()
         dial = config.kafka_security.connect(partial(connect, receive_buffer_bytes=config.receive_buffer_bytes))
         self._links = Links(config.client_name, versions.connect(dial), config.socket_timeout_ms)
         context = EngineContext(

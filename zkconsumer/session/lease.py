@@ -8,11 +8,14 @@ then on they wait the negotiated time-out before they give our partitions to oth
 
 The margin is the time in which something begun under the lease may still take effect: a request in flight, a tick of a
 busy event loop.  A sixth of the negotiated time-out, and not below half a second (nor above half of the time-out).
+
+With ZooKeeper a quarter: a follower reports the heartbeats of its clients to the leader each half tick, so the leader
+may count from a heartbeat that is half a tick older (Learner.ping, LearnerHandler).  A session has two ticks at least.
 """
 
 from __future__ import annotations
 
-MARGIN_PART = 6
+COORDINATOR_PART, ZOOKEEPER_PART = 6, 4  # of the time-out, as its margin
 MIN_MARGIN_S = 0.5
 
 
@@ -20,19 +23,22 @@ class LeaseOver(Exception):
     """There was no answer for so long that others may own our partitions."""
 
 
-def margin_of(negotiated_s: float) -> float:
-    """The margin for a session time-out, both in seconds."""
-    return min(max(negotiated_s / MARGIN_PART, MIN_MARGIN_S), negotiated_s / 2)
+def margin_of(negotiated_s: float, part: int = COORDINATOR_PART) -> float:
+    """Return the margin for a session time-out, both in seconds."""
+    return min(max(negotiated_s / part, MIN_MARGIN_S), negotiated_s / 2)
 
 
 class Lease:
     """Valid from the first answered beat until valid_until; revoked at once when the session is known to be lost."""
 
-    __slots__ = ("_limit", "_margin_s", "_revoked_at", "_whose", "heard_of", "valid_until")
+    __slots__ = ("_limit", "_margin_part", "_margin_s", "_revoked_at", "_whose", "heard_of", "valid_until")
 
-    def __init__(self, margin_s: float | None = None, whose: str = "ZooKeeper") -> None:
-        """margin_s: None takes margin_of the negotiated time-out.  whose: who answers the heartbeats."""
+    def __init__(
+        self, margin_s: float | None = None, whose: str = "ZooKeeper", margin_part: int = ZOOKEEPER_PART
+    ) -> None:
+        """margin_s: None takes margin_of the negotiated time-out and margin_part.  whose: who answers heartbeats."""
         self._margin_s = margin_s
+        self._margin_part = margin_part
         self._whose = whose
         self._limit = float("inf")
         self._revoked_at = float("-inf")
@@ -42,7 +48,7 @@ class Lease:
     def beat_answered(self, sent_at: float, negotiated_s: float) -> None:
         """A heartbeat sent at sent_at was answered in a session of negotiated_s; answers may come in any order."""
         self.heard_of = sent_at if self.heard_of is None else max(self.heard_of, sent_at)
-        margin = margin_of(negotiated_s) if self._margin_s is None else self._margin_s
+        margin = margin_of(negotiated_s, self._margin_part) if self._margin_s is None else self._margin_s
         if sent_at >= self._revoked_at:  # an answer of the session before proves nothing for this one
             self.valid_until = min(max(self.valid_until, sent_at + negotiated_s - margin), self._limit)
 

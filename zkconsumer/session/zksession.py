@@ -6,8 +6,10 @@
 
 The lease has a heartbeat of its own, because kazoo says LOST only once it is connected again, and keeps the session
 time-out it asked for, not the one the server granted.  A heartbeat proves that the session was alive when it was
-*sent*: the server starts counting again on receipt.  When the lease ends, `on_fence` is called by a timer of our own,
-once per lapse.
+*sent*: the server starts counting again on receipt.  It is a `sync`, which the leader answers.  A read or a ping proves
+nothing: a follower that lost its leader answers them for syncLimit ticks, 10 s by ZooKeeper's sample file, while the
+majority ends the session (FinalRequestProcessor, Learner).  When the lease ends, `on_fence` is called by a timer of our
+own, once per lapse.
 
 Nothing is ever queued: a call made while not CONNECTED would run on the *next* session, so each call names the session
 it belongs to and is refused (ZooKeeperAway) when that one is not connected.
@@ -233,7 +235,7 @@ class ZkSession(ZkCalls):
             if self.session_id is not None:
                 sent = now()
                 try:
-                    answer = self._client.exists_async("/")
+                    answer = self._client.sync_async("/")
                 except KazooException:
                     pass  # closed in between; the next turn of the loop sees it
                 else:
