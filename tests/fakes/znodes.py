@@ -165,6 +165,9 @@ class FakeZookeeper:
         del self.nodes[path]
         return Answer(True)
 
+    def command(self, word: bytes) -> str:
+        return "Zookeeper version: 3.4.6-1569965, built on 02/20/2014 09:09 GMT"
+
     def transaction(self) -> FakeTransaction:
         return FakeTransaction(self)
 

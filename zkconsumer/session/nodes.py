@@ -5,16 +5,18 @@ A node that vanished in between is None.  kazoo's exceptions are translated by Z
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
+from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, NotEmptyError
 
 from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 WRITES_PER_TRANSACTION = 100  # a request may have 1 MB
+VERSION = re.compile(r"Zookeeper version: (\d+)\.(\d+)")
 MAX_IN_FLIGHT = 2000  # requests: more only fill buffers, and ZooKeeper reads no more than 1,000
 
 T = TypeVar("T")
@@ -57,7 +59,7 @@ def write_nodes(
     """Create, set (data, version) and delete (version) nodes; their folders must exist.
 
     A hundred writes are one transaction, which costs as much as one write; where one of them is not as expected the
-    transaction fails, and its writes are repeated one by one.
+    transaction fails, and its writes are repeated one by one.  ZooKeeper 3.3 has no transactions: one by one there.
     """
     steps = [*((path, "create") for path in fresh), *((path, "set") for path in moved), *((p, "delete") for p in gone)]
     refused = session.ask("write nodes", _together, steps, fresh, moved, gone)
@@ -75,7 +77,9 @@ def _together(
     moved: Mapping[str, tuple[bytes, int]],
     gone: Mapping[str, int],
 ) -> set[str]:
-    """Write in transactions, pipelined; returns the paths of the failed ones."""
+    """Write in transactions, pipelined; returns the paths that are not written."""
+    if not _takes_transactions(client):
+        return {path for path, _ in steps}
     asked = []
     for some in _slices(steps, WRITES_PER_TRANSACTION):
         transaction = client.transaction()
@@ -92,6 +96,20 @@ def _together(
         if any(isinstance(each, Exception) for each in answer.get()):
             refused |= {path for path, _ in some}
     return refused
+
+
+def _takes_transactions(client: Any) -> bool:
+    """True unless the server says that it is ZooKeeper 3.3 or older.
+
+    Kafka 0.7 and 0.8.0 came with 3.3.  It drops a transaction without an answer (ZOOKEEPER-965), and the responses that
+    follow no longer match their requests.  A server that does not tell its release is a later one, where these commands
+    have to be allowed.
+    """
+    try:
+        said = VERSION.search(client.command(b"srvr"))
+    except (KazooException, OSError):
+        return True
+    return said is None or (int(said[1]), int(said[2])) >= (3, 4)
 
 
 def _many(client: Any, paths: Sequence[str], call: Callable[[Any, str], tuple[Any, Callable[[Any], Any]]]) -> Any:
