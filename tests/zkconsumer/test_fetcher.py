@@ -23,7 +23,7 @@ from zkconsumer.errors import ConsumerTimeout, EntryTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.budget import Budget, StreamBudget
 from zkconsumer.fetching.cursor import Cursor, DeliveredSet
-from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.fetcher import EMPTY_DISTANCE_S, Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
 from zkconsumer.fetching.positions import ENDS_S
@@ -266,6 +266,16 @@ def test_out_of_range_with_policy_fail_parks_behind_what_was_fetched(cluster, fe
     fetching.until(lambda: cursor.parked)
     assert fetching.read(5) == [b"a0", b"a1", b"a2", b"a3", b"a4"]
     assert (cursor.committable(), cursor.parked_at.position) == (5, 5)
+
+
+def test_a_broker_that_answers_at_once_with_nothing_is_not_asked_again_at_once(cluster, fetching, monkeypatch):
+    monkeypatch.setattr(fetching.fetcher, "_max_wait_ms", 0)
+    cursor = fetching.add(T0, 5)
+    fetching.until(lambda: cluster.seen("fetch"))
+    before, began = len(cluster.seen("fetch")), now()
+    sleep(0.5)
+    assert 0 < len(cluster.seen("fetch")) - before <= (now() - began) / EMPTY_DISTANCE_S + 1
+    assert cursor.position == 5
 
 
 def test_an_unknown_error_backs_off_and_never_resets(cluster, fetching):

@@ -7,7 +7,9 @@
     two in flight     where responses take FAR_S and more, of different partitions that have messages: the response to
                       one arrives while the request for the other travels.  A broker answers one after the other, so
                       partitions without messages, which it would wait for, are never alone in one of them
-    a backoff         after a fetch that brought nothing, where the broker itself does not wait (0.7)
+    a backoff         after a fetch that brought nothing, where the broker itself does not wait (0.7).  Others answer
+                      at once, too, while they are throttled (KIP-219), and 0.8.2 between the roll of a segment and the
+                      next message: a few milliseconds lie between such fetches
     log ends          now and then, where a fetch does not have the high watermark (0.7); and, in a greenlet of its own,
                       of partitions that were not fetched for a while (their queues are full)
 
@@ -67,6 +69,7 @@ OUT_OF_RANGE = 1
 DISTANCE_S = 25e-6  # between two fetches, for each partition that was asked for, where none is behind
 MOST_DISTANCE_S = 0.04
 LEAST_DISTANCE_S = 0.001  # less is not worth a timer
+EMPTY_DISTANCE_S = 0.005  # between a fetch that brought nothing and the next: a broker need not wait as it is asked to
 FULL_SHARE = 0.5  # a set of so much of what was asked for is behind: the next fetch brings as much
 NOTHING = memoryview(b"")
 
@@ -417,6 +420,8 @@ class Fetcher:
         self._asks_ends = any(fetched.high_watermark is None for fetched in reply)
         if not behind:
             self._not_before = flight.sent_at + min(MOST_DISTANCE_S, DISTANCE_S * len(asked))
+        if not brought:
+            self._not_before = max(self._not_before, flight.sent_at + EMPTY_DISTANCE_S)
 
     def _rows(self, wanted: Sequence[Asked]) -> FetchRows:
         return self._dialect.requests.fetch_rows(self._dialect, wanted)
