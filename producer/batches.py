@@ -92,11 +92,11 @@ class Seal:
     count: int  # sequence numbers
     buffers: list[bytes | memoryview]
     sent: int = 0
-    refused: int = 0  # responses that say that it is not stored
+    refused: int = 0  # responses that say that their attempt appended nothing
 
     @property
     def unknown(self) -> bool:
-        """It may be stored."""
+        """It may be stored: once an attempt has an unknown outcome, no answer to a later one says that it is not."""
         return self.sent > self.refused
 
 
@@ -186,6 +186,12 @@ class Batch:
     def sealed(self) -> bool:
         """The broker stores it once, however often it is sent (producer.sequences)."""
         return self.pieces[0].seal is not None
+
+    @property
+    def may_be_stored(self) -> bool:
+        """True if it is sealed, and not every attempt was answered with a refusal before the append."""
+        seal = self.pieces[0].seal
+        return seal is not None and seal.unknown
 
     def buffers(self) -> list[bytes | memoryview]:
         """What is sent."""

@@ -301,8 +301,7 @@ class BrokerConnection:
             if answer.stored:
                 outcomes.stored(batch, at, answer.base_offset)
                 continue
-            said = answer.sentence
-            refresh |= outcomes.answered(batch, answer.error, answer.base_offset, broker, at, said=said)
+            refresh |= outcomes.answered(batch, answer, broker, at)
         if refresh:
             self._s.leaders.refresh()
 

@@ -25,15 +25,14 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
 from kafkawire.interfaces import MessageFormats
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch, Batches, Piece, before, position, split_into
 from producer.errors import TooLarge, Undeliverable, UnknownOutcome
 from producer.outages import Events, Reports, Stalls, away, waiting
-from producer.sequences import DUPLICATE, OUT_OF_ORDER, Sequences
-from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
+from producer.sequences import DUPLICATE, FORGOTTEN, OUT_OF_ORDER, Sequences
+from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes, unknown_outcome
 
 TOO_LARGE = 10  # MessageSizeTooLarge
-UNKNOWN_OUTCOME = frozenset({-1, 7, 20})  # unknown, timeout, too few replicas after the append: it may be stored
-MAY_BE_STORED = UNKNOWN_OUTCOME | {0, 13, 56}  # refusals that do not say that the batch is not stored
 NEVER = frozenset({17, 29})  # metadata errors of a topic that a retry does not cure
 
 
@@ -90,24 +89,22 @@ class Outcomes:
         self._missing: dict[TopicPartition, float] = {}  # partitions that the cluster does not know, and since when
         self._rng = random.Random()
 
-    def answered(
-        self, batch: Batch, code: int, base_offset: int, broker: Broker, now: float, *, said: str = ""
-    ) -> bool:
-        """Handle the response to a batch.  True: leaders should be refreshed.
-
-        said: what the broker adds to an error in words.
-        """
-        verdict = judge(code, base_offset)
+    def answered(self, batch: Batch, answer: ProducedPartition, broker: Broker, now: float) -> bool:
+        """Handle the response to a batch.  True: leaders should be refreshed."""
+        code = answer.error
+        verdict = judge(code, answer.base_offset)
         if verdict is Verdict.STORED or (code == DUPLICATE and batch.sealed):
-            self.stored(batch, now, base_offset)
+            self.stored(batch, now, answer.base_offset)
             return False
         where = f"{batch.tp} on {broker}"
         self.counters.errors[code] += 1
-        reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where, said)
-        if self._sequences is not None and self._forgotten(self._sequences, batch, code, reason, now):
-            return refreshes(code)
-        if code in UNKNOWN_OUTCOME and _once(batch):
+        reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where, answer.sentence)
+        if self._sequences is not None and not unknown_outcome(answer):
+            self._sequences.refused(batch)
+        if _once(batch) and _changes(batch, code, verdict) and (batch.may_be_stored or unknown_outcome(answer)):
             self._fail_unknown(batch, reason, now)
+        elif self._sequences is not None and self._sequences.forgotten(batch, code, str(reason)):
+            self._forgotten(batch, code, reason, now)
         elif verdict is Verdict.SPLIT:
             self._split(batch, code, broker, now)
         elif verdict is Verdict.CHECK:
@@ -119,22 +116,17 @@ class Outcomes:
     def lost(self, batch: Batch, reason: LinkLost, now: float) -> None:
         """Handle a lost response: the outcome is unknown, so the batch is sent again and may be stored twice."""
         self.counters.unknown += 1
-        if _once(batch):
+        if _once(batch) and not batch.sealed:
             self._fail_unknown(batch, reason, now)
         else:
             self._again(batch, reason, now, Verdict.AGAIN)
 
-    def _forgotten(self, sequences: Sequences, batch: Batch, code: int, reason: Exception, now: float) -> bool:
-        """Whether the broker does not know what came before a numbered batch: then it goes again, with new numbers."""
-        if not sequences.forgotten(batch, code, str(reason)):
-            if code not in MAY_BE_STORED:
-                sequences.refused(batch)
-            return False
+    def _forgotten(self, batch: Batch, code: int, reason: Exception, now: float) -> None:
+        """Retry a batch with new numbers, because the broker does not know what came before it."""
         if code == OUT_OF_ORDER:
             lost = "its log does not have the messages that it acknowledged before these"
             self._events(logging.WARNING, f"{reason}: {lost} (an unclean election?); what follows is sent")
         self._again(batch, reason, now, Verdict.AGAIN)
-        return True
 
     def maybe_refused(self, batch: Batch, reason: LinkLost, now: float) -> None:
         """Handle the close of a connection while this batch was the oldest in flight: 0.7 refuses a request in this
@@ -207,7 +199,8 @@ class Outcomes:
             piece.missing_since = since if verdict is Verdict.WAIT else None
             piece.alone |= verdict is Verdict.BOUNDED  # so that in the end only the piece at fault fails
         if self._tried_enough(batch, verdict, now) and (single or verdict is not Verdict.BOUNDED):
-            self._fail(batch, reason, now)
+            fail = self._fail_unknown if _once(batch) and batch.may_be_stored else self._fail
+            fail(batch, reason, now)
             return
         self.counters.retries += 1
         self._stalls.failed_again(batch.tp, reason, now)
@@ -343,10 +336,13 @@ class Outcomes:
 
 
 def _once(batch: Batch) -> bool:
-    """It may not be sent again when it may be stored; a numbered one may be: a broker stores it once."""
-    return not batch.sealed and any(
-        isinstance(piece.ticket, AtMostOnce) and piece.ticket.once for piece in batch.pieces
-    )
+    """True if the batch must not be stored twice."""
+    return any(isinstance(piece.ticket, AtMostOnce) and piece.ticket.once for piece in batch.pieces)
+
+
+def _changes(batch: Batch, code: int, verdict: Verdict) -> bool:
+    """True if a retry sends other bytes, or bytes without numbers: then the broker does not know a second copy."""
+    return not batch.sealed or code in FORGOTTEN or verdict in (Verdict.SPLIT, Verdict.CHECK)
 
 
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:
@@ -398,8 +394,10 @@ class OffsetListener(Protocol):
 
 @runtime_checkable
 class AtMostOnce(Protocol):
-    """A ticket whose part, when `once` is true, is not retried after an unknown outcome but fails with
-    UnknownOutcome."""
+    """A ticket whose part, when `once` is true, is not retried after an unknown outcome but fails with UnknownOutcome.
+
+    A numbered batch is retried with the same bytes; it fails so when it is given up or would need other numbers.
+    """
 
     @property
     def once(self) -> bool: ...

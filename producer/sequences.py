@@ -10,8 +10,12 @@ batch of a partition is in flight, so each partition has at most one seal that i
                                                behind it would leave a gap, its own would be taken for a copy:
                                                the partition goes on under another producer id, from 0
     45, 47, 59                                 the broker does not know what came before (its log was cut, or it has
-                                               forgotten the producer): nothing of the batch is stored, and it goes
-                                               again under another producer id, from 0
+                                               forgotten the producer): this attempt stored nothing, and the batch goes
+                                               again under another producer id, from 0.  If an earlier attempt may have
+                                               stored it, it may be there twice (see producer.outcomes.AtMostOnce)
+
+It may be stored as soon as one attempt has an unknown outcome (producer.verdicts.unknown_outcome, or no response), and
+until it is acknowledged: a later refusal speaks of its own attempt only.
 
 Each partition keeps its own producer id, so that one that gets another leaves the others alone, and nothing has to be
 drained first.  In a transaction no partition may go on under another id: the transaction is over instead (`broken`).
@@ -93,15 +97,15 @@ class Sequences:
     def seal(self, batch: Batch) -> bool:
         """Seal a batch that is about to be sent, or find it sealed.  False: it may not be sent yet."""
         piece = batch.pieces[0]
-        if self._unnumbered(piece):
-            return True
-        partition = self._numbers(batch.tp, piece)
-        if partition is None:
-            return False
-        if piece.seal is None:
-            buffers, count = sealed(piece.part.entries, partition.producer, partition.next, self._transactional)
-            piece.seal = partition.open = Seal(partition.producer, partition.next, count, buffers)
-        piece.seal.sent += 1
+        if not self._unnumbered(piece):
+            partition = self._numbers(batch.tp, piece)
+            if partition is None:
+                return False
+            if piece.seal is None:
+                buffers, count = sealed(piece.part.entries, partition.producer, partition.next, self._transactional)
+                piece.seal = partition.open = Seal(partition.producer, partition.next, count, buffers)
+        if piece.seal is not None:
+            piece.seal.sent += 1
         return True
 
     def _unnumbered(self, piece: Piece) -> bool:
@@ -148,7 +152,7 @@ class Sequences:
             partition.open = None
 
     def refused(self, batch: Batch) -> None:
-        """The broker has not stored the batch this time."""
+        """The broker appended nothing at this attempt."""
         seal = batch.pieces[0].seal
         if seal is not None:
             seal.refused += 1

@@ -1,11 +1,18 @@
-"""Verdicts on responses to produce requests: a table, and the bounds of retries.  Pure.
+"""Verdicts on responses to produce requests: two tables, and the bounds of retries.  Pure.
+
+judge() says what follows a response:
 
 STORED    done
-AGAIN     not stored, or an unknown outcome: retry, for ever or up to message.send.max.retries
+AGAIN     retry, for ever or up to message.send.max.retries
 BOUNDED   the broker would most likely respond with the same again: retry a few times, then fail
 WAIT      the broker does not know the topic or partition, which may be new: retry for a bounded time, then fail
 SPLIT     too large together: retry each part alone, then halves, down to the message that is too large
 CHECK     the broker found damage: check the sent bytes; if they are undamaged it happened in transit
+
+unknown_outcome() says whether a batch that was not acknowledged may be in the log all the same: by NOT_APPENDED, and
+by the base offset.  A leader that waits for replicas (acks -1) appended the batch already; when the wait fails it puts
+an error beside the offset that it has given to the batch (DelayedProduce).  Whatever it refuses before it appends has
+base offset -1.
 """
 
 from __future__ import annotations
@@ -19,8 +26,34 @@ from kafkawire.protocol.request import ProducedPartition
 
 BOUNDED_TRIES = 5
 BACKOFF_MAX_S = 2.0
+STORAGE_ERROR_SINCE = 4  # version of Produce from which on a broker of 1.0 and 1.1 says 56 (ProduceResponse), not 6
+NOT_LEADER = 6
 UNANSWERED = ProducedPartition(error=-1, base_offset=-1)  # for a partition that a response leaves out
 NOTHING_STORED = "error 0 with base offset -1: the broker stored nothing (an empty or incomplete set)"
+
+
+# Errors which say, beside base offset -1, that this attempt appended nothing; in brackets where brokers of 0.8.2 to 3.9
+# raise them.  An earlier attempt may have.  Every other code leaves it open: -1 (any exception, also of the work behind
+# an append), 7 and 20 (only behind an append), 56 (the write may have succeeded before the disk failed; its base offset
+# is always -1), and codes that no broker is known to answer.
+NOT_APPENDED = frozenset({
+    0,  # no complete entry in the set (Log.append)
+    2,  # checksum, size, no key for a compacted topic, invalid batch (Log.analyzeAndValidateMessageSet, LogValidator)
+    3,  # the broker does not know the topic, or holds no replica (KafkaApis, ReplicaManager)
+    5,  # raised nowhere in an append
+    6,  # not the leader any more, or not yet (Partition.appendRecordsToLeader)
+    10,  # an entry or batch larger than max.message.bytes (Log.analyzeAndValidateMessageSet)
+    17,  # an internal topic (ReplicaManager.appendToLocalLog)
+    18,  # a set larger than a segment (Log.append)
+    19,  # too few replicas in sync before the append (Partition.appendRecordsToLeader)
+    21,  # acks (ReplicaManager.appendMessages)
+    29, 31, 53,  # not allowed to write to the topic, idempotently, in transactions (KafkaApis)
+    32, 43, 76, 87,  # timestamp, message format, codec, records (LogValidator, ProduceRequest.validateRecords)
+    45,  # its sequence does not follow: also of a duplicate that is older than what is remembered (ProducerAppendInfo)
+    47,  # the producer's epoch is over (ProducerAppendInfo)
+    48, 120,  # the partition does not belong to the transaction (AddPartitionsToTxnManager)
+    59,  # no state of the producer (ProducerAppendInfo of 1.0 to 2.4)
+})  # fmt: skip
 
 
 class Verdict(Enum):
@@ -42,6 +75,17 @@ def judge(code: int, base_offset: int) -> Verdict:
     if code in SPECIAL:
         return SPECIAL[code]
     return Verdict.AGAIN if error_info(code).retriable else Verdict.BOUNDED
+
+
+def unknown_outcome(answer: ProducedPartition) -> bool:
+    """True if this response does not acknowledge the batch, and the broker may have appended it.
+
+    A 6 in a response before version 4 may hide a 56.
+    """
+    if answer.base_offset >= 0:
+        return not answer.stored
+    hidden = answer.error == NOT_LEADER and answer.version < STORAGE_ERROR_SINCE
+    return hidden or answer.error not in NOT_APPENDED
 
 
 def refreshes(code: int) -> bool:

@@ -95,6 +95,8 @@ class FetchedPartition:
 class ProducedPartition:
     """What became of one partition's set.
 
+    base_offset: of its first message; beside an error the leader that answers appended the set all the same, but for
+    -1.  version: of the Produce response, on which it depends which errors there are; 0 where it is not known.
     why, refused: what a broker of 2.4 and later adds to an error: its own sentence, and one for each record of the
     batch that it refuses, by its place from 0 on.
     """
@@ -103,6 +105,7 @@ class ProducedPartition:
     base_offset: int
     why: str = ""
     refused: tuple[tuple[int, str], ...] = ()
+    version: int = 0
 
     @property
     def stored(self) -> bool:

@@ -369,7 +369,12 @@ def produce(
     if head:
         buffers.append(head)
     return Request(
-        apis.PRODUCE, version, buffers, expects_reply=acks != 0, finish=_produced, quick=partial(_quickly, version)
+        apis.PRODUCE,
+        version,
+        buffers,
+        expects_reply=acks != 0,
+        finish=partial(_produced, version),
+        quick=partial(_quickly, version),
     )
 
 
@@ -541,27 +546,24 @@ def _quickly(version: int, data: memoryview) -> dict[TopicPartition, ProducedPar
                 partition, error, base_offset, *rest = row.unpack_from(data, at)
                 if rest and rest != _NOTHING_SAID:
                     return None
-                found[TopicPartition(topic, partition)] = ProducedPartition(error, base_offset)
+                found[TopicPartition(topic, partition)] = ProducedPartition(error, base_offset, version=version)
                 at += row.size
     except (struct.error, UnicodeDecodeError):
         return None
     return found if topics >= 0 and at + (4 if version else 0) == len(data) else None
 
 
-def _produced(fields: dict[str, Any]) -> dict[TopicPartition, ProducedPartition]:
+def _produced(version: int, fields: dict[str, Any]) -> dict[TopicPartition, ProducedPartition]:
     return {
-        TopicPartition(topic["topic"], row["partition"]): _produced_partition(row)
+        TopicPartition(topic["topic"], row["partition"]): _produced_partition(version, row)
         for topic in fields["topics"]
         for row in topic["partitions"]
     }
 
 
-def _produced_partition(row: Mapping[str, Any]) -> ProducedPartition:
-    refused = row.get("record_errors")
-    if not refused and not row.get("error_message"):
-        return ProducedPartition(row["error"], row["base_offset"])
-    by_record = tuple((one["batch_index"], one["message"] or "") for one in refused or ())
-    return ProducedPartition(row["error"], row["base_offset"], row.get("error_message") or "", by_record)
+def _produced_partition(version: int, row: Mapping[str, Any]) -> ProducedPartition:
+    by_record = tuple((one["batch_index"], one["message"] or "") for one in row.get("record_errors") or ())
+    return ProducedPartition(row["error"], row["base_offset"], row.get("error_message") or "", by_record, version)
 
 
 def grouped(rows: Iterable[tuple[TopicPartition, dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ A source topic that was deleted and created again has another log, and the targe
 is of the former log, and the partition is resumed behind all that the target has.
 
 Each ownership period begins like that: after a restart, after a rebalance, after a parked partition is retried.  A
-request with an unknown outcome (its connection broke) is not sent again: its partition begins another period.
+request with an unknown outcome (its connection broke, or a leader that may have appended it answered with an error) is
+not sent again: its partition begins another period.
 
 TailMatch (pure) tells where a source partition is resumed in a target partition that has no other writer.  Each message
 of the tail must be the next of the source.  A batch that was sent twice, since its outcome was unknown, stands in the

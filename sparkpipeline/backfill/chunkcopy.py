@@ -29,10 +29,12 @@ from kafkawire.columns import Columns, as_list
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import MessageSet, PartitionId, TopicPartition
+from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch
 from producer.config import ProducerConfig
 from producer.partitioners import Sticky
 from producer.rows import Row
+from producer.verdicts import unknown_outcome
 from sparkpipeline.backfill.logends import stable_ends
 from sparkpipeline.backfill.parts import before, damaged, parts
 from sparkpipeline.backfill.plan import Copied
@@ -43,7 +45,7 @@ from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.fetcher import read_sets
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.rows import KEYS_KEPT, by_key
-from sparkpipeline.sink.sender import TaskSender, unknown
+from sparkpipeline.sink.sender import TaskSender
 
 log = logging.getLogger(__name__)
 MAX_UNSTABLE_S = 120.0  # how long a target's log may move before it is somebody else's
@@ -94,11 +96,12 @@ class Exclusive:
         self.expected = expected
         self._tp = tp
 
-    def answered(self, batch: Batch, error: int, base_offset: int) -> None:
-        if unknown(error, base_offset):
-            raise OutcomeUnknown(f"{batch.tp}: error {error}")
-        if error:
-            return  # refused for what it is: the sender splits it or names what is wrong with it
+    def answered(self, batch: Batch, answer: ProducedPartition) -> None:
+        if unknown_outcome(answer):
+            raise OutcomeUnknown(f"{batch.tp}: error {answer.error}")
+        if not answer.stored:
+            return  # nothing was appended: the sender sends it again, splits it, or names what is wrong with it
+        base_offset = answer.base_offset
         if base_offset != self.expected:
             raise Refused(
                 f"its next message was expected at {self.expected} and is at {base_offset}: another program writes"

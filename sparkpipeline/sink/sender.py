@@ -34,7 +34,7 @@ from producer.config import ProducerConfig
 from producer.errors import TooLarge
 from producer.outcomes import Outcomes
 from producer.rows import Row, limit_of, parts
-from producer.verdicts import UNANSWERED, Verdict, judge
+from producer.verdicts import UNANSWERED, unknown_outcome
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NotDelivered, OptionRefused, PipelineError, UnknownPartition, Unreachable
@@ -51,7 +51,7 @@ QUIET_S = 3.0  # after so long without a refresh, the next one is made at once a
 class Watch(Protocol):
     """Who sees each answer before it is acted on, and may end it all by raising: who must repeat nothing."""
 
-    def answered(self, batch: Batch, error: int, base_offset: int) -> None: ...
+    def answered(self, batch: Batch, answer: ProducedPartition) -> None: ...
 
     def lost(self, batch: Batch, reason: LinkLost) -> None: ...
 
@@ -191,11 +191,10 @@ class TaskSender:
         for batch in flight.batches:
             answer = body.get(batch.tp, UNANSWERED)
             if self._watch is not None:
-                self._watch.answered(batch, answer.error, answer.base_offset)
-            broker = flight.link.broker
-            if unknown(answer.error, answer.base_offset):
+                self._watch.answered(batch, answer)
+            if unknown_outcome(answer):
                 self.may_repeat += batch.count
-            if self._outcomes.answered(batch, answer.error, answer.base_offset, broker, self._now()):
+            if self._outcomes.answered(batch, answer, flight.link.broker, self._now()):
                 self._leaders.request_refresh()
 
     def _send_due(self) -> bool:
@@ -296,11 +295,6 @@ class TaskSender:
     def failed(self, failure: NotDelivered) -> None:
         """The first counts."""
         self.failure = self.failure or failure
-
-
-def unknown(error: int, base_offset: int) -> bool:
-    """Whether the outcome is unknown after this response: a leader may have the batch all the same, or get it."""
-    return judge(error, base_offset) in (Verdict.AGAIN, Verdict.BOUNDED, Verdict.WAIT)
 
 
 def _leads(view: ClusterView, broker_id: int) -> Callable[[TopicPartition], bool]:

@@ -11,7 +11,11 @@ WAIT_S = 10.0  # no test may hang on a fake
 
 @dataclass(frozen=True)
 class Fail:
-    """Answer this code for every partition (or the one told); store=True: the entries are kept all the same (7, 20)."""
+    """Answer this code for every partition (or the one told); store=True: the entries are kept all the same.
+
+    Then the answer names their offset, as that of a leader which was deposed in the wait (6), or waited too long (7,
+    20); beside -1 and 56 no broker names any.
+    """
 
     code: int
     tp: tuple[str, int] | None = None

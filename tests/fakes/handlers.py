@@ -14,6 +14,8 @@ from tests.fakes.frames import string, topics
 if TYPE_CHECKING:
     from tests.fakes.broker import FakeCluster
 
+NAME_NO_OFFSET = frozenset({-1, 56})  # an answer with such a code has base offset -1 whatever was appended
+
 
 def produce(cluster: FakeCluster, broker: int, body: dict[str, Any], action: Any) -> bytes | None:
     answers: dict[str, list[bytes]] = {}
@@ -24,7 +26,7 @@ def produce(cluster: FakeCluster, broker: int, body: dict[str, Any], action: Any
         if code == 0 and (not failed or action.store):
             base = cluster.append(topic, partition, data)
         if failed:
-            code, base = action.code, -1
+            code, base = action.code, -1 if action.code in NAME_NO_OFFSET else base
         answers.setdefault(topic, []).append(struct.pack(">ihq", partition, code, base))
     return None if body["acks"] == 0 else topics(answers)
 

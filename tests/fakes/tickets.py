@@ -30,3 +30,9 @@ class Ticket:
     def _told(self, *what: object) -> None:
         self.told.append(what)
         self._on_told()
+
+
+class OnceTicket(Ticket):
+    """A ticket of a part that must not be stored twice."""
+
+    once = True

@@ -219,7 +219,8 @@ def test_a_produce_reply_read_at_once_is_that_of_its_table(
 ) -> None:
     whole = produce_reply(version, topics)
     data = memoryview(whole[: len(whole) - cut] + more)
-    request = replace(requests.produce(D24, 1, 1000, {T0: [BATCH]}, 2), version=version)
+    finish = partial(requests._produced, version)
+    request = replace(requests.produce(D24, 1, 1000, {T0: [BATCH]}, 2), version=version, finish=finish)
 
     def read(quick: object) -> object:
         try:
@@ -233,4 +234,7 @@ def test_a_produce_reply_read_at_once_is_that_of_its_table(
 def test_the_usual_produce_reply_needs_no_table() -> None:
     for version in range(9):
         data = memoryview(produce_reply(version, {"t": [(0, 0, 0, False), (1, 0, 1, False)]}))
-        assert requests._quickly(version, data) == {T0: ProducedPartition(0, 0), T1: ProducedPartition(0, 1)}
+        assert requests._quickly(version, data) == {
+            T0: ProducedPartition(0, 0, version=version),
+            T1: ProducedPartition(0, 1, version=version),
+        }

@@ -12,6 +12,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
+from kafkawire.protocol.request import ProducedPartition
 from mirrormaker.offsetmap.checkpoints import Checkpoint
 from mirrormaker.offsetmap.file import FileStorage, file_of
 from mirrormaker.offsetmap.recorder import MapRecorder
@@ -257,13 +258,21 @@ def unknown_batch(once: bool) -> tuple[Outcomes, Batches, Batch, Share, list[str
     return outcomes, batches, batch, share, again
 
 
-@pytest.mark.parametrize("code", [None, 7, 20, -1])
-def test_what_may_be_stored_is_not_sent_again_but_looked_for(code: int | None) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        *[ProducedPartition(code, 5, version=8) for code in (3, 6, 7, 20)],
+        *[ProducedPartition(code, -1, version=8) for code in (-1, 7, 20, 56)],
+        *[ProducedPartition(6, -1, version=version) for version in range(4)],  # it may hide a 56
+    ],
+)
+def test_what_may_be_stored_is_not_sent_again_but_looked_for(answer: ProducedPartition | None) -> None:
     outcomes, batches, batch, share, again = unknown_batch(once=True)
-    if code is None:
+    if answer is None:
         outcomes.lost(batch, LinkLost("broker 1 is gone"), 1.0)
     else:
-        outcomes.answered(batch, code, -1, Broker(1, "h", 1), 1.0)
+        outcomes.answered(batch, answer, Broker(1, "h", 1), 1.0)
     assert again == ["again"]
     [(kind, reason, _)] = share.told
     assert kind == "failed"
@@ -271,13 +280,13 @@ def test_what_may_be_stored_is_not_sent_again_but_looked_for(code: int | None) -
     assert not batches
 
 
-@pytest.mark.parametrize(("once", "code"), [(False, None), (False, 7), (True, 6), (True, 5)])
+@pytest.mark.parametrize(("once", "code"), [(False, None), (False, 7), (True, 6), (True, 5), (True, 3), (True, 19)])
 def test_what_is_not_stored_or_may_be_twice_is_sent_again(once: bool, code: int | None) -> None:
     outcomes, batches, batch, share, again = unknown_batch(once)
     if code is None:
         outcomes.lost(batch, LinkLost("broker 1 is gone"), 1.0)
     else:
-        outcomes.answered(batch, code, -1, Broker(1, "h", 1), 1.0)
+        outcomes.answered(batch, ProducedPartition(code, -1, version=4), Broker(1, "h", 1), 1.0)
     assert (share.told, again) == ([], [])
     assert len(batches) == 1
 

@@ -10,10 +10,10 @@ import pytest
 
 from groundwork.tasks import sleep
 from kafkawire.model import TopicPartition
-from producer.errors import Undeliverable
+from producer.errors import Undeliverable, UnknownOutcome
 from producer.verdicts import BOUNDED_TRIES
 from tests.fakes.broker import Close, Fail, FakeCluster, Wait
-from tests.fakes.tickets import Ticket
+from tests.fakes.tickets import OnceTicket, Ticket
 from tests.producer.running import OTHER, TP, WAIT_S, part, running, until
 
 
@@ -93,6 +93,19 @@ def test_an_unknown_outcome_is_sent_again_and_counted():
         assert ticket.told == [("done",)]
         assert run.sender.counters.unknown == 1
         assert any("may be stored twice" in event for event in run.events)
+
+
+@pytest.mark.parametrize("code", [6, 3, 7, 20, 56, -1])
+def test_what_a_leader_appended_and_then_refused_is_not_stored_twice_where_it_must_not(code: int):
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        cluster.script("produce", Fail(code, store=True))
+        once = OnceTicket()
+        run.sender.submit(part(b"a"), once)
+        assert run.sender.flush(WAIT_S)
+        assert cluster.values("t", 0) == [b"a"]
+        [(what, reason, _)] = once.told
+        assert what == "failed"
+        assert isinstance(reason, UnknownOutcome)
 
 
 def test_silence_is_an_unknown_outcome():
@@ -228,7 +241,7 @@ def test_without_acknowledgements_nothing_is_waited_for():
 @pytest.mark.parametrize("seed", range(6))
 def test_under_any_faults_nothing_is_lost_and_first_copies_are_in_order(seed: int):
     rng = random.Random(seed)
-    faults = [None, None, *(Fail(code) for code in (5, 6, 19)), *(Fail(code, store=True) for code in (7, 20))]
+    faults = [None, None, *(Fail(code) for code in (5, 6, 19)), *(Fail(code, store=True) for code in (6, 7, 20))]
     faults += [Close(), Close(store=True), Fail(2), Wait(None, 0.01)]
     with FakeCluster({"t": 4}, brokers=2) as cluster, running(cluster, batch_bytes=2048, reconnect_ms=5) as run:
         script = rng.choices(faults, k=40)

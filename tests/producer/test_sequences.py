@@ -13,11 +13,13 @@ from kafkawire.errors import CorruptMessage, LinkLost
 from kafkawire.formats.v2.layout import batch_at, head_over
 from kafkawire.formats.v2.read import check_crc
 from kafkawire.model import Broker, Part, ProducerId, TopicPartition
+from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch, Batches, Limits
+from producer.errors import UnknownOutcome
 from producer.outcomes import Outcomes, Patience
 from producer.sequences import Sequences
 from tests.fakes.batchlog import BatchLog, record_batch
-from tests.fakes.tickets import Ticket
+from tests.fakes.tickets import OnceTicket, Ticket
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -67,7 +69,7 @@ class Producer:
         return self.logs[batch.tp].append(b"".join(map(bytes, batch.buffers())))
 
     def answer(self, batch: Batch, code: int, base: int = -1) -> None:
-        self.outcomes.answered(batch, code, base, BROKER, self.clock)
+        self.outcomes.answered(batch, ProducedPartition(code, base, version=9), BROKER, self.clock)
 
     def lose(self, batch: Batch) -> None:
         self.outcomes.lost(batch, LinkLost("gone"), self.clock)
@@ -226,6 +228,77 @@ def test_a_batch_that_timed_out_and_is_given_up_costs_the_partition_its_id():
     assert run.one().pieces[0].seal.producer == NEXT_ID  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("code", "named"), [(6, True), (3, True), (7, True), (20, True), (56, False), (-1, False)])
+def test_the_numbers_of_a_batch_that_was_appended_and_then_refused_go_to_no_other(code: int, named: bool):
+    """Its leader was deposed while it waited for replicas, and the lease is over: another source's part comes next."""
+    run = Producer()
+    run.add(b"a")
+    run.deliver(run.one())
+    revoked = run.add(b"revoked")
+    batch = run.one()
+    _, base = run.store(batch)
+    run.answer(batch, code, base if named else -1)
+    revoked.willing = False
+    ticket = run.add(b"of another source")
+    assert run.sent() == []
+    run.sequences.renew(NEXT_ID)
+    run.deliver(run.one())
+    assert run.logs[TP].stored == [b"a", b"revoked", b"of another source"]
+    assert (revoked.told, ticket.told) == ([], [("done",)])
+
+
+def test_a_batch_that_one_leader_appended_may_be_stored_whatever_the_next_leader_answers():
+    """A producer with three retries: its second message is stored when it says so."""
+    run = Producer(patience=Patience(retries=3))
+    first = run.add(b"first")
+    batch = run.one()
+    _, base = run.store(batch)
+    run.answer(batch, 6, base)
+    for _ in range(3):
+        run.answer(run.one(), 6)  # not the leader yet, and nothing is appended
+    assert first.told[0][0] == "failed"
+    second = run.add(b"second")
+    run.sequences.renew(NEXT_ID)
+    run.deliver(run.one())
+    assert (run.logs[TP].stored, second.told) == ([b"first", b"second"], [("done",)])
+
+
+@pytest.mark.parametrize("code", [45, 47, 59, 10, 2])
+def test_what_may_be_stored_and_cannot_go_again_as_it_is_fails_where_it_must_not_be_stored_twice(code: int):
+    run = Producer()
+    ticket = OnceTicket()
+    run.add(b"a", 2, ticket=ticket)
+    run.lose(run.one())
+    run.answer(run.one(), 6)
+    assert ticket.told == []
+    run.answer(run.one(), code)
+    [(what, reason, _)] = ticket.told
+    assert (what, isinstance(reason, UnknownOutcome), len(run.batches)) == ("failed", True, 0)
+
+
+@pytest.mark.parametrize("code", [45, 47, 59])
+def test_what_no_leader_appended_goes_again_under_another_id_though_it_must_not_be_stored_twice(code: int):
+    run = Producer()
+    ticket = OnceTicket()
+    run.add(b"a", ticket=ticket)
+    run.answer(run.one(), 6)
+    run.answer(run.one(), code)
+    run.sequences.renew(NEXT_ID)
+    run.deliver(run.one())
+    assert (run.logs[TP].stored, ticket.told) == ([b"a"], [("done",)])
+
+
+def test_a_batch_with_numbers_goes_again_as_it_is_though_it_must_not_be_stored_twice_until_it_is_given_up():
+    run = Producer(patience=Patience(retries=1))
+    ticket = OnceTicket()
+    run.add(b"a", ticket=ticket)
+    run.lose(run.one())
+    run.answer(run.one(), 6)
+    [(what, reason, _)] = ticket.told
+    assert what == "failed"
+    assert isinstance(reason, UnknownOutcome)
+
+
 def test_sets_of_older_formats_have_no_numbers():
     run = Producer()
     run.batches.add(Part(TP, b"entries", 1, 0, 1), Ticket(), 0.0)
@@ -293,7 +366,9 @@ def test_a_dropped_part_ends_the_transaction():
 
 # ---- whatever happens -----------------------------------------------------------------------------------------------
 
-Happens = st.sampled_from(["answer", "lost before", "lost after", "refused", "timed out", "forgets", "dropped"])
+Happens = st.sampled_from(
+    ["answer", "lost before", "lost after", "refused", "timed out", "deposed", "forgets", "dropped", "deposed, dropped"]
+)
 
 
 @given(st.lists(st.tuples(Happens, st.integers(1, 4)), max_size=60), st.integers(0, 99))
@@ -327,8 +402,13 @@ def test_nothing_is_lost_or_stored_twice(script: list[tuple[str, int]], seed: in
             elif what == "refused":
                 run.answer(batch, 6)
             elif what == "timed out":
-                run.store(batch)
-                run.answer(batch, 7)
+                run.answer(batch, 7, run.store(batch)[1])
+            elif what in ("deposed", "deposed, dropped"):
+                run.answer(batch, 6, run.store(batch)[1])
+                if what == "deposed, dropped":
+                    ticket.willing = False
+                    dropped.add(text)
+                    run.batches.sweep()
             elif what == "forgets" and batch.pieces[0].seal.sent == 1:  # type: ignore[union-attr]
                 run.logs[TP].forget()
                 run.deliver(batch)
