@@ -1,7 +1,8 @@
-"""enable.idempotence on a real broker behind a proxy that loses its responses: what is sent again is stored once."""
+"""enable.idempotence on brokers that are deposed, or whose responses are lost: what is sent again is stored once."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -9,9 +10,19 @@ from threading import Thread
 
 import pytest
 
+from kafkawire.batchseal import sealed
+from kafkawire.cluster import topics
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.link import Link
+from kafkawire.net.links import Links
+from kafkawire.protocol.request import ProducedPartition, Request
+from kafkawire.protocol.transactionrequests import Initialized, init_producer_id
+from localkafka import ports
 from localkafka.cluster import Cluster
 from localkafka.waiting import wait_until
 from producer import Producer
+from producer.verdicts import unknown_outcome
 from tests.conftest import Unique
 from tests.matrix.foreign import read_by_librdkafka
 
@@ -68,3 +79,67 @@ def test_lost_responses_cost_no_duplicates(own_cluster: Callable[..., Cluster], 
     assert unknown >= LOSSES // 2
     assert len(found) == MESSAGES
     assert max(found.values()) > 1, "the same faults, without numbers"
+
+
+ASKED_S = 20  # of the produce request; the leader answers long before
+
+
+def test_a_leader_that_is_deposed_while_it_waits_for_replicas_names_the_offset_of_what_it_appended(
+    own_cluster: Callable[..., Cluster], unique: Unique
+) -> None:
+    """Its 6 beside an offset: the next leader has the batch, acknowledges a copy, and takes another batch with the same
+    numbers for one."""
+    settings = {"replica.lag.time.max.ms": 60_000, "auto.leader.rebalance.enable": "false"}  # the ISR stays as it is
+    cluster = own_cluster(version="2.8.2", brokers=3, settings=settings)
+    topic, speaks, zk = unique.topic(), dialect("2.8"), cluster.registry().zk
+    tp = TopicPartition(topic, 0)
+    controller = cluster.registry().controller()
+    stopped, following, leading = sorted(range(3), key=lambda broker: broker == controller)  # never stop the controller
+    topics.create(zk, topic, {0: [leading, following, stopped]}, {})
+    cluster.wait_in_sync(topic)
+    preferring = [{"topic": topic, "partition": 0, "replicas": [following, leading, stopped]}]
+    zk.create("/admin/reassign_partitions", json.dumps({"version": 1, "partitions": preferring}).encode())
+    wait_until(lambda: not zk.exists("/admin/reassign_partitions"), 30, "the order of the replicas")
+    cluster.wait_in_sync(topic)
+    assert cluster.wait_leader(topic, 0) == leading
+
+    brokers = {node.id: Broker(node.id, ports.HOST, node.port) for node in cluster.nodes}
+    links = Links("deposed", timeout_ms=2 * ASKED_S * 1000)
+    first = links.link(brokers[leading], "produce")
+    initialized: Initialized = first.call(init_producer_id(speaks, None, 60_000))
+    assert not initialized.error
+
+    def numbered(value: bytes, sequence: int) -> Request[dict[TopicPartition, ProducedPartition]]:
+        entries = speaks.messages.encode([(0, None, value, None)], 0, 2)
+        buffers, _ = sealed(entries, initialized.producer, sequence)
+        return speaks.requests.produce(speaks, -1, ASKED_S * 1000, {tp: buffers}, 2)
+
+    def size_on(broker: int) -> int:
+        return sum(file.stat().st_size for file in cluster.node(broker).segments(topic, 0))
+
+    def answer_of(link: Link, request: Request[dict[TopicPartition, ProducedPartition]]) -> tuple[int, int]:
+        answer = link.call(request)[tp]
+        return answer.error, answer.base_offset
+
+    try:
+        assert answer_of(first, numbered(b"before", 0)) == (0, 0)
+        before = size_on(following)
+        cluster.node(stopped).pause()
+        first.send(numbered(b"deposed", 1))
+        wait_until(lambda: size_on(following) > before, 10, "the following broker to have a copy")
+        sent_at = time.monotonic()
+        elected = {"version": 1, "partitions": [{"topic": topic, "partition": 0}]}
+        zk.create("/admin/preferred_replica_election", json.dumps(elected).encode())
+        answer = first.receive().body[tp]
+        assert time.monotonic() - sent_at < ASKED_S / 2
+        assert (answer.error, answer.base_offset) == (6, 1)
+        assert unknown_outcome(answer)
+        assert answer_of(first, numbered(b"deposed", 1)) == (6, -1), "it appends nothing now"
+
+        cluster.node(stopped).resume()
+        second = links.link(brokers[following], "produce")
+        assert answer_of(second, numbered(b"deposed", 1)) == (0, 1), "the next leader had it"
+        assert answer_of(second, numbered(b"another", 1)) == (0, 1), "taken for a copy"
+    finally:
+        links.close()
+    assert [row[5] for row in read_by_librdkafka(cluster.brokers, [topic])] == [b"before", b"deposed"]
