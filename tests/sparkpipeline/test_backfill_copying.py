@@ -76,6 +76,15 @@ def test_an_answer_that_is_missing_repeats_nothing(trouble, codec):
         assert copied.resyncs >= 1
 
 
+@pytest.mark.parametrize("trouble", [Fail(0), Fail(3), Fail(5), Fail(19)])
+def test_a_refusal_before_the_append_is_sent_again_and_needs_no_look_at_the_target(trouble):
+    with filled(200) as source, FakeCluster({"t": 1}) as target:
+        target.script("produce", trouble, None, trouble)
+        copied = copy_chunk(task(source, target, 5, 195))
+        assert target.values("t", 0) == values(5, 195)
+        assert (copied.target_until, copied.may_repeat, copied.resyncs) == (190, 0, 0)
+
+
 @pytest.mark.parametrize("there", [1, 7, 30, 90])
 def test_what_an_earlier_try_has_stored_is_compared_and_kept(there):
     with filled(100, codec=True) as source, FakeCluster({"t": 1}) as target:
