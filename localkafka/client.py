@@ -138,7 +138,7 @@ class ClusterClient(Described):
         links = Links("localkafka", timeout_ms=2000)
         try:
             for broker in brokers:
-                told = read_reply(links.link(broker, "metadata").call(speaks.requests.metadata(speaks, None)))
+                told = read_reply(links.call(broker, "metadata", speaks.requests.metadata(speaks, None)))
                 if {p: seen.leader for p, seen in told.topics.get(topic, {}).items()} != leaders:
                     return False
         except LinkLost:

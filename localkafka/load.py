@@ -77,7 +77,7 @@ class Load:
 
     def _accepted(self, leader: Broker, tp: TopicPartition, request: requests.Request) -> bool:
         try:
-            answer = self._links.link(leader, "load").call(request)[tp]
+            answer = self._links.call(leader, "load", request)[tp]
         except WireError:
             self._links.drop(leader, "load")
             return False

@@ -57,7 +57,7 @@ def release_among(brokers: Iterable[Broker], security: Security = OPEN) -> Broke
 
         def ask(request: Request[Fields], broker: Broker = broker, links: Links = links) -> Fields:
             try:
-                return links.link(broker, PURPOSE).call(request)
+                return links.call(broker, PURPOSE, request)
             finally:
                 links.drop(broker, PURPOSE)
 
@@ -169,13 +169,13 @@ class _Sampling:
     def _batches(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
     ) -> dict[TopicPartition, LogBatches]:
-        return recordbatches.held(self._client.links.link(leader, PURPOSE).call(recordbatches.ask(wanted)))
+        return recordbatches.held(self._client.links.call(leader, PURPOSE, recordbatches.ask(wanted)))
 
     def _fetched(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
     ) -> dict[TopicPartition, FetchedPartition]:
         request = self._client.dialect.requests.fetch(self._client.dialect, 0, 0, wanted)
-        return {row.tp: row for row in self._client.links.link(leader, PURPOSE).call(request)}
+        return {row.tp: row for row in self._client.links.call(leader, PURPOSE, request)}
 
     def _asked(
         self,

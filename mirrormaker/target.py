@@ -48,7 +48,7 @@ class Transactions(Protocol):
 
 
 class SharedMetadata:
-    """Metadata for many senders over the same connection, one reader at a time."""
+    """Metadata for many senders, one reader at a time: a thousand of them would open as many connections."""
 
     def __init__(self, source: MetadataSource) -> None:
         self._source = source
@@ -221,8 +221,8 @@ class Target:
         return MetadataSource(self.options.brokers, self.dialect, links)
 
     def client(self, links: Links) -> KafkaClient:
-        """A client of brokers that describe themselves, for several tasks, by these connections."""
-        return KafkaClient.of_brokers(self.options.brokers, links, self.dialect, lock=Lock())
+        """A client of brokers that describe themselves, by these connections."""
+        return KafkaClient.of_brokers(self.options.brokers, links, self.dialect)
 
     def _by_own_metadata(self) -> Sender:
         return self._by_metadata(self.metadata(self._links_until_close()))

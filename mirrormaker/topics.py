@@ -116,7 +116,7 @@ class TargetTopics:
         self._znodes = znodes
         self._zookeeper = zookeeper
         self._replication = replication
-        self._lock = Lock()  # one request at a time on a connection
+        self._lock = Lock()  # one look, or one change, at a time
         self._view = ClusterView()
         self._seen_at: float | None = None
         self._poll_s = POLL_S
@@ -445,10 +445,10 @@ class BrokerTopics:
         """An empty set, and a request behind it: once that is answered the broker has handled both."""
         dialect = self._source.dialect
         tp = TopicPartition(topic, BrokerPartition(broker.id, 0))
-        link = self._links.link(broker, PURPOSE)
         try:
-            link.call(dialect.requests.produce(dialect, -1, 0, {tp: []}))
-            link.call(dialect.requests.barrier(dialect, tp))
+            with self._links.lent(broker, PURPOSE) as link:
+                link.call(dialect.requests.produce(dialect, -1, 0, {tp: []}))
+                link.call(dialect.requests.barrier(dialect, tp))
         except (LinkLost, LocalError) as lost:
             log.warning("target topic %s cannot be made on %s: %s", topic, broker, lost)
             return False

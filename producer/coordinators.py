@@ -244,16 +244,11 @@ class Coordinators:
         raise LinkLost("; ".join(map(str, reasons)) or "no broker is known")
 
     def _call(self, broker: Broker, request: Request[R], key: str) -> R:
-        """One request over one of the connections to a broker.  Raises LinkLost."""
+        """Send one request over one of the connections to a broker.  Raises LinkLost."""
         lane = hash(key) % CONNECTIONS
         lock = self._locks.setdefault((broker.id, lane), Lock())
         with lock:
-            link = self._links.fresh(broker, f"transactions {lane}")
-            try:
-                return link.call(request)
-            except BaseException:
-                link.close()  # a caller that was ended while it waited leaves a response behind
-                raise
+            return self._links.call(broker, f"transactions {lane}", request)
 
     def close(self) -> None:
         """Close the connections: who waits for a response has lost it."""

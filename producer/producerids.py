@@ -16,7 +16,6 @@ from kafkawire.cluster.retry import Backoff
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost, LocalError
-from kafkawire.model import Broker
 from kafkawire.net.links import Links
 from kafkawire.protocol.transactionrequests import Initialized, init_producer_id
 from producer.outages import Events
@@ -88,10 +87,10 @@ class ProducerIds:
         """Ask one broker after the other; why there is no id, or "" where there is one or none is needed."""
         reasons = []
         self._begins = True
-        for broker in self._brokers():
+        for broker in self._links.answering_first(self._view().brokers.values()):
             try:
-                reply: Initialized = self._links.fresh(broker, PURPOSE).call(
-                    init_producer_id(self._dialect, None, UNUSED_TIMEOUT_MS)
+                reply: Initialized = self._links.call(
+                    broker, PURPOSE, init_producer_id(self._dialect, None, UNUSED_TIMEOUT_MS)
                 )
             except LinkLost as lost:
                 reasons.append(str(lost))
@@ -118,6 +117,3 @@ class ProducerIds:
                 return ""
         self._begins &= bool(reasons)
         return "; ".join(reasons) or "no broker is known yet"
-
-    def _brokers(self) -> list[Broker]:
-        return list(self._view().brokers.values())

@@ -293,7 +293,7 @@ class SimpleConsumer:
 
     def _call(self, request: Request[R], purpose: str) -> R:
         self._check()
-        return self._links.link(self.broker, purpose).call(request)
+        return self._links.call(self.broker, purpose, request)
 
     def _check(self) -> None:
         if self._closed:

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders, NoLeader
 from kafkawire.cluster.listoffsets import LogOffset, Times, ask_offsets
@@ -30,13 +28,12 @@ PURPOSE = "offsets"
 
 
 class KafkaClient:
-    """A cluster, asked over one link to each broker.  One caller at a time, unless `lock` is a lock.
+    """A cluster, asked over links to its brokers.  Several tasks may ask at a time.
 
     source    where leaders are looked up
     retry     of calls that are given no policy of their own
     view      leaders believed until one of them is wrong or a refresh is asked for; None: none
     purpose   of the links
-    lock      held while brokers are asked, never during a wait
     """
 
     def __init__(
@@ -50,7 +47,6 @@ class KafkaClient:
         purpose: str = PURPOSE,
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
-        lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.dialect = dialect
         self.links = links
@@ -62,7 +58,6 @@ class KafkaClient:
         self._purpose = purpose
         self._sleep = sleep
         self._now = now
-        self._lock = lock if lock is not None else nullcontext()
 
     @classmethod
     def of_brokers(
@@ -73,11 +68,10 @@ class KafkaClient:
         *,
         retry: RetryPolicy = ONCE,
         purpose: str = PURPOSE,
-        lock: AbstractContextManager[Any] | None = None,
     ) -> KafkaClient:
         """A client of brokers that describe themselves (0.8 and later): any one of these tells of all."""
         source = MetadataLeaders(MetadataSource(bootstrap, dialect, links))
-        return cls(source, links, dialect, retry=retry, purpose=purpose, lock=lock)
+        return cls(source, links, dialect, retry=retry, purpose=purpose)
 
     # ---- view and leaders --------------------------------------------------------------------------------------------
 
@@ -141,11 +135,10 @@ class KafkaClient:
         return {tp: self._source.leader(view, tp) for tp in tps}
 
     def _refreshed(self, tps: Collection[TopicPartition] | None) -> ClusterView:
-        with self._lock:
-            self._view = self._source.read(tps)
+        self._view = view = self._source.read(tps)
         self._whole = tps is None or self._source.reads_all
         self._read_at = self._now()
-        return self._view
+        return view
 
     def _older_than(self, max_age_s: float | None) -> bool:
         return max_age_s is not None and self._now() - (self._read_at or 0.0) > max_age_s
@@ -209,16 +202,15 @@ class KafkaClient:
                 led.setdefault(leader, []).append(tp)
             else:
                 found[tp] = LogOffset(None, error=leader)
-        with self._lock:
-            found |= ask_offsets(
-                self.links,
-                dialect,
-                led,
-                times,
-                purpose=self._purpose,
-                replica_id=replica_id,
-                committed=committed,
-            )
+        found |= ask_offsets(
+            self.links,
+            dialect,
+            led,
+            times,
+            purpose=self._purpose,
+            replica_id=replica_id,
+            committed=committed,
+        )
         return {tp: found[tp] for tp in times}
 
 

@@ -9,9 +9,8 @@ No topic is named to a broker: that may create it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
 
 from kafkawire.cluster.metadata import ViewSource
 from kafkawire.cluster.view import ClusterView, view_of
@@ -59,19 +58,22 @@ class MetadataLeaders:
     """Leaders as any broker of the cluster has them.
 
     A broker once seen is never gone, it only moves: 0.8.0 and 0.8.1 list no broker that leads nothing, and one that
-    does not respond is found out by its link.  lock: held while metadata is read, where several callers share a source.
+    does not respond is found out by its link.
     """
 
     reads_all = True
 
-    def __init__(self, metadata: ViewSource, lock: AbstractContextManager[Any] | None = None) -> None:
+    def __init__(self, metadata: ViewSource) -> None:
         self._metadata = metadata
         self._brokers: dict[int, Broker] = {}
-        self._lock = lock if lock is not None else nullcontext()
+
+    @property
+    def brokers(self) -> Sequence[Broker]:
+        """Those that were seen so far; nobody is asked."""
+        return list(self._brokers.values())
 
     def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
-        with self._lock:
-            view = self._metadata.read(None)
+        view = self._metadata.read(None)
         self._brokers |= view.brokers
         return ClusterView(dict(self._brokers), view.topics, view.errors)
 

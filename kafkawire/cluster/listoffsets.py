@@ -123,7 +123,8 @@ def _connects(links: Links, broker: Broker, purpose: str, lost: LinkLost) -> boo
     if isinstance(lost.__cause__, TimeoutError):
         return False
     try:
-        links.link(broker, purpose).open()
+        with links.lent(broker, purpose) as link:
+            link.open()
     except LinkLost:
         return False
     return True

@@ -33,10 +33,10 @@ class ViewSource(Protocol):
 
 
 class MetadataSource:
-    """Asks one broker after the other until one answers.  One reader at a time: the links are not shared.
+    """Asks one broker after the other until one answers.  Several tasks may read at a time.
 
     The broker that answered last comes first, then the others it named, then the bootstrap list, which is never
-    forgotten.  A broker that fails is left out until an answer names it again.
+    forgotten.  A broker that fails is left out until an answer names it again, and then comes last.
     """
 
     def __init__(self, bootstrap: Sequence[tuple[str, int]], dialect: Dialect, links: Links) -> None:
@@ -55,10 +55,10 @@ class MetadataSource:
         tried: list[str] = []
         for broker in self._candidates():
             try:
-                reply = self._links.fresh(broker, PURPOSE).call(request)
+                reply = self._links.call(broker, PURPOSE, request)
             except LinkLost as lost:
                 tried.append(str(lost))
-                self._failed(broker)
+                self._known = [known for known in self._known if known != broker]
                 continue
             view = read_reply(reply)
             self._learn(broker, view)
@@ -69,11 +69,7 @@ class MetadataSource:
         found: dict[tuple[str, int], Broker] = {}
         for broker in (*self._known, *self._bootstrap):
             found.setdefault((broker.host, broker.port), broker)
-        return list(found.values())
-
-    def _failed(self, broker: Broker) -> None:
-        self._links.drop(broker, PURPOSE)
-        self._known = [known for known in self._known if known != broker]
+        return self._links.answering_first(found.values())
 
     def _learn(self, answered: Broker, view: ClusterView) -> None:
         """Keep the one that answered in front: its link is open."""

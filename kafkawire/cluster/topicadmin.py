@@ -57,7 +57,7 @@ class ControllerRefused(WireError):
 
 
 class TopicAdmin:
-    """Makes, grows and describes topics of one cluster.  One caller at a time."""
+    """Makes, grows and describes topics of one cluster."""
 
     def __init__(
         self,
@@ -185,14 +185,10 @@ class TopicAdmin:
         return {topic: reply[topic] for topic in asked}
 
     def _call(self, broker: Broker, request: Callable[[], Any]) -> Any:
-        """One request on a connection of its own kind; built once the broker is known."""
-        try:
-            link = self._links.fresh(broker, PURPOSE)
+        """Send one request on a connection of its own kind; it is built once the broker is known."""
+        with self._links.lent(broker, PURPOSE) as link:
             link.open()
             return link.call(request())
-        except LinkLost:
-            self._links.drop(broker, PURPOSE)
-            raise
 
     def _again(self, ask: Callable[[], ReplyT], unsettled: Callable[[ReplyT], bool]) -> ReplyT:
         lost: WireError | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Generic, TypeVar
 
 from kafkawire.errors import LinkLost
@@ -27,22 +27,21 @@ def exchange(
 ) -> dict[KeyT, ResponseT | LinkLost]:
     """The response to each request by its key; LinkLost where the connection broke before it came.
 
-    A link that the broker closed while it was idle is replaced first.  Links with responses outstanding are closed when
-    the caller is ended while it waits: they would be taken for responses to the next requests.
+    The links are lent for the exchange (Links.lent).
     """
-    flights = [_Flight(links.fresh(broker, purpose), asked) for broker, asked in requests.items() if asked]
     found: dict[KeyT, ResponseT | LinkLost] = {}
-    try:
+    with ExitStack() as lent:
+        flights = [
+            _Flight(lent.enter_context(links.lent(broker, purpose)), asked)
+            for broker, asked in requests.items()
+            if asked
+        ]
         for flight in flights:
             flight.send()
         while flights:
             for flight in flights:
                 flight.receive(found)
             flights = [flight for flight in flights if flight.waiting]
-    finally:
-        for flight in flights:
-            if flight.link.outstanding:
-                flight.link.close()
     return found
 
 

@@ -3,8 +3,8 @@
 The socket comes from `connect`, which is socket.create_connection or anything that behaves like it (the daemon gives
 gevent's): waiting then means waiting for that kind of socket.  A connect of kafkawire.net.security returns a transport
 instead (TLS), and has a `greeting` where brokers want a login (SASL): it comes before the first request, and again
-when the login is about to end.  One caller may send while another receives; two senders, or two receivers, at a time
-need a lock of their own.
+when the login is about to end.  A link has one user at a time, which Links sees to: it lends a link to one caller, or
+keeps it for one task.  That user may send in one task while it receives in another, as a producer does.
 
     closed      not connected yet; the first send connects
     open
@@ -24,7 +24,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from groundwork.openfiles import too_many
@@ -143,7 +143,10 @@ class Link:
         return response
 
     def send(self, request: Request[Any]) -> None:
-        """Send a request without waiting for the response; connects first when need be.  Raises LinkLost."""
+        """Send a request without waiting for the response; connects first when need be.  Raises LinkLost.
+
+        A caller that is ended while it sends closes the link: part of a frame may be sent.
+        """
         self.open()
         before = self.outstanding
         try:
@@ -152,7 +155,7 @@ class Link:
             observer = Link.observer
             if observer is not None:
                 observer.sending(self, request)
-            self._connected().send_all(self._session.send(request))
+            self._send_all(self._session.send(request))
             if observer is not None:
                 observer.sent(self)
         except (OSError, RemoteError) as error:
@@ -215,6 +218,18 @@ class Link:
             except (OSError, RemoteError) as error:
                 raise self._lost(error, "logging in: ") from error
 
+    def _send_all(self, frame: Sequence[bytes | memoryview]) -> None:
+        try:
+            self._connected().send_all(frame)
+        except BaseException as error:
+            self._close_if_ended(error)
+            raise
+
+    def _close_if_ended(self, error: BaseException) -> None:
+        """Close the link where its caller was ended, by what is no Exception, in the middle of a frame or a login."""
+        if not isinstance(error, Exception):
+            self.close()
+
     # login ------------------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request[ResponseT]) -> ResponseT:
@@ -250,6 +265,9 @@ class Link:
         self._logging_in = True
         try:
             lasts_s = self._greeting(self)
+        except BaseException as error:
+            self._close_if_ended(error)
+            raise
         finally:
             self._logging_in = False
         self._login_ends = None if lasts_s is None else began + lasts_s
@@ -271,7 +289,7 @@ class Link:
         try:
             self._log_in()
             while True:
-                self._connected().send_all(self._session.send(self._held[0]))
+                self._send_all(self._session.send(self._held[0]))
                 with self._holding:
                     self._held.popleft()
                     if not self._held:

@@ -1,18 +1,23 @@
 """The links to one cluster: one per broker and purpose, because a fetch that waits blocks everything behind it.
 
-purpose     "fetch", "produce", "metadata", "offsets" …: any word; its requests share one connection
+purpose     "fetch", "produce", "metadata", "offsets" …: any word
 lane        several connections to a broker for one purpose: each lane of a pool has its own
 pin         the lane that a partition uses as long as its broker leads it
+lent        taken out of the pool for one caller, until it gives the link back.  Whoever comes meanwhile gets another
+            connection, so no link has two users, and no request waits behind another one that a broker does not answer
+kept        used by one task for as long as it runs (a fetcher, a connection of a producer): for requests in flight
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.net.link import Connect, Link
+from kafkawire.net.link import Connect, Link, ResponseT
 from kafkawire.protocol.buffers import Buffers
+from kafkawire.protocol.request import Request
 
 
 class Links:
@@ -31,7 +36,9 @@ class Links:
         self.client_id = client_id
         self._connect = connect
         self._timeout_ms = timeout_ms
-        self._links: dict[tuple[int, str], Link] = {}
+        self._links: dict[tuple[int, str], Link] = {}  # those that are not lent
+        self._lent: dict[Link, tuple[int, str]] = {}
+        self._silent: set[Broker] = set()  # the last request that a link was lent for had no answer
         self._buffers = buffers or Buffers()  # of all links together
         self._ended = False
 
@@ -40,10 +47,58 @@ class Links:
         """What opens the connections; kafkawire.net.security.security_of says how."""
         return self._connect
 
-    def link(self, broker: Broker, purpose: str) -> Link:
-        """The link for this purpose; a new one when there is none, it is broken, or the broker has another address.
+    def call(self, broker: Broker, purpose: str, request: Request[ResponseT]) -> ResponseT:
+        """Send one request over a link that is lent for it, and wait for the response.  Raises LinkLost."""
+        with self.lent(broker, purpose) as link:
+            return link.call(request)
 
+    def lent(self, broker: Broker, purpose: str) -> AbstractContextManager[Link]:
+        """Lend a link to the caller until the block ends.
+
+        It is a new one where the idle link was closed by the broker, which is no outage, or belongs to another address.
+        A link that comes back with responses outstanding is closed: they would be taken for those of the next request.
         After end() it is a broken one, whose calls raise LinkLost.
+        """
+        return self._lend(broker, (broker.id, purpose))
+
+    @contextmanager
+    def _lend(self, broker: Broker, key: tuple[int, str]) -> Iterator[Link]:
+        link = self._links.pop(key, None)  # in one step, also between threads
+        if link is not None and link.outstanding:  # a kept one: its task goes on with it
+            self._links.setdefault(key, link)
+            link = None
+        elif link is not None and (link.broker != broker or link.closed_by_peer()):
+            link.close()
+            link = None
+        if link is None:
+            link = self._new(broker)
+        self._lent[link] = key
+        if self._ended:
+            link.close()
+        try:
+            yield link
+        finally:
+            self._lent.pop(link, None)
+            if link.outstanding or (link.broken is not None and not link.closed_here):
+                self._silent.add(broker)
+            elif link.broken is None:
+                self._silent.discard(broker)
+            idle = link.broken is None and not link.outstanding and not self._ended
+            if not idle or self._links.setdefault(key, link) is not link:
+                link.close()
+
+    def answering_first(self, brokers: Iterable[Broker]) -> list[Broker]:
+        """Sort brokers any of which can answer: those that did not answer when they were asked last come last.
+
+        A broker that hangs then costs a time-out once, not at each question.
+        """
+        return sorted(brokers, key=lambda broker: broker in self._silent)
+
+    def link(self, broker: Broker, purpose: str) -> Link:
+        """Return the kept link of a purpose that one task alone uses; all others are lent.
+
+        It is a new one when there is none, it is broken, or the broker has another address.  After end() it is a broken
+        one, whose calls raise LinkLost.
         """
         key = (broker.id, purpose)
         link = self._links.get(key)
@@ -51,20 +106,15 @@ class Links:
             return link
         if link is not None:
             link.close()
-        link = Link(broker, self.client_id, self._connect, self._timeout_ms, self._buffers)
+        link = self._new(broker)
         if self._ended:
             link.close()
         else:
             self._links[key] = link
         return link
 
-    def fresh(self, broker: Broker, purpose: str) -> Link:
-        """The same, and a new one also where the broker closed it while nothing was outstanding: that is no outage."""
-        link = self.link(broker, purpose)
-        if link.outstanding or not link.closed_by_peer():
-            return link
-        self.drop(broker, purpose)
-        return self.link(broker, purpose)
+    def _new(self, broker: Broker) -> Link:
+        return Link(broker, self.client_id, self._connect, self._timeout_ms, self._buffers)
 
     def lane(self, number: int) -> Links:
         """Links to the same brokers over connections of their own, which end with the pool's; 0: the pool itself."""
@@ -74,7 +124,8 @@ class Links:
         """Number of open connections for a purpose, those of lanes included, by the id of each broker that has links
         for it."""
         counts: dict[int, int] = {}
-        for (broker, name), link in self._links.items():
+        lent = [(key, link) for link, key in self._lent.items()]
+        for (broker, name), link in [*self._links.items(), *lent]:
             if name == purpose or name.startswith(f"{purpose} "):
                 counts[broker] = counts.get(broker, 0) + link.connected
         return counts
@@ -86,15 +137,19 @@ class Links:
             meet(brokers)
 
     def drop(self, broker: Broker, purpose: str) -> None:
-        """Close and forget one link, if it is there; calls that wait on it raise LinkLost."""
-        link = self._links.pop((broker.id, purpose), None)
-        if link is not None:
-            link.close()
+        """Close and forget the links to a broker for one purpose; calls that wait on them raise LinkLost."""
+        self._close(lambda key: key == (broker.id, purpose))
 
     def close(self, purpose: str | None = None) -> None:
         """Close all links, or those of one purpose; calls that wait raise LinkLost.  The pool can be used on."""
-        for key in [key for key in self._links if purpose in (None, key[1])]:
-            self._links.pop(key).close()
+        self._close(lambda key: purpose in (None, key[1]))
+
+    def _close(self, meant: Callable[[tuple[int, str]], bool]) -> None:
+        for key in [key for key in self._links if meant(key)]:
+            if (link := self._links.pop(key, None)) is not None:
+                link.close()
+        for link in [link for link, key in self._lent.items() if meant(key)]:
+            link.close()
 
     def end(self) -> None:
         """Close all links, and open no other: a caller that waited on one would go on with the next broker."""
@@ -102,7 +157,7 @@ class Links:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Links {list(self._links.values())}>"
+        return f"<Links {[*self._links.values(), *self._lent]}>"
 
 
 class Pins:
@@ -149,6 +204,9 @@ class _Lane(Links):
 
     def link(self, broker: Broker, purpose: str) -> Link:
         return self._pool.link(broker, self._named(purpose))
+
+    def lent(self, broker: Broker, purpose: str) -> AbstractContextManager[Link]:
+        return self._pool.lent(broker, self._named(purpose))
 
     def drop(self, broker: Broker, purpose: str) -> None:
         self._pool.drop(broker, self._named(purpose))

@@ -72,7 +72,7 @@ class TailReader:
         self._dialect = client.dialect
         self._links = client.links
         self._quiet_s = quiet_s
-        self._lock = Lock()  # one fetch at a time on a link
+        self._lock = Lock()  # one request at a time: many partitions are read at once, each would open connections
 
     def read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None:
         """The tail from begin on; None: from the end, to see whether the log is empty.
@@ -133,7 +133,8 @@ class TailReader:
 
     def _bound(self, tp: TopicPartition, time: int) -> int:
         self._leader(tp)
-        return self._client.list_offsets({tp: time}, replica_id=DEBUGGING)[tp].known()
+        with self._lock:
+            return self._client.list_offsets({tp: time}, replica_id=DEBUGGING)[tp].known()
 
     def _fetched(self, tp: TopicPartition, position: int) -> tuple[MessageSet, Scan]:
         """What is committed from a position on; nothing: there is none yet."""
@@ -142,7 +143,7 @@ class TailReader:
         while True:
             request = self._dialect.requests.fetch(self._dialect, 100, 1, [(tp, position, size)], A_CONSUMER)
             with self._lock:
-                [row] = self._links.link(broker, PURPOSE).call(request)
+                [row] = self._links.call(broker, PURPOSE, request)
             if row.error:
                 raise BrokerError(row.error, f"{tp} at {position} on {broker}")
             found, scan = self._dialect.messages.message_set(

@@ -105,7 +105,7 @@ class Brokers:
         return {tp: leader for tp, leader in found.items() if not isinstance(leader, NoLeader)}
 
     def link(self, broker: Broker, purpose: str) -> Link:
-        """The connection to a broker for a purpose ("fetch" ..); a new one once it broke."""
+        """Return the kept connection to a broker for a purpose ("fetch" ..); a new one once it broke."""
         return self.links.link(broker, purpose)
 
     def attempts(self) -> Iterator[Attempt]:
@@ -205,7 +205,7 @@ class Brokers:
             try:
                 row: FetchedPartition
                 request = d.requests.fetch(d, 0, 0, [(tp, at, size)], committed=self.access.committed)
-                (row,) = self.link(broker, SEARCH).call(request)
+                (row,) = self.links.call(broker, SEARCH, request)
             except LinkLost as lost:
                 refresh, why = True, str(lost)
                 continue

@@ -54,7 +54,6 @@ def asking(brokers: str, release: str, *before: tuple[str, int]) -> Iterator[tup
                 timeout_ms=30_000,
                 sleep=tasks.sleep,
                 now=tasks.now,
-                lock=tasks.Lock(),
             ),
             links,
         )

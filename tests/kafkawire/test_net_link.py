@@ -331,6 +331,115 @@ def test_links_are_kept_by_purpose_and_replaced_when_broken_or_moved():
         links.close()
 
 
+def test_a_link_is_lent_to_one_caller_at_a_time_and_one_is_kept():
+    with FakeCluster({"t": 1}) as cluster:
+        links, here = Links("me"), broker_of(cluster)
+        with links.lent(here, "p") as one, links.lent(here, "p") as other:
+            assert other is not one
+            assert one.call(METADATA)["brokers"]
+            assert other.call(METADATA)["brokers"]
+            assert links.connected("p") == {here.id: 2}
+        assert links.connected("p") == {here.id: 1}
+        with links.lent(here, "p") as again:
+            assert again in (one, other)
+            links.close("p")
+            assert again.broken is not None
+        with links.lent(here, "p") as fresh:
+            assert fresh.call(METADATA)["brokers"]
+            links.end()
+            assert fresh.broken is not None
+
+
+def test_threads_that_call_at_once_get_the_reply_of_their_own_request():
+    with FakeCluster({"t": 1}) as cluster:
+        for n in range(8):
+            cluster.append("t", 0, entry(b"%d" % n))
+        links, here, wrong = Links("me"), broker_of(cluster), list[int]()
+
+        def ask(at: int) -> None:
+            for _ in range(50):
+                (fetched,) = links.call(here, "p", requests.fetch(D, 0, 1, [(TP, at, 1000)]))
+                if not bytes(fetched.buffer).startswith(entry(b"%d" % at, offset=at)):
+                    wrong.append(at)
+
+        threads = [threading.Thread(target=ask, args=(at,)) for at in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        links.close()
+
+
+def test_a_kept_link_with_requests_in_flight_is_not_lent():
+    with FakeCluster({"t": 1}) as cluster:
+        links, here = Links("me"), broker_of(cluster)
+        kept = links.link(here, "p")
+        kept.send(METADATA)
+        assert links.call(here, "p", METADATA)["brokers"]
+        assert kept.receive().body["brokers"]
+        assert links.link(here, "p") is kept
+        links.close()
+
+
+def test_a_broker_that_did_not_answer_is_asked_last_until_it_answers():
+    with FakeCluster({"t": 1}, brokers=2) as cluster:
+        links, one, two = Links("me", timeout_ms=200), broker_of(cluster, 1), broker_of(cluster, 2)
+        waits = threading.Event()
+        cluster.script("metadata", Wait(waits))
+        with pytest.raises(LinkLost):
+            links.call(one, "p", METADATA)
+        assert links.answering_first([one, two]) == [two, one]
+        waits.set()
+        links.call(one, "p", METADATA)
+        assert links.answering_first([one, two]) == [one, two]
+        links.close()
+
+
+class Ended(BaseException):
+    """As gevent ends a greenlet that waits."""
+
+
+class EndsIn:
+    """A transport whose user is ended in the middle of a frame."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self.opened = opened
+
+    def send_all(self, buffers: object) -> None:
+        self.opened.send(b"\0\0")
+        raise Ended
+
+    def receive_into(self, place: memoryview, due: int = 0) -> int:
+        raise Ended
+
+    def ended(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.opened.close()
+
+
+def test_a_link_whose_user_was_ended_in_the_middle_of_a_frame_or_a_login_is_not_used_again():
+    def half_a_login(login: object) -> float | None:
+        raise Ended
+
+    def connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
+        return socket.create_connection(address, timeout_s)
+
+    with FakeCluster({"t": 1}) as cluster:
+        unanswered = requests.produce(D, 0, 1000, {TP: [entry(b"v")]})
+        links = Links("me", lambda address, timeout_s: EndsIn(socket.create_connection(address, timeout_s)))
+        with pytest.raises(Ended), links.lent(broker_of(cluster), "p") as link:
+            link.send(unanswered)
+        assert link.broken is not None
+        connect.greeting = half_a_login  # type: ignore[attr-defined]
+        links = Links("me", connect)
+        with pytest.raises(Ended), links.lent(broker_of(cluster), "p") as link:
+            link.open()
+        assert link.broken is not None
+
+
 def test_who_waited_on_a_pool_that_ended_opens_no_other_link():
     with FakeCluster({"t": 1}, brokers=2) as cluster:
         release = threading.Event()

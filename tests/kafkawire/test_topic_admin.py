@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,11 +36,8 @@ class Cluster:
         seen = view_of({1: ONE, 2: TWO}, leaders)
         return ClusterView(seen.brokers, seen.topics, {}, named)
 
-    def fresh(self, broker: Broker, purpose: str) -> Any:
-        return SimpleNamespace(open=lambda: None, call=lambda request: self.call(broker, request))
-
-    def drop(self, broker: Broker, purpose: str) -> None:
-        """Forget the link."""
+    def lent(self, broker: Broker, purpose: str) -> Any:
+        return nullcontext(SimpleNamespace(open=lambda: None, call=lambda request: self.call(broker, request)))
 
     def call(self, broker: Broker, request: Any) -> Any:
         self.asked.append((broker, request.api.name, request.version))

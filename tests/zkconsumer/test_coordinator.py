@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -163,9 +162,7 @@ def test_who_is_ended_while_waiting_leaves_no_answer_to_the_next(cluster: FakeCl
     greenlets = tasks.TaskGroup()
     pool = Links("test", tasks.connect, timeout_ms=5000)
     (address, *_) = cluster.bootstrap
-    coordinator = Coordinator(
-        Broker(-1, *address), pool, dialect("0.8.2"), retries=0, sleep=tasks.sleep, now=tasks.now, lock=tasks.Lock()
-    )
+    coordinator = Coordinator(Broker(-1, *address), pool, dialect("0.8.2"), retries=0, sleep=tasks.sleep, now=tasks.now)
     asked = greenlets.spawn("reader", coordinator.fetch, "g", [T0], "kafka")
     with tasks.deadline(5.0):
         while not cluster.seen("offset_fetch"):
@@ -325,29 +322,6 @@ def test_who_commits_is_asked_before_each_request(cluster: FakeCluster, make: Ma
         make().commit("g", {T0: (5, "")}, "kafka", before_send=allowed)
     assert asked == [0, 1, 2]
     assert cluster.committed == {}
-
-
-def test_one_question_at_a_time_and_nobody_waits_for_a_back_off(cluster: FakeCluster, make: Make, clock: Clock):
-    class Lock:
-        held = False
-        times = 0
-
-        def __enter__(self) -> None:
-            assert not self.held
-            self.held, self.times = True, self.times + 1
-
-        def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-            self.held = False
-
-    lock = Lock()
-
-    def sleep(seconds: float) -> None:
-        assert not lock.held
-        clock.sleep(seconds)
-
-    cluster.script("offset_commit", Fail(14), Fail(16))
-    assert make(lock=lock, sleep=sleep).commit("g", {T0: (5, "")}, "kafka") == {T0: None}
-    assert (lock.times, len(clock.naps)) == (5, 2)  # look up, commit, commit, look up, commit
 
 
 def test_a_release_without_offsets_in_kafka_says_so(make: Make):

@@ -106,12 +106,12 @@ def test_a_position_below_0_is_a_failure(store: KafkaOffsets):
     assert isinstance(store.commit("g", {T0: -1}, held())[T0], LocalError)
 
 
-def test_in_a_hub_two_greenlets_take_turns_and_others_run_meanwhile(cluster: FakeCluster):
-    """A link has one question at a time; a coordinator that is silent does not stop the hub."""
+def test_in_a_hub_two_greenlets_ask_at_once_and_others_run_meanwhile(cluster: FakeCluster):
+    """Each on a connection of its own; a coordinator that is silent does not stop the hub."""
     go_on = threading.Event()
     cluster.script("offset_commit", Wait(go_on))
     links = Links("test", tasks.connect, timeout_ms=5000)
-    store = KafkaOffsets(coordinator(cluster, links, sleep=tasks.sleep, now=tasks.now, lock=tasks.Lock()))
+    store = KafkaOffsets(coordinator(cluster, links, sleep=tasks.sleep, now=tasks.now))
     greenlets = tasks.TaskGroup()
     results: dict[str, object] = {}
     beats: list[int] = []

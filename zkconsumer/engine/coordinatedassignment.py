@@ -74,7 +74,8 @@ class CoordinatedAssignment:
         self._connect = config.kafka_security.connect(connect)
         asking = context.versions.connect(self._connect)
         self._links = Links(config.client_name, asking, min(config.socket_timeout_ms, METADATA_MS))
-        self.leaders: CurrentLeaders = RefreshedLeaders(MetadataSource(config.brokers, context.dialect, self._links))
+        self._seen = RefreshedLeaders(MetadataSource(config.brokers, context.dialect, self._links))
+        self.leaders: CurrentLeaders = self._seen
         self._topics = GroupTopics(
             self.leaders, context.registration, context.consumer_id, config.exclude_internal_topics
         )
@@ -106,6 +107,8 @@ class CoordinatedAssignment:
             on_event=context.on_event,
             claim=lambda: self._heartbeats.claim,
             on_refused=self._commit_refused,
+            brokers=self._brokers,
+            coordinator_of_member=lambda: self._requests.coordinator,
         )
         self.commits = context.commits(self._store, self._still_ours, self._retries)
         self.fetchers = context.fetchers(self.leaders)
@@ -146,11 +149,11 @@ class CoordinatedAssignment:
         return self._config.group_session_timeout_ms
 
     def _brokers(self) -> Sequence[Broker]:
-        """Those to ask for the coordinator; while no metadata can be read none."""
-        try:
-            return list(self.leaders.read(()).brokers.values())
-        except WireError:
-            return ()
+        """Those to ask for the coordinator: all that were seen, and the bootstrap brokers.  None is asked for them: a
+        heartbeat may wait for the answer."""
+        bootstrap = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(self._config.brokers)]
+        by_address = {(broker.host, broker.port): broker for broker in (*bootstrap, *self._seen.brokers)}
+        return list(by_address.values())
 
     # start and end ------------------------------------------------------------------------------------------------
 
@@ -195,8 +198,7 @@ class CoordinatedAssignment:
             session.close()
 
     def _why_never(self) -> str | None:
-        brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(self._config.brokers)]
-        return self._versions.refusal(brokers, specs(type(self._config))["version"].key, self._connect)
+        return self._versions.refusal(self._brokers(), specs(type(self._config))["version"].key, self._connect)
 
     def take_part(self) -> None:
         self._tasks.spawn("heartbeats", self._heartbeats.run)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from groundwork.hub import Hub, HubStopped
-from groundwork.tasks import Lock, TaskGroup, connect, now, sleep
+from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST
 from kafkawire.cluster.versions import ClusterVersions
@@ -132,7 +132,7 @@ class Engine:
         self.assignment: AssignmentSource = _assignment_source(context, on_fence, store)
         self._commits = self.assignment.commits
         self._fetchers = self.assignment.fetchers
-        self._client = KafkaClient(self.assignment.leaders, self._links, self._dialect, lock=Lock())
+        self._client = KafkaClient(self.assignment.leaders, self._links, self._dialect)
         self.controls = Controls(
             cursors=self._cursors,
             commits=self._commits,

@@ -8,7 +8,7 @@ from functools import partial
 
 from groundwork.executor import ThreadExecutor
 from groundwork.options import OptionError
-from groundwork.tasks import Lock, connect, now, sleep
+from groundwork.tasks import connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import LeaderSource
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST, problems
@@ -68,14 +68,12 @@ def store_of_group(
     asking = versions.connect(config.kafka_security.connect(connect))
     links = Links(config.client_name, asking, config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
-    lock = Lock()  # reads and commits go over the same links
     backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms
 
     def coordinator(retries: int) -> Coordinator:
         limit_ms = retries * backoff_ms + timeout_ms
         return Coordinator(
-            channel.brokers, links, dialect, retries, backoff_ms, limit_ms, sleep=sleep, now=now, lock=lock,
-            tell=channel.report,
+            channel.brokers, links, dialect, retries, backoff_ms, limit_ms, sleep=sleep, now=now, tell=channel.report,
         )  # fmt: skip
 
     def creations(topics: Collection[str]) -> Mapping[str, TopicCreation]:
@@ -115,13 +113,18 @@ def store_of_coordinated(
     on_event: OnEvent,
     claim: Callable[[], Claim | None],
     on_refused: Callable[[Claim, int], object],
+    brokers: Callable[[], Sequence[Broker]],
+    coordinator_of_member: Callable[[], Broker | None],
 ) -> ClaimedOffsets:
-    """The store of a member of a group that Kafka's coordinator keeps.  claim, on_refused: as of ClaimedOffsets."""
+    """The store of a member of a group that Kafka's coordinator keeps.  claim, on_refused: as of ClaimedOffsets.
+
+    brokers: those to ask for the coordinator; coordinator_of_member: the one that the member found, so that a member
+    which has joined at another one does not look for its offsets at the former one first.
+    """
     dialect = versions.dialect
     asking = versions.connect(config.kafka_security.connect(connect))
     links = Links(config.client_name, asking, config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
-    lock = Lock()  # reads and commits go over the same links
     backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms
 
     def member() -> tuple[int, str]:
@@ -131,8 +134,8 @@ def store_of_coordinated(
     def coordinator(retries: int) -> Coordinator:
         limit_ms = retries * backoff_ms + timeout_ms
         return Coordinator(
-            channel.brokers, links, dialect, retries, backoff_ms, limit_ms, sleep=sleep, now=now, lock=lock,
-            tell=channel.report, member=member,
+            brokers, links, dialect, retries, backoff_ms, limit_ms, sleep=sleep, now=now, tell=channel.report,
+            member=member, told=coordinator_of_member,
         )  # fmt: skip
 
     store = _KafkaStore(
@@ -215,7 +218,7 @@ class _Channel:
 
     def __init__(self, leaders: LeaderSource, links: Links, dialect: Dialect, on_event: OnEvent) -> None:
         self._leaders = leaders
-        self._client = KafkaClient(leaders, links, dialect, lock=Lock())  # one question at a time on a link
+        self._client = KafkaClient(leaders, links, dialect)
         self._on_event = on_event
         self._brokers: list[Broker] = []
         self._reported = ""

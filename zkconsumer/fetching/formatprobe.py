@@ -171,7 +171,7 @@ class FormatProbe:
     def _once(self, request: Request[Fields]) -> Fields:
         """On a connection of its own: an old broker may close it."""
         try:
-            return self._links.link(self._broker, PURPOSE).call(request)
+            return self._links.call(self._broker, PURPOSE, request)
         finally:
             self._links.drop(self._broker, PURPOSE)
 
@@ -191,7 +191,7 @@ class FormatProbe:
                 self._report(tp, held)
 
     def _held(self, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, LogBatches]:
-        return recordbatches.held(self._links.link(self._broker, PURPOSE).call(recordbatches.ask(wanted)))
+        return recordbatches.held(self._links.call(self._broker, PURPOSE, recordbatches.ask(wanted)))
 
     def _report(self, tp: TopicPartition, held: LogBatches) -> None:
         for what in sorted(features_of(held.batches)):

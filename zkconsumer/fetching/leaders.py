@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from groundwork.tasks import Lock
 from kafkawire.cluster.leaders import LeaderSource, ListedLeaders, MetadataLeaders
 from kafkawire.cluster.leaders import NoLeader as NoLeader
-from kafkawire.cluster.metadata import ViewSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import BROKERS, ZookeeperLeaders
 from kafkawire.interfaces import Znodes
@@ -77,9 +75,6 @@ class WatchedLeaders(ZookeeperLeaders):
 
 class RefreshedLeaders(MetadataLeaders):
     refresh_s: float | None = REFRESH_S
-
-    def __init__(self, metadata: ViewSource) -> None:
-        super().__init__(metadata, Lock())  # one question at a time on a link
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Nothing reports changes: refresh_s."""

@@ -217,7 +217,8 @@ class Positions:
         return None
 
     def _ask_ends(self, cursors: Mapping[TopicPartition, Cursor]) -> None:
-        self._links.link(self._broker, ENDS).open()
+        with self._links.lent(self._broker, ENDS) as link:
+            link.open()
         for tp, end in self._ask(dict.fromkeys(cursors, LATEST), purpose=ENDS).items():
             if isinstance(end.error, LinkLost) and not self._dialect.refuses_by_closing:
                 raise end.error
@@ -246,7 +247,8 @@ class Positions:
         if lost := next((one.error for one in found.values() if isinstance(one.error, LinkLost)), None):
             if not self._dialect.refuses_by_closing:
                 raise lost
-            self._links.link(self._broker, FETCH).open()
+            with self._links.lent(self._broker, FETCH) as link:
+                link.open()
         for tp, one in found.items():
             if one.code is not None and error_info(one.code).lasting:
                 by_tp[tp].park(FetchRefused(tp, None, refusal(one.code, self._broker, tp)))

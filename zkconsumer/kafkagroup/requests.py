@@ -1,8 +1,18 @@
 """Requests of one member to its group's coordinator, which is looked up whenever it does not answer or is another one.
 
-join, sync     wait on the broker for the other members: connections with a time-out above the rebalance's
+look-up        of any broker, which answers from memory: LOOK_UP_S at most, then the next one is asked
+join, sync     wait on the broker for the other members: connections with a time-out above the rebalance's.  As long as
+               they wait, the other brokers are asked every LOOK_S who coordinates the group; once one names another
+               broker, and that broker says so itself (metadata of the first may be old), the wait is over
 heartbeat      on a connection of its own, with a time-out well below the session's
 leave          the same
+
+The Java client has one connection to its coordinator, and a broker answers the requests of a connection one after the
+other.  Here a heartbeat waits for no other request, since the lease is counted from it: not for a JoinGroup, which the
+broker keeps until the group has joined, nor for a commit, which it keeps until its replicas have it.
+
+So a coordinator that hangs costs a member that joins LOOK_S + LOOK_UP_S, once the brokers that answer
+know the new one.
 """
 
 from __future__ import annotations
@@ -10,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from groundwork.tasks import deadline
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LinkLost
+from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker
-from kafkawire.net.link import Connect
+from kafkawire.net.link import Connect, Link
 from kafkawire.net.links import Links
 from kafkawire.protocol import grouprequests
 from kafkawire.protocol.request import Request
@@ -31,6 +42,9 @@ LASTING = (OTHER_PROTOCOL, BAD_GROUP, BAD_SESSION_TIMEOUT, NOT_ALLOWED, GROUP_FU
 
 JOIN_MARGIN_MS = 10_000  # above the rebalance timeout: a coordinator that answers late is not away
 BEATS_LOST_PART = 4  # of the session timeout: a heartbeat without an answer for that long is lost
+LOOK_UP_S = 3.0  # a broker that does not say for so long who coordinates a group is passed over
+LOOK_S = 2.0  # between two looks for another coordinator, while the one that we know lets us wait
+CONNECT_S = 5.0  # for a connection to join on, with TLS and login
 
 
 class MemberRequests:
@@ -55,11 +69,18 @@ class MemberRequests:
         self._rebalance_ms = rebalance_timeout_ms
         patience_ms = max(session_timeout_ms, rebalance_timeout_ms) + JOIN_MARGIN_MS
         self._patient = Links(client_name, connect, patience_ms)
-        self._quick = Links(client_name, connect, max(100, session_timeout_ms // BEATS_LOST_PART))
-        self._lookup = Coordinator(
-            brokers, self._quick, dialect, 0, 100, max(1000, session_timeout_ms), sleep=sleep, now=now
-        )
+        quick_ms = max(100, session_timeout_ms // BEATS_LOST_PART)
+        self._quick = Links(client_name, connect, quick_ms)
+        self._asking = Links(client_name, connect, min(quick_ms, int(LOOK_UP_S * 1000)))
+
+        def asking(whom: Broker | Callable[[], Sequence[Broker]]) -> Coordinator:
+            limit_ms = max(1000, session_timeout_ms)
+            return Coordinator(whom, self._asking, dialect, 0, 100, limit_ms, sleep=sleep, now=now)
+
+        self._asked = asking
+        self._lookup = asking(brokers)
         self.coordinator: Broker | None = None  # as it was found last
+        self._suspect: Broker | None = None  # the coordinator that did not answer last, or answered that it is not one
 
     def join(self, member_id: str, protocols: Sequence[tuple[str, bytes]]) -> Mapping[str, Any]:
         request = grouprequests.join_group(
@@ -71,21 +92,21 @@ class MemberRequests:
             protocol_type=PROTOCOL_TYPE,
             protocols=protocols,
         )
-        return self._call(self._patient, "join", request)
+        return self._wait(request)
 
     def sync(self, claim: Claim, assignments: Mapping[str, bytes]) -> Mapping[str, Any]:
         request = grouprequests.sync_group(self._dialect, self.group, claim.generation, claim.member_id, assignments)
-        return self._call(self._patient, "join", request)
+        return self._wait(request)
 
     def heartbeat(self, claim: Claim) -> int:
         """The coordinator's error code."""
         request = grouprequests.heartbeat(self._dialect, self.group, claim.generation, claim.member_id)
-        return int(self._call(self._quick, "heartbeat", request)["error"])
+        return int(self._call("heartbeat", request)["error"])
 
     def leave(self, member_id: str) -> int:
         """The coordinator's error code."""
         request = grouprequests.leave_group(self._dialect, self.group, member_id)
-        return int(self._call(self._quick, "leave", request)["error"])
+        return int(self._call("leave", request)["error"])
 
     def describe(self) -> GroupState:
         """The group as its coordinator has it."""
@@ -95,29 +116,74 @@ class MemberRequests:
         """A coordinator's error code as a sentence."""
         return str(refusal(code, self.coordinator, group=self.group))
 
-    def forget(self) -> None:
-        """Look the coordinator up again before the next request."""
-        self.coordinator = None
-
     def end(self) -> None:
         """Close all connections: calls that wait raise LinkLost."""
-        self._patient.end()
-        self._quick.end()
+        for links in (self._patient, self._quick, self._asking):
+            links.end()
 
-    def _call(self, links: Links, purpose: str, request: Request[Any]) -> Mapping[str, Any]:
-        broker = self.coordinator
-        if broker is None:
-            broker = self.coordinator = self._lookup.find(self.group)
-        link = links.fresh(broker, purpose)
+    def _call(self, purpose: str, request: Request[Any]) -> Mapping[str, Any]:
+        broker = self._found()
         try:
-            reply: Mapping[str, Any] = link.call(request)
+            reply: Mapping[str, Any] = self._quick.call(broker, purpose, request)
         except LinkLost:
-            if self.coordinator == broker:
-                self.coordinator = None
+            self._not(broker)
             raise
-        finally:
-            if link.outstanding:  # ended during the wait: its answer would be taken for the next one's
-                link.close()
-        if reply["error"] in MOVED and self.coordinator == broker:
+        return self._heard(broker, reply)
+
+    def _wait(self, request: Request[Any]) -> Mapping[str, Any]:
+        """Send a request that the coordinator answers once the group has got so far."""
+        broker = self._found()
+        try:
+            with self._patient.lent(broker, "join") as link:
+                try:
+                    with deadline(CONNECT_S):
+                        link.open()
+                except TimeoutError:
+                    raise LinkLost(f"{broker}: not connected within {CONNECT_S:g} s") from None
+                link.send(request)
+                reply: Mapping[str, Any] = self._received(link)
+        except LinkLost:
+            self._not(broker)
+            raise
+        return self._heard(broker, reply)
+
+    def _received(self, link: Link) -> Mapping[str, Any]:
+        """Wait for the response on a link.  Raises LinkLost once another broker is the coordinator."""
+        while True:
+            try:
+                with deadline(LOOK_S):
+                    reply: Mapping[str, Any] = link.receive().body
+                    return reply
+            except TimeoutError:
+                pass
+            other = self._other(link.broker)
+            if other is not None:
+                raise LinkLost(f"{link.broker}: no answer, and {other} coordinates group {self.group} now")
+
+    def _other(self, known: Broker) -> Broker | None:
+        """Another broker that coordinates the group now, as brokers say and it says itself."""
+        try:
+            with deadline(LOOK_UP_S):
+                found = self._lookup.find(self.group, known)
+                return found if found != known and self._asked(found).find(self.group) == found else None
+        except (WireError, TimeoutError):
+            return None
+
+    def _found(self) -> Broker:
+        """The coordinator, looked up where it is not known."""
+        if self.coordinator is None:
+            self.coordinator = self._lookup.find(self.group, self._suspect)
+        return self.coordinator
+
+    def _not(self, broker: Broker) -> None:
+        """Look the coordinator up again before the next request, and ask this broker last."""
+        self._suspect = broker
+        if self.coordinator == broker:
             self.coordinator = None
+
+    def _heard(self, broker: Broker, reply: Mapping[str, Any]) -> Mapping[str, Any]:
+        if reply["error"] in MOVED:
+            self._not(broker)
+        elif self._suspect == broker:
+            self._suspect = None
         return reply

@@ -95,7 +95,7 @@ def _messages(
     position, end = (_bound(links, dialect, leader, tp, time) for time in (EARLIEST, LATEST))
     while position < end:
         request = dialect.requests.fetch(dialect, 100, 1, [(tp, position, FETCH_BYTES)], -1)
-        [row] = links.link(leader, PURPOSE).call(request)
+        [row] = links.call(leader, PURPOSE, request)
         if row.error:
             raise BrokerError(row.error, f"{tp} at {position} on {leader}")
         found, scan = dialect.messages.message_set(

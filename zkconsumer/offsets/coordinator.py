@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,7 +28,6 @@ from kafkawire.cluster.retry import Attempt, Backoff, RetryPolicy
 from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import Request
@@ -85,9 +83,9 @@ class GroupRequests:
         *,
         sleep: Callable[[float], object],
         now: Callable[[], float],
-        lock: AbstractContextManager[Any] | None,
         tell: Callable[[str], object],
         check: Callable[[], object],
+        told: Callable[[], Broker | None],
     ) -> None:
         self._brokers = brokers
         self._links = links
@@ -95,20 +93,23 @@ class GroupRequests:
         self._retry = retry
         self._sleep = sleep
         self._now = now
-        self._lock = lock if lock is not None else nullcontext()
         self._tell = tell
         self._check = check
-        self._answered: Broker | None = None  # asked first the next time: one that is silent costs a time-out
-        self._links_used: dict[Broker, Link] = {}  # links that a question was answered on
+        self._answered: Broker | None = None  # asked first the next time
+        self._told = told
         self._known: dict[str, Broker] = {}  # group -> its coordinator, until it says that it is not
+        self._failed: Broker | None = None  # the coordinator that was lost last, or said that it is not one
 
-    def find(self, group: str) -> Broker:
-        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2)."""
+    def find(self, group: str, suspect: Broker | None = None) -> Broker:
+        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2).
+
+        suspect: asked after all others, for it is silent, or may take itself for the coordinator still.
+        """
         self._known.pop(group, None)
         began = self._now()
         for tries, last in self._attempts():
             try:
-                return self._look_up(group)
+                return self._look_up(group, suspect)
             except CoordinatorAway as away:
                 if last:
                     tried = _tried(tries, self._now() - began)
@@ -167,39 +168,52 @@ class GroupRequests:
         known = None
         try:
             if store == "kafka":
-                known = self._known.get(group) or self._look_up(group)
+                known = self._coordinator(group)
                 broker, reply = known, self._call(known, wanted(tps))
             else:
                 broker, reply = self._any(group, lambda: wanted(tps))
         except (LinkLost, Refused) as error:
             self._known.pop(group, None)
+            self._failed = known or self._failed
             again = known is not None or isinstance(error, CoordinatorAway)  # a coordinator that is silent may move
             return dict.fromkeys(tps, PartitionResponse(known, None, error, again))
         rows = {TopicPartition(t["topic"], row["partition"]): row for t in reply["topics"] for row in t["partitions"]}
         if any(row["error"] in ELSEWHERE for row in rows.values()):
             self._known.pop(group, None)
+            self._failed = known
+        elif self._failed == known:
+            self._failed = None
         return {tp: _response(group, tp, broker, rows.get(tp)) for tp in tps}
 
-    def _look_up(self, group: str) -> Broker:
+    def _coordinator(self, group: str) -> Broker:
+        """Where the group's offsets are asked for now.  Raises as _look_up."""
+        told = self._told()
+        if told is not None and told != self._failed:
+            return told
+        return self._known.get(group) or self._look_up(group, self._failed)
+
+    def _look_up(self, group: str, suspect: Broker | None = None) -> Broker:
         """Ask once.  Raises CoordinatorAway, another Refused, LinkLost, LocalError."""
         request = self._dialect.requests.group_coordinator(self._dialect, group)
-        broker, reply = self._any(group, lambda: request, lambda reply: reply["error"] == 0)
+        broker, reply = self._any(group, lambda: request, lambda reply: reply["error"] == 0, suspect)
         if reply["error"]:
             raise refusal(reply["error"], broker, group=group)
         found = reply["coordinator"]
-        self._known[group] = Broker(found["node_id"], found["host"], found["port"])
-        return self._known[group]
+        self._known[group] = coordinator = Broker(found["node_id"], found["host"], found["port"])
+        return coordinator
 
     def _any(
         self,
         group: str,
         request: Callable[[], Request[Any]],
         good: Callable[[Mapping[str, Any]], bool] = lambda reply: True,
+        suspect: Broker | None = None,
     ) -> tuple[Broker, Mapping[str, Any]]:
         """The first good answer, else the last that came.  Raises LinkLost when no broker answers."""
         lost: list[LinkLost] = []
         answer: tuple[Broker, Mapping[str, Any]] | None = None
-        for broker in sorted(self._brokers(), key=lambda broker: broker != self._answered):
+        brokers = sorted(self._brokers(), key=lambda broker: broker != self._answered)
+        for broker in sorted(self._links.answering_first(brokers), key=lambda broker: _same(broker, suspect)):
             try:
                 answer = broker, self._call(broker, request())
             except LinkLost as error:
@@ -213,28 +227,22 @@ class GroupRequests:
         return answer
 
     def _call(self, broker: Broker, request: Request[R]) -> R:
-        """One request.  An idle link may have been closed by the broker: that costs no try."""
-        with self._lock:
-            self._check()
-            link = self._links.link(broker, PURPOSE)
+        """Send one request.  The broker may close an idle link just then: that costs no try."""
+        self._check()
+        with self._links.lent(broker, PURPOSE) as link:
+            idle = link.connected
             try:
-                reply = _asked(link, request)
+                return link.call(request)
             except LinkLost as lost:
-                if self._links_used.get(broker) is not link or isinstance(lost.__cause__, TimeoutError):
+                if not idle or isinstance(lost.__cause__, TimeoutError):
                     raise
-                self._check()
-                link = self._links.link(broker, PURPOSE)
-                reply = _asked(link, request)
-            self._links_used[broker] = link
-            return reply
+        self._check()
+        return self._links.call(broker, PURPOSE, request)
 
 
-def _asked(link: Link, request: Request[R]) -> R:
-    try:
-        return link.call(request)
-    finally:
-        if link.outstanding:  # ended during the wait: the outstanding response would be taken for the next one's
-            link.close()
+def _same(one: Broker, other: Broker | None) -> bool:
+    """True if both are at one address: a bootstrap broker has no id that anybody knows."""
+    return other is not None and (one.host, one.port) == (other.host, other.port)
 
 
 def _response(group: str, tp: TopicPartition, broker: Broker, row: Mapping[str, Any] | None) -> PartitionResponse:
@@ -286,14 +294,14 @@ class GroupState:
 
 
 class Coordinator:
-    """Commits and reads offsets of any group.  One caller at a time, unless `lock` is a lock.
+    """Commits and reads offsets of any group.  Several tasks may ask at a time.
 
     brokers      one, or a call that returns those to ask now (the registered ones, or bootstrap addresses); the first
                  that responds, and knows, is enough
     sleep, now   for the waits: groundwork.tasks's in the event loop
-    lock         held during one request, never during a wait
     tell         called with a sentence when it starts to wait, and why
     check        called before each request: raises when nothing may be sent any more
+    told         who coordinates the only group that is asked for, where the caller found out; None: look it up
     member       the generation and the member id by which to commit, asked for each request; -1 and "": of no member
     """
 
@@ -308,9 +316,9 @@ class Coordinator:
         *,
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
-        lock: AbstractContextManager[Any] | None = None,
         tell: Callable[[str], object] = lambda sentence: None,
         check: Callable[[], object] = lambda: None,
+        told: Callable[[], Broker | None] = lambda: None,
         member: Callable[[], tuple[int, str]] = lambda: (-1, ""),
         broker_retention_ms: int = BROKER_RETENTION_MS,
         metadata_limit: int = METADATA_LIMIT,
@@ -322,7 +330,7 @@ class Coordinator:
         backoff_s = backoff_ms / 1000
         retry = RetryPolicy(retries=retries, backoff=Backoff(backoff_s, backoff_s), timeout_s=timeout_ms / 1000)
         self._requests = GroupRequests(
-            whom, links, dialect, retry, sleep=sleep, now=now, lock=lock, tell=tell, check=check
+            whom, links, dialect, retry, sleep=sleep, now=now, tell=tell, check=check, told=told
         )
         self._dialect = dialect
         self._member = member
@@ -330,12 +338,13 @@ class Coordinator:
         self._metadata_limit = metadata_limit
         self._clock_ms = clock_ms
 
-    def find(self, group: str) -> Broker:
+    def find(self, group: str, suspect: Broker | None = None) -> Broker:
         """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2).
 
-        The first such request a cluster ever gets creates the topic __consumer_offsets.
+        suspect: asked after all others.  The first such request a cluster ever gets creates the topic
+        __consumer_offsets.
         """
-        return self._requests.find(group)
+        return self._requests.find(group, suspect)
 
     def describe(self, group: str) -> GroupState:
         """Its members of the new consumer protocol.  Raises as find, and LocalError before 0.9."""
