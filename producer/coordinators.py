@@ -1,7 +1,8 @@
 """Coordinators of transactional ids and of groups in one cluster: found, asked, and looked up again where they moved.
 
 Many producers share one of these: a few connections to each broker serve all of them, one request at a time each.
-Everything here runs in one event loop.
+Who waited for a connection on which the broker did not answer does not ask it, too: a broker that hangs costs all of
+them one time-out together.  Everything here runs in one event loop.
 
     carry_out(transaction)      asks what the state machine says until it asks nothing more (producer.transaction)
     committed(group)            the offsets of a group, once no open transaction may still change them
@@ -13,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from groundwork.tasks import Lock, sleep
+from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff
 from kafkawire.dialects import Dialect
@@ -74,6 +75,7 @@ class Coordinators:
         self._dialect = dialect
         self._known: dict[tuple[str, bool], Broker] = {}
         self._locks: dict[tuple[int, int], Lock] = {}
+        self._lost_at: dict[Broker, float] = {}
         self._stable: dict[Broker, bool] = {}  # whether a broker takes OffsetFetch v7
 
     # ---- transactions -----------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ class Coordinators:
             brokers = self._brokers()
         except Unreachable as away:
             raise LinkLost(str(away)) from away
-        for broker in brokers:
+        for broker in self._links.answering_first(brokers):
             try:
                 reply: Coordinator = self._call(broker, find_coordinator(self._dialect, key, of_transaction), key)
             except LinkLost as lost:
@@ -247,8 +249,15 @@ class Coordinators:
         """Send one request over one of the connections to a broker.  Raises LinkLost."""
         lane = hash(key) % CONNECTIONS
         lock = self._locks.setdefault((broker.id, lane), Lock())
+        began = now()
         with lock:
-            return self._links.call(broker, f"transactions {lane}", request)
+            if self._lost_at.get(broker, 0.0) > began:
+                raise LinkLost(f"{broker}: no answer to the request before")
+            try:
+                return self._links.call(broker, f"transactions {lane}", request)
+            except LinkLost:
+                self._lost_at[broker] = now()
+                raise
 
     def close(self) -> None:
         """Close the connections: who waits for a response has lost it."""
