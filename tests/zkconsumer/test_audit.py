@@ -10,6 +10,8 @@ import pytest
 from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from zkconsumer.group.claims import AUDIT_NODES, AUDIT_SHARE, Claims
+from zkconsumer.group.rebalance import begin, step
+from zkconsumer.group.steps import Do, Finished, GroupRead, OwnerLost
 from zkconsumer.session.zkcalls import Node, WriteOutcome
 
 OURS, OTHERS = 7, 8
@@ -104,3 +106,49 @@ def test_a_node_of_our_session_that_we_do_not_hold_is_deleted() -> None:
     assert world.claims.sweep() == [world.path(orphan)]
     assert world.path(orphan) not in world.session.nodes
     assert world.lost == []
+
+
+class LosesOne(Session):
+    """One node is taken away, with its watch, while those behind it are still being watched."""
+
+    taken = ""
+    touched: Any = None
+
+    def stat(self, paths: Iterable[str], watch: Any = None, session_id: int | None = None) -> dict[str, Node | None]:
+        found = super().stat(paths, watch, session_id)
+        if self.taken in found:
+            self.nodes[self.taken] = Node(b"g_other-0", 0, OTHERS)
+            self.taken = ""
+            watch(next(path for path in found if self.nodes[path].owner == OTHERS), True)
+        return found
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_node_that_is_lost_while_it_is_claimed_is_not_held(keep: bool) -> None:
+    session, tps = LosesOne(), [TopicPartition("t", n) for n in range(3)]
+    lost: list[TopicPartition] = []
+    given: Any = session
+    claims = Claims(given, znodes, "g", on_lost=lost.append, on_free=lambda: None)
+    session.taken = znodes.owner("g", tps[1])
+    contested = claims.claim(dict.fromkeys(tps, "g_m-0"), keep)
+    assert set(contested) == {tps[1]}
+    assert set(claims.held) == ({tps[0], tps[2]} if keep else set())
+    assert claims.lost() == set()
+    assert lost == []  # who claims hears of it by the answer
+
+
+def test_a_partition_that_was_lost_before_its_claim_is_reported_is_held_no_more() -> None:
+    """Else every audit would report its new owner's node as taken from us."""
+    world = World(1)
+    (tp,) = world.tps
+    state, _ = begin(3, 1000)
+    state, (read,) = step(state, Finished(state.turn))
+    state, (claim,) = step(state, GroupRead(read.turn, {tp: "g_m-0"}))
+    world.session.nodes[world.path(tp)] = Node(b"g_other-0", 0, OTHERS)
+    state, _ = step(state, OwnerLost(frozenset([tp])))
+    state, actions = step(state, Finished(claim.turn))
+    for action in actions:
+        if action.do is Do.DROP:
+            world.claims.forget(action.assignment)
+    assert state.owned == world.claims.held == {}
+    assert world.audit() == set()

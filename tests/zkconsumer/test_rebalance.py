@@ -161,7 +161,8 @@ def test_an_owner_node_lost_before_its_claim_is_reported_is_not_owned():
     state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0", T1: "c-0"}))
     state, actions = step(state, OwnerLost(frozenset([T0])))
     assert actions == []
-    state, (locate,) = step(state, Finished(claim.turn))
+    state, (drop, locate) = step(state, Finished(claim.turn))
+    assert (drop.do, set(drop.assignment)) == (Do.DROP, {T0})
     assert set(locate.assignment) == {T1}
 
 

@@ -5,8 +5,9 @@ session, and such a node vanishes while another member takes the partition.  All
 won before it met a foreign node is rolled back, unless the caller wants to keep it.  Only nodes of our session are ever
 deleted, and by version.
 
-Own nodes are watched: one that vanishes or changes while held is reported at once (`on_lost`).  Foreign ones that we
-wait for are watched, too (`on_free`), so that no member waits longer than the old owner holds on.
+Own nodes are watched: one that vanishes or changes while held is reported at once (`on_lost`); one that goes while it
+is claimed counts as contested.  Foreign ones that we wait for are watched, too (`on_free`), so that no member waits
+longer than the old owner holds on.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 AUDIT_NODES, AUDIT_SHARE = 100, 10  # a timed audit asks for so many owner nodes at least, and for that part of all
 CREATE_TRIES = 3  # for a node that is released just while its owner is read
+VERIFY_TRIES = 3  # for nodes that are touched just while it is looked whose they are
 
 
 class Claims:
@@ -47,6 +49,7 @@ class Claims:
         self._on_lost = on_lost
         self._on_free = on_free
         self._by_path: dict[str, TopicPartition] = {}  # of what is held
+        self._touched: set[str] = set()  # nodes whose watch fired while they were not held
         self._audited = 0  # of what is held, by the last timed audit
         self._lock = Lock()
         self._watch_own = self._own_touched
@@ -71,7 +74,7 @@ class Claims:
         data = {path: wanted[tp].encode() for path, tp in paths.items()}
         won, contested = self._create(data, session_id)
         if keep or not contested:
-            gone = self._verify_and_watch(won, session_id)
+            gone = self._gone(won, session_id)
             contested |= dict.fromkeys(gone, "no member: it vanished while we claimed")
             won -= gone
         if contested and not keep:
@@ -118,6 +121,17 @@ class Claims:
         """The node is our session's; another thread of ours may have had it."""
         if node.data != data:
             self._session.write({path: (data, node.version)}, session_id)
+
+    def _gone(self, won: set[str], session_id: int | None) -> set[str]:
+        """Watch what was won; those that are not ours (any more), also those that went while others were asked for."""
+        gone, asked = set[str](), won
+        for _ in range(VERIFY_TRIES):
+            self._touched.clear()
+            gone |= self._verify_and_watch(asked, session_id)
+            asked = self._touched & won - gone
+            if not asked:
+                break
+        return gone | asked
 
     def _verify_and_watch(self, won: Iterable[str], session_id: int | None) -> set[str]:
         """Watch what was won; those that are not ours (any more)."""
@@ -193,6 +207,8 @@ class Claims:
     def _own_touched(self, path: str, changed: bool) -> None:
         """Our node vanished or was overwritten: not one more message may be delivered."""
         tp = self._by_path.get(path) if changed else None  # a lost connection says nothing about the node
+        if changed and tp is None:
+            self._touched.add(path)
         if tp is not None:
             log.warning("owner node %s was deleted or changed by another client", path)
             self._on_lost(tp)

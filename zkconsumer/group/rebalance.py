@@ -170,10 +170,13 @@ def _reported(state: MemberState, report: Report) -> tuple[MemberState, list[Act
         if not isinstance(report, Failed) or phase not in MAY_FAIL:
             raise ValueError(f"{type(report).__name__} is no report of a member that is {phase.name.lower()}")
         following = P.WAITING
+    # What the claim counts as won and is lost already: it would be held for good, though we do not own it.
+    lost = only(state.asked, state.lost) if phase is P.CLAIMING and not isinstance(report, Failed) else NOTHING
     state = _learn(state, report)
     if state.closing and phase is P.RELEASING and isinstance(report, Failed):
         state = replace(state, maybe_owned=NOTHING)  # while closing there is no retry: it ends with the session
-    return _enter(state, following)
+    state, actions = _enter(state, following)
+    return state, ([Action(Do.DROP, assignment=lost)] if lost else []) + actions
 
 
 def _learn(state: MemberState, report: Report) -> MemberState:
