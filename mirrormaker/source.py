@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal, NamedTuple, Protocol
 
-from groundwork.tasks import TaskGroup
+from groundwork.tasks import TaskGroup, deadline
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, Ticket, TopicPartition
@@ -20,6 +21,8 @@ from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.group import StoreStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.streams.stream import Stream
+
+ANSWER_S = 15.0  # for a question of an operator, who waits 60 s: longer than one silent broker takes
 
 
 class Share(Protocol):
@@ -130,18 +133,30 @@ class Source:
         """Every topic of the source, mirrored or not.  Raises ConsumerError."""
         if self._connector is None or not self._joined:
             raise ConsumerError(f"source {self.name} is not joined yet")
-        return list(self._connector.topics())
+        with self._answered_soon():
+            return list(self._connector.topics())
 
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[PartitionId]]:
         """The partitions of each of these topics that is there.  Raises ConsumerError."""
         assert self._connector is not None
-        found = self._connector.partitions(topics)
+        with self._answered_soon():
+            found = self._connector.partitions(topics)
         return {topic: list(partitions) for topic, partitions in found.items()}
 
     def owners(self, topics: Sequence[str]) -> dict[TopicPartition, str]:
         """Who of the group owns each partition of these topics.  Raises ConsumerError."""
         assert self._connector is not None
-        return dict(self._connector.owners(topics))
+        with self._answered_soon():
+            return dict(self._connector.owners(topics))
+
+    @contextmanager
+    def _answered_soon(self) -> Iterator[None]:
+        """Bound a question of an operator.  Raises ConsumerError where its cluster does not answer within ANSWER_S."""
+        try:
+            with deadline(ANSWER_S):
+                yield
+        except TimeoutError:
+            raise ConsumerError(f"source {self.name}: no answer of its cluster within {ANSWER_S:g} s") from None
 
     # state -----------------------------------------------------------------------------------------------------------
 
