@@ -34,7 +34,7 @@ def test_a_coordinator_that_begins_is_said_only_if_it_lasts(
     renewed: list[ProducerId] = []
     ids = ProducerIds(
         cast("Any", SimpleNamespace(renew=renewed.append)),
-        cast("Any", SimpleNamespace(fresh=lambda *_: SimpleNamespace(call=lambda _: answers.pop(0)))),
+        cast("Any", SimpleNamespace(call=lambda *_: answers.pop(0), answering_first=list)),
         dialect("2.8"),
         view=lambda: cast("Any", SimpleNamespace(brokers={0: Broker(0, "here", 9092)})),
         required=True,
