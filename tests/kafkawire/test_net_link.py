@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -380,6 +382,23 @@ def test_a_kept_link_with_requests_in_flight_is_not_lent():
         assert kept.receive().body["brokers"]
         assert links.link(here, "p") is kept
         links.close()
+
+
+KEEPERS = {  # one task, or a sender and its receiver, with requests in flight; all others borrow
+    "producer/connection.py",
+    "sparkpipeline/cluster/brokers.py",
+    "sparkpipeline/reading/fetcher.py",
+    "sparkpipeline/sink/sender.py",
+    "zkconsumer/fetching/fetcher.py",
+}
+
+
+def test_only_tasks_with_requests_in_flight_keep_a_link():
+    root = Path(__file__).resolve().parents[2]
+    packages = ("groundwork", "kafkawire", "zkconsumer", "groupadmin", "producer", "mirrormaker", "sparkpipeline")
+    files = [file for package in packages for file in (root / package).rglob("*.py")]
+    keep = {str(file.relative_to(root)) for file in files if re.search(r"(links|brokers)\.link\(", file.read_text())}
+    assert keep == KEEPERS
 
 
 def test_a_broker_that_did_not_answer_is_asked_last_until_it_answers():

@@ -39,10 +39,7 @@ class Log:
         at = {tp: 0 if time == EARLIEST else self.end for tp, time in times.items()}
         return {tp: SimpleNamespace(known=partial(at.__getitem__, tp)) for tp in times}
 
-    def link(self, broker: Broker, purpose: str) -> Any:
-        return self
-
-    def call(self, request: Any) -> list[FetchedPartition]:
+    def call(self, broker: Broker, purpose: str, request: Any) -> list[FetchedPartition]:
         stable = self._stable.pop(0) if self._stable else self.end
         shown = self._data if stable == self.end else b""
         return [FetchedPartition(TP, 0, self.end, memoryview(shown), stable, 0, self._aborted)]
