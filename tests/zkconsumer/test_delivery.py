@@ -265,10 +265,11 @@ def test_two_partitions_of_a_stream_are_done_each_for_itself():
 def test_a_stream_that_stands_still_fills_its_own_lane_only():
     budget = Budget(1000)
     still, flowing = budget.for_stream(2), budget.for_stream(2)
-    still.reserve(500)
-    assert not still.fits(1)
-    assert flowing.fits(500)
-    assert budget.for_stream(2).fits(5000)  # one message larger than the lane comes through an empty lane
+    one, another, other = still.open(), still.open(), flowing.open()
+    still.take(one, 500)
+    assert still.offer().room(another) <= 0
+    assert flowing.offer().room(other) >= 300
+    assert flowing.offer().grant_whole(other, 5000)  # one message larger than the lane comes through an empty lane
     assert budget.free == 500
 
 

@@ -618,3 +618,43 @@ def test_an_end_that_nobody_has_told_for_a_while_is_unknown_and_never_zero(fetch
     old = status_of(cursor, cursor.end_known_at + END_OLD_S + 0.1)
     assert (fresh.lag, fresh.high_watermark) == (0, 5)
     assert (old.lag, old.high_watermark, old.done) == (None, None, 5)
+
+
+def test_the_partitions_of_a_stream_that_is_not_read_take_no_turn_from_another_stream() -> None:
+    with FakeCluster({"slow": 40, "quick": 1}) as cluster:
+        for topic, partition in cluster.logs:
+            for n in range(200):
+                cluster.append(topic, partition, entry(b"%d" % n + b"x" * 900))
+        fetching = Fetching(cluster, budget_bytes=16 * 4096)
+        try:
+            slow, quick = fetching.budget.for_stream(2), fetching.budget.for_stream(2)
+            not_read: BoundedQueue[DeliveredSet] = BoundedQueue(1 << 20, queue.SimpleQueue())
+            for partition in range(40):
+                cursor = Cursor(
+                    TopicPartition("slow", partition), "g-0", lease=fetching.lease, budget=slow, channel=not_read
+                )
+                cursor.reset_to(0)
+                fetching.fetcher.add(cursor)
+            fetching.until(lambda: slow.used >= slow.limit // 2)
+            fetching.fetcher.add(fetching.make(TopicPartition("quick", 0), 0, quick))
+            assert len(fetching.read(200)) == 200
+            assert slow.used <= slow.limit
+        finally:
+            fetching.close()
+
+
+def test_bytes_are_reserved_while_the_connection_opens_and_given_back_where_it_cannot(
+    cluster: FakeCluster, fetching: Fetching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, used = fetching.links.link, []
+
+    def opening(broker: Broker, purpose: str) -> object:
+        used.append(fetching.budget.used)  # another fetcher may ask at this moment
+        return opened(broker, purpose)
+
+    monkeypatch.setattr(fetching.links, "link", opening)
+    cluster.stop(1)
+    fetching.add(T0, 0)
+    fetching.until(lambda: fetching.sent_home)
+    assert used[0] > 0
+    assert fetching.budget.used == 0

@@ -175,6 +175,9 @@ def test_a_group_that_finds_no_room_for_long_comes_before_all_others(fetching):
     assert resting.due(2.5, False, 0) == ([], False)
     assert resting.due(3.5, False, 0) == ([], True)
     assert resting.due(3.5, False, 1 << 20) == ([group], False)
+    assert resting.due(4.7, False, 0) == ([], True)
+    assert resting.due(5.4, False, 0) == ([], True)
+    assert resting.due(5.6, False, 0) == ([], False)  # in vain: the others go on meanwhile
     cursor.pause()
     assert (len(resting), stirred) == (0, [cursor])
 
@@ -186,4 +189,17 @@ def test_more_than_half_of_the_budget_never_rests(fetching):
     made = [fetching.make(TopicPartition("t", n), 0, budget) for n in range(room + 1)]
     assert [group.add(cursor) for cursor in made] == [True] * room + [False]
     assert group.fits(fetching.budget.limit // 2)
-    assert not group.fits(fetching.budget.limit // 2 - 1)
+    assert group.bytes == room * 4096
+
+
+def test_where_there_is_little_room_those_that_rest_are_asked_for_their_slots_and_no_less(fetching):
+    budget = fetching.budget.for_stream(1)
+    group = Group(budget, 65536, lambda cursor: None)
+    for n in range(2000):
+        assert group.add(fetching.make(TopicPartition("t", n), 0, budget))
+    holding = budget.open()
+    budget.take(holding, fetching.budget.limit * 3 // 4)
+    assert group.fits(fetching.budget.free)
+    assert group.asked_bytes == budget.slot == 8192
+    assert group.fits(2000 * 4096)
+    assert not group.fits(2000 * 4096 - 1)

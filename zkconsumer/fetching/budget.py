@@ -1,13 +1,17 @@
 """Memory budget of a connector: one bound for all bytes that are fetched and not done, from the request on.
 
 Each stream has its own part.  A stream whose reader stops fills its part and no more: the other streams continue.
+Within a part each partition has a share (shares.py): partitions that wait do not stop the others.
 Fetchers and readers count in different threads, so there is a lock; no thread waits while it holds it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from groundwork.tasks import now
+from zkconsumer.fetching.shares import Holding, Offer, Shares
 
 
 class Budget:
@@ -29,32 +33,94 @@ class Budget:
 
 
 class StreamBudget:
-    """One stream's part of a budget."""
+    """One stream's part of a budget, shared out among its partitions."""
 
     def __init__(self, budget: Budget, limit: int) -> None:
         self.limit = limit
-        self.used = 0
         self._budget = budget
+        self._shares = Shares(limit)
+
+    @property
+    def used(self) -> int:
+        return self._shares.used
 
     @property
     def of_all(self) -> int:
         """The limit of all streams together."""
         return self._budget.limit
 
-    def fits(self, nbytes: int, beside: int = 0) -> bool:
-        """Whether there is room beside what is about to be reserved.  An empty part takes anything: a message larger
-        than the part has to come through, too."""
-        used = self.used + beside
-        return used == 0 or used + nbytes <= self.limit
+    @property
+    def slot(self) -> int:
+        """Bytes that each partition may take, whatever the others hold."""
+        return self._shares.slot
+
+    def offer(self) -> Offer:
+        """Return what a fetch may ask for now."""
+        with self._budget._lock:
+            return self._shares.offer(now())
+
+    # partitions -------------------------------------------------------------------------------------------------------
+
+    def open(self) -> Holding:
+        """Add a partition; returns what it holds.  close() removes it."""
+        with self._budget._lock:
+            return self._shares.open()
+
+    def close(self, holding: Holding) -> None:
+        with self._budget._lock:
+            self._shares.close(holding)
+
+    def ask(self, asked: Iterable[tuple[Holding, int]]) -> None:
+        """Reserve the bytes that a request asks for."""
+        with self._budget._lock:
+            for holding, nbytes in asked:
+                self._shares.ask(holding, nbytes)
+                self._budget.used += nbytes
+
+    def answered(self, asked: Iterable[tuple[Holding, int]]) -> None:
+        """Release what ask() reserved: the response came, or never will."""
+        with self._budget._lock:
+            for holding, nbytes in asked:
+                self._shares.answered(holding, nbytes)
+                self._budget.used -= nbytes
+        self._budget._on_release()
+
+    def take(self, holding: Holding, nbytes: int) -> None:
+        """Count the bytes of a fetched set."""
+        if nbytes:
+            with self._budget._lock:
+                self._shares.take(holding, nbytes, now())
+                self._budget.used += nbytes
+
+    def give_back(self, holding: Holding, nbytes: int) -> None:
+        """Release bytes that are done or dropped."""
+        if nbytes:
+            with self._budget._lock:
+                self._shares.give_back(holding, nbytes, now())
+                self._budget.used -= nbytes
+            self._budget._on_release()
+
+    def larger(self, nbytes: int) -> None:
+        """Learn that a response was so many bytes larger than what was asked for."""
+        with self._budget._lock:
+            self._shares.larger(nbytes)
+
+    # those that rest --------------------------------------------------------------------------------------------------
+
+    def free_for_resting(self, partitions: int) -> int:
+        """Return how many bytes so many partitions, which hold nothing, may ask for together."""
+        return self._shares.free_for(partitions)
 
     def reserve(self, nbytes: int) -> None:
-        with self._budget._lock:
-            self.used += nbytes
-            self._budget.used += nbytes
+        """Reserve the bytes that a request asks for from resting partitions."""
+        self._set_aside(nbytes)
 
     def release(self, nbytes: int) -> None:
         if nbytes:
-            with self._budget._lock:
-                self.used -= nbytes
-                self._budget.used -= nbytes
+            self._set_aside(-nbytes)
             self._budget._on_release()
+
+    def _set_aside(self, nbytes: int) -> None:
+        with self._budget._lock:
+            self._shares.set_aside(nbytes)
+            self._budget.used += nbytes

@@ -128,6 +128,7 @@ class Cursor:
         self.thread = thread
         self.lease = lease
         self.budget = budget
+        self.holding = budget.open()
         self.on_corrupt = on_corrupt
         self.partition = Partition(tp, lease, reset, owner=self)
         self.topic: TopicCreation | None = None  # the topic whose log is read; None: not known
@@ -142,7 +143,7 @@ class Cursor:
         delivered, committed first or raised is returned to the stream that asked."""
         for action in actions:
             if action.do is Do.GIVE_BACK:
-                self.budget.release(action.at)
+                self.budget.give_back(self.holding, action.at)
             elif action.do is Do.QUEUE:
                 assert isinstance(action.fetched, DeliveredSet)
                 self._queue(action.fetched)
@@ -454,7 +455,7 @@ class Cursor:
         self._queue(delivered)
 
     def _queue(self, delivered: DeliveredSet) -> None:
-        self.budget.reserve(delivered.nbytes)
+        self.budget.take(self.holding, delivered.nbytes)
         self._channel.put(delivered, 0)  # bounded by the budget, so that no stream ever blocks a fetcher
 
     def pause(self) -> None:
@@ -497,6 +498,7 @@ class Cursor:
     def drop(self) -> None:
         """Revoke at once: nothing more is delivered, sent or committed."""
         self._happens(self.partition.close)
+        self.budget.close(self.holding)
 
     @staticmethod
     def discard_fetched(cursors: Collection[Cursor]) -> None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from groundwork.queues import Closed
@@ -54,6 +54,7 @@ from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
 from zkconsumer.fetching.positions import FETCH, Positions
 from zkconsumer.fetching.resting import Group, Resting
 from zkconsumer.fetching.search import FetchedBytes
+from zkconsumer.fetching.shares import Holding, Offer
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.refusals import refusal
 
@@ -94,25 +95,57 @@ def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
 class _Flight:
     """A fetch request that waits for its response.
 
-    cursors: with their epochs when it was sent; reserved, held: bytes of the budgets of their streams; behind: it asks
-    for messages that the broker has.
+    cursors: with their epochs when it was sent; reserved, held: bytes of the budgets of their streams, by partition and
+    by group; behind: it asks for messages that the broker has.
     """
 
-    link: Link
     sent_at: float
     asked: list[Asked]
     cursors: dict[TopicPartition, tuple[Cursor, int]]
     groups: Sequence[Group]
-    reserved: dict[StreamBudget, int]
+    reserved: dict[StreamBudget, list[tuple[Holding, int]]]
     held: list[tuple[Group, int]]
     behind: bool
+    link: Link = field(init=False)
 
     def release(self) -> None:
-        for budget, nbytes in self.reserved.items():
-            budget.release(nbytes)
+        for budget, of_it in self.reserved.items():
+            budget.answered(of_it)
         for group, nbytes in self.held:
             group.release(nbytes)
         self.reserved, self.held = {}, []
+
+
+class _Offers:
+    """What the cursors of one fetch may ask for, each of the budget of its stream."""
+
+    def __init__(self) -> None:
+        self._offers: dict[StreamBudget, Offer] = {}
+        self._last: tuple[StreamBudget | None, Offer | None] = None, None
+
+    def _of(self, cursor: Cursor) -> Offer:
+        budget, offer = self._last
+        if budget is not cursor.budget or offer is None:
+            offer = self._offers.get(cursor.budget)
+            if offer is None:
+                offer = self._offers[cursor.budget] = cursor.budget.offer()
+            self._last = cursor.budget, offer
+        return offer
+
+    def room(self, cursor: Cursor) -> int:
+        return self._of(cursor).room(cursor.holding)
+
+    def grant(self, cursor: Cursor, size: int) -> None:
+        self._of(cursor).grant(cursor.holding, size)
+
+    def grant_slot(self, cursor: Cursor, wanted: int, known: int) -> int:
+        return self._of(cursor).grant_slot(cursor.holding, wanted, known)
+
+    def grant_whole(self, cursor: Cursor, size: int) -> bool:
+        return self._of(cursor).grant_whole(cursor.holding, size)
+
+    def spent(self, least: int) -> bool:
+        return all(offer.spent(least) for offer in self._offers.values())
 
 
 class Fetcher:
@@ -311,7 +344,7 @@ class Fetcher:
         if not any(flight.groups for flight in self._flights):
             groups, starved = self._resting.due(began, not self._busy, self._budget.free)
         held = [(group, group.reserve()) for group in groups]
-        asked = [] if starved else self._fitting(self._plan.next(self._budget.free, began, flying))
+        asked = [] if starved else self._planned(began, flying)
         if not (asked or groups or starved or self._flights):
             groups, _ = self._resting.due(began, True, self._budget.free)
             held = [(group, group.reserve()) for group in groups]
@@ -323,6 +356,12 @@ class Fetcher:
             self._send(began, asked[half:], alone=False)
         else:
             self._send(began, asked, groups, held, alone=not self._flights)
+
+    def _planned(self, began: float, flying: set[TopicPartition]) -> list[Asked]:
+        """What to ask for next, of busy partitions."""
+        fetch_at = self._damage.fetch_at
+        wanted = self._plan.next(self._budget.free, began, flying, _Offers())
+        return [(tp, fetch_at(tp, position), size) for tp, position, size in wanted]
 
     def _sends_another(self, flying: set[TopicPartition]) -> bool:
         """Whether to send a request behind the one in flight: the broker answers both at once, and nothing else has to
@@ -357,16 +396,21 @@ class Fetcher:
         """Send one request.  alone: no other is in flight beside it, so its response may be passed over where it says
         the same as the one before."""
         cursors: dict[TopicPartition, tuple[Cursor, int]] = {}
-        reserved: dict[StreamBudget, int] = {}
+        reserved: dict[StreamBudget, list[tuple[Holding, int]]] = {}
         for tp, _, size in asked:
             cursor = self.cursors[tp]
             cursors[tp] = cursor, cursor.epoch
-            reserved[cursor.budget] = reserved.get(cursor.budget, 0) + size
-        link = self._links.link(self.broker, FETCH)
+            reserved.setdefault(cursor.budget, []).append((cursor.holding, size))
+        for budget, of_it in reserved.items():
+            budget.ask(of_it)
         behind = self._behind(cursors)
-        for budget, nbytes in reserved.items():
-            budget.reserve(nbytes)
-        self._flights.append(_Flight(link, began, asked, cursors, groups, reserved, held or [], behind))
+        flight = _Flight(began, asked, cursors, groups, reserved, held or [], behind)
+        try:
+            flight.link = self._links.link(self.broker, FETCH)  # others may ask meanwhile
+        except BaseException:
+            flight.release()
+            raise
+        self._flights.append(flight)
         if not alone:
             self._quiet.clear()
         request = self._dialect.requests.fetch(
@@ -378,7 +422,7 @@ class Fetcher:
             rows=[group.rows(self._rows) for group in groups],
             quiet=self._quiet if alone else None,
         )
-        link.send(request)
+        flight.link.send(request)
 
     def _abandon(self) -> None:
         """No response comes any more to what is in flight."""
@@ -479,18 +523,6 @@ class Fetcher:
         for tp in tps:
             self._plan.back_off(tp, now() + self._empty_backoff_s)
 
-    def _fitting(self, wanted: list[Asked]) -> list[Asked]:
-        """Those of the wanted that fit the budgets of their streams."""
-        asked: list[Asked] = []
-        held: dict[StreamBudget, int] = {}
-        for tp, position, size in wanted:
-            budget = self.cursors[tp].budget
-            before = held.get(budget, 0)
-            if budget.fits(size, before):
-                held[budget] = before + size
-                asked.append((tp, self._damage.fetch_at(tp, position), size))
-        return asked
-
     def _take(self, cursor: Cursor, position: int, size: int, fetched: FetchedPartition, at: float) -> None:
         """Pass on the complete entries of one partition's response."""
         tp, log_end = cursor.tp, fetched.readable_end(self._committed)
@@ -503,6 +535,8 @@ class Fetcher:
             self._damage.probed(cursor, position, None)
             self._empty(cursor, position, size)
             return
+        if len(fetched.buffer) > size:
+            cursor.budget.larger(len(fetched.buffer) - size)
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, fetched.buffer, log_end, fetched.aborted
         )

@@ -13,16 +13,20 @@ A fetch of 0.8 knows a limit per partition only, so the sum of the limits is the
               to normal
     saving    where a grown size does not fit, no partition after it is asked for, so that what is released goes to it;
               for SAVE_S, then it backs off for REST_S: a slow neighbour that holds the budget must not stop the rest
+    shares    what each may take beside the others, see shares.py.  Where that is less than min_bytes, a partition whose
+              turn it is is asked for what is left of its slot, after a moment
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from kafkawire.model import TopicPartition
 
 MIN_BYTES = 65536  # smaller sets cost more in requests than they save in memory
+SHORT_S = 0.02  # memory is short for all, for so long: each may take its slot
+DENIED_S = 0.1  # .. or for one alone, because it waits, or others are quicker
 SAVE_S = 1.0
 REST_S = 5.0
 
@@ -52,6 +56,40 @@ class Fetchable(Protocol):
         """Bytes to ask for at most, where it is throttled; a message that is larger is asked for all the same."""
 
 
+class Offers(Protocol):
+    """What the cursors of a plan may ask for beside each other: an Offer (shares.py) of the budget that each belongs
+    to."""
+
+    def room(self, cursor: Any) -> int: ...
+    def grant(self, cursor: Any, size: int) -> None: ...
+    def grant_slot(self, cursor: Any, wanted: int, known: int) -> int: ...
+    def grant_whole(self, cursor: Any, size: int) -> bool: ...
+    def spent(self, least: int) -> bool: ...
+
+
+class Unshared:
+    """No shares: each may take what is free."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self._free = free_bytes
+
+    def room(self, cursor: Fetchable) -> int:
+        return self._free
+
+    def grant(self, cursor: Fetchable, size: int) -> None:
+        self._free -= size
+
+    def grant_slot(self, cursor: Fetchable, wanted: int, known: int) -> int:
+        return 0
+
+    def grant_whole(self, cursor: Fetchable, size: int) -> bool:
+        self._free -= size
+        return True
+
+    def spent(self, least: int) -> bool:
+        return self._free < least
+
+
 class FetchPlan:
     """The partitions fetched by one greenlet: those of one broker, or of all.
 
@@ -73,8 +111,11 @@ class FetchPlan:
         self._cursors: dict[TopicPartition, Fetchable] = {}  # least recently asked first
         self._until: dict[TopicPartition, float] = {}  # backing off
         self._grown: dict[TopicPartition, int] = {}
+        self._small: dict[TopicPartition, int] = {}  # how much less than min_bytes is enough at least
+        self._denied: dict[TopicPartition, float] = {}  # since when it is its turn, and there is no room
+        self._short_since: float | None = None  # since when there is no room for any
         self._saving: tuple[TopicPartition, float] | None = None  # for which partition, until when
-        self.left_out = 0  # of the newest fetch: partitions that were ready and are not asked for
+        self.left_out = 0  # of the newest fetch: partitions that wait for their turn alone
 
     def follow(self, cursors: Iterable[Fetchable]) -> None:
         """Plan for these from now on; the order of turns stays."""
@@ -83,37 +124,71 @@ class FetchPlan:
         self._cursors = {**kept, **now_there}
         self._until = {tp: at for tp, at in self._until.items() if tp in now_there}
         self._grown = {tp: size for tp, size in self._grown.items() if tp in now_there}
+        self._small = {tp: size for tp, size in self._small.items() if tp in now_there}
+        self._denied = {tp: at for tp, at in self._denied.items() if tp in now_there}
 
-    def next(self, free_bytes: int, now: float, but: Collection[TopicPartition] = ()) -> list[Asked]:
+    def next(
+        self, free_bytes: int, now: float, but: Collection[TopicPartition] = (), offers: Offers | None = None
+    ) -> list[Asked]:
         """(partition, position, size) of the next fetch; the sizes together are at most free_bytes.
 
-        but: partitions that a fetch in flight asks for.
+        but: partitions that a fetch in flight asks for.  offers: their shares; None: each may take what is free.
         """
+        offers = Unshared(free_bytes) if offers is None else offers
+        least = self.min_bytes
         ready = [cursor for tp, cursor in self._cursors.items() if tp not in but and self._ready(tp, cursor, now)]
-        even = max(self.min_bytes, min(self.fetch_bytes, free_bytes // (len(ready) or 1)))
+        rooms = [offers.room(cursor) for cursor in ready]
+        with_room = sum(room >= least for room in rooms)
+        even = max(least, min(self.fetch_bytes, min(free_bytes, max(rooms, default=0)) // (with_room or 1)))
         asked: list[Asked] = []
-        for cursor in ready:
+        full = 0  # asked for as much as they may
+        for cursor, room in zip(ready, rooms, strict=True):
+            if free_bytes <= 0:
+                break
             tp, position = cursor.tp, cursor.position
-            size = self._grown.get(tp)
-            if size is not None and size > free_bytes:
-                if self._saves_for(tp, now):
-                    break
-                continue
-            if size is None:
-                size = min(even, free_bytes)
-                if size < self.min_bytes:
-                    break
-                if cursor.fetch_limit is not None:
-                    size = min(size, max(cursor.fetch_limit, self.min_bytes))
-            if position is not None:
+            grown = self._grown.get(tp)
+            if grown is not None:
+                if grown > free_bytes:
+                    if self._saves_for(tp, now):
+                        break
+                    continue
+                size = grown if offers.grant_whole(cursor, grown) else 0
+                full += size > 0
+            else:
+                size = even if cursor.fetch_limit is None else min(even, max(cursor.fetch_limit, least))
+                if room >= least and (room := min(offers.room(cursor), free_bytes)) >= least:
+                    size = min(size, room)
+                    offers.grant(cursor, size)
+                    full += 1
+                elif full:
+                    if offers.spent(least):
+                        break
+                    continue
+                elif not self._may_take_slot(tp, now):
+                    continue
+                else:
+                    size = offers.grant_slot(cursor, min(size, free_bytes), self._small.get(tp, 0))
+            if size and position is not None:
                 asked.append((tp, position, size))
                 free_bytes -= size
-        self.left_out = len(ready) - len(asked)
+        if full or not ready:
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = now
+        self.left_out = max(0, with_room - full)
         for tp, _, _ in asked:
             self._cursors[tp] = self._cursors.pop(tp)  # to the end of the turn
+            self._denied.pop(tp, None)
             if self._saving is not None and self._saving[0] == tp:
                 self._saving = None
         return asked
+
+    def _may_take_slot(self, tp: TopicPartition, now: float) -> bool:
+        """Whether to ask for its slot alone: small sets cost more, so where memory is only short for a moment it waits
+        for its turn."""
+        if self._short_since is not None and now >= self._short_since + SHORT_S:
+            return True
+        return now >= self._denied.setdefault(tp, now) + DENIED_S
 
     def _ready(self, tp: TopicPartition, cursor: Fetchable, now: float) -> bool:
         return (
@@ -154,7 +229,8 @@ class FetchPlan:
         if max(needed, asked + 1) > self.max_bytes:
             return False
         if max(needed, asked + 1) <= self.min_bytes:
-            return True  # it rested, and was asked for little
+            self._small[tp] = needed or 2 * asked  # it rested, or had its slot alone, and was asked for little
+            return True
         # Where enough was asked for and did not come, needed cannot be trusted.
         self._grown[tp] = min(self.max_bytes, needed if needed > asked else 2 * asked)
         return True
@@ -162,10 +238,14 @@ class FetchPlan:
     def whole(self, tp: TopicPartition) -> None:
         """A complete message came: ask for the usual size again."""
         self._grown.pop(tp, None)
+        self._small.pop(tp, None)
 
     def wake_at(self, now: float) -> float | None:
-        """When the next partition that backs off is due; None: none does."""
-        return min((at for at in self._until.values() if at > now), default=None)
+        """When the next partition that backs off, or waits for memory, is due; None: none does."""
+        due = [at for at in self._until.values() if at > now]
+        if self._short_since is not None:
+            due.append(self._short_since + SHORT_S)
+        return min((at for at in due if at > now), default=None)
 
     def __repr__(self) -> str:
         return f"<FetchPlan of {len(self._cursors)} partitions, {len(self._grown)} grown>"

@@ -29,7 +29,7 @@ ASK_S = 25e-6  # a partition that rests
 MOST_ASK_S = 0.05  # how late a message of one may be noticed while others are busy
 LEAST_BYTES = 4096  # asked of each
 SHARE = 2  # of its budget a group takes half at most
-PATIENCE_S = 1.0  # so long may a group find no room in the budget; then nothing else is asked for
+PATIENCE_S = 1.0  # so long may a group find no room in the budget; then nothing else is asked for, as long
 
 Encode = Callable[[Sequence[tuple[TopicPartition, int, int]]], FetchRows]
 
@@ -83,7 +83,10 @@ class Group:
         return self.asked_at + min(MOST_ASK_S, ASK_S * len(self.cursors))
 
     def overdue(self, now: float) -> bool:
-        """It was left out for so long that nothing else may take what is free."""
+        """It was left out for so long that nothing else may take what is free.  Not for ever: partitions that wait may
+        hold the budget, and the others must go on."""
+        if now >= self.due_at + 2 * PATIENCE_S:
+            self.asked_at = now
         return now >= self.due_at + PATIENCE_S
 
     @property
@@ -98,9 +101,13 @@ class Group:
         return self._size * len(self.cursors)
 
     def fits(self, free_bytes: int) -> bool:
-        """Whether the budget, of which so much is free, has room for what they may bring."""
+        """Whether the budget, of which so much is free, has room for what they may bring; for less of each, if need
+        be."""
         self._size = self.size
-        return self.bytes <= free_bytes and self._budget.fits(self.bytes)
+        room = min(free_bytes, self._budget.free_for_resting(len(self.cursors)))
+        while self.bytes > room and self._size // 2 >= min(LEAST_BYTES, self._budget.slot):
+            self._size //= 2
+        return self.bytes <= room
 
     def rows(self, encode: Encode) -> FetchRows:
         """Them in a request, encoded again only of topics where one came or went."""

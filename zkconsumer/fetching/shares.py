@@ -1,0 +1,254 @@
+"""Shares of a memory budget: how much each partition may take, so that waiting partitions never stop the others.  Pure.
+
+A partition whose bytes are fetched and not done may wait for anything: a target topic that is being created, a target
+broker that is down, a reader.  The fetcher learns that only after it has fetched the bytes, and keeps them.  So the
+budget is divided beforehand:
+
+    slots      a quarter of the budget, divided evenly among all partitions.  What a partition has not taken of its slot
+               is kept free for it, so every partition can be fetched, whatever the others hold
+    waiting    partitions that wait hold at most three quarters together
+    moving     partitions that are neither new nor stalled take whatever the slots leave
+
+    new        none of its bytes was ever done
+    stalled    it holds bytes, and none of its bytes was done for STALL_S
+    waits      new or stalled
+
+When every partition holds its slot, those that move can take all of the budget.  A broker may return an entry that is
+larger than what was asked for; entry_bytes is the largest such difference so far, and is kept free as well.
+
+    shares.open() .. close()               a partition begins and ends
+    ask, answered, take, give_back         its bytes: asked for, response there, fetched, done (or dropped)
+    offer(now)                             what one fetch may ask for: see Offer
+
+Every method takes the same time, however many partitions there are.
+"""
+
+from __future__ import annotations
+
+STALL_S = 1.0
+WAITING_SHARE = 3, 4  # of the budget
+SLOTS_SHARE = 1, 4
+LARGEST_SLOT = 65536  # a fetch plan asks for so much at least, where there is room
+LEAST_SLOT = 512  # below this, not every partition has a slot
+LARGEST_MARGIN_SHARE = 1, 8
+
+
+class Holding:
+    """What one partition holds of a budget.
+
+    asked: in requests without a response; held: fetched and not done.  moved_at: when some of it was last done, or when
+    it began to hold anything.
+    """
+
+    __slots__ = ("asked", "closed", "held", "moved_at", "new", "stalled")
+
+    def __init__(self) -> None:
+        self.asked = self.held = 0
+        self.moved_at = float("-inf")
+        self.new = True
+        self.stalled = self.closed = False
+
+    @property
+    def waits(self) -> bool:
+        return self.new or self.stalled
+
+    @property
+    def bytes(self) -> int:
+        return self.asked + self.held
+
+    def __repr__(self) -> str:
+        how = "new" if self.new else "stalled" if self.stalled else "moving"
+        return f"<Holding {how}, {self.held} held, {self.asked} asked>"
+
+
+class Shares:
+    """The shares of a budget of `limit` bytes.
+
+    used: all that is taken; waiting: what partitions that wait hold; kept: what the slots keep free.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = self.waiting = self.kept = self._aside = 0
+        self.slot = LARGEST_SLOT
+        self.entry_bytes = 0  # the most by which a response was larger than what was asked for
+        self._most_waiting = limit * WAITING_SHARE[0] // WAITING_SHARE[1]
+        self._for_slots = limit * SLOTS_SHARE[0] // SLOTS_SHARE[1]
+        self._holdings: dict[Holding, None] = {}
+        self._moving: dict[Holding, None] = {}  # those that hold bytes, by moved_at
+
+    # partitions -------------------------------------------------------------------------------------------------------
+
+    def open(self) -> Holding:
+        """Add a partition; returns what it holds."""
+        holding = Holding()
+        self._holdings[holding] = None
+        self.kept += self.slot
+        self._fit_slot()
+        return holding
+
+    def close(self, holding: Holding) -> None:
+        """Remove a partition.  What it still holds counts until it is given back."""
+        if not holding.closed:
+            holding.closed = True
+            del self._holdings[holding]
+            self.kept -= self._own(holding)
+            self._fit_slot()
+
+    def _fit_slot(self) -> None:
+        """Divide the slots' quarter again.  A slot is a power of two, so that it seldom changes."""
+        even = self._for_slots // max(1, len(self._holdings))
+        slot = min(LARGEST_SLOT, max(LEAST_SLOT, 1 << (max(1, even).bit_length() - 1)))
+        if slot != self.slot:
+            self.slot = slot
+            self.kept = sum(self._own(holding) for holding in self._holdings)
+
+    def _own(self, holding: Holding) -> int:
+        """Return what is left of the slot of a partition."""
+        return max(0, self.slot - holding.asked - holding.held)
+
+    # bytes ------------------------------------------------------------------------------------------------------------
+
+    def ask(self, holding: Holding, nbytes: int) -> None:
+        """Count bytes that a request asks for."""
+        self._count(holding, asked=nbytes)
+
+    def answered(self, holding: Holding, nbytes: int) -> None:
+        """Take back what ask() counted: the response came, or never will."""
+        self._count(holding, asked=-nbytes)
+
+    def take(self, holding: Holding, nbytes: int, now: float) -> None:
+        """Count the bytes of a fetched set."""
+        if not holding.held:
+            holding.moved_at = now
+        self._count(holding, held=nbytes)
+        if holding.held and not holding.waits and holding not in self._moving:
+            self._moving[holding] = None
+
+    def give_back(self, holding: Holding, nbytes: int, now: float) -> None:
+        """Release bytes that are done or dropped; the partition moves."""
+        if holding.waits:
+            self.waiting -= holding.bytes
+            holding.new = holding.stalled = False
+        self._count(holding, held=-nbytes)
+        holding.moved_at = now
+        self._moving.pop(holding, None)
+        if holding.held:
+            self._moving[holding] = None  # behind all that moved before
+
+    def set_aside(self, nbytes: int) -> None:
+        """Count bytes that a request asks for from resting partitions, out of their slots; a negative number takes them
+        back."""
+        self.used += nbytes
+        self._aside += nbytes
+
+    def _count(self, holding: Holding, asked: int = 0, held: int = 0) -> None:
+        own = self._own(holding)
+        holding.asked += asked
+        holding.held += held
+        self.used += asked + held
+        if holding.waits:
+            self.waiting += asked + held
+        if not holding.closed:
+            self.kept += self._own(holding) - own
+
+    def larger(self, nbytes: int) -> None:
+        """Learn that a response was so many bytes larger than what was asked for."""
+        most = self.limit * LARGEST_MARGIN_SHARE[0] // LARGEST_MARGIN_SHARE[1]
+        self.entry_bytes = min(most, max(self.entry_bytes, nbytes))
+
+    # questions --------------------------------------------------------------------------------------------------------
+
+    def offer(self, now: float) -> Offer:
+        """Return what a fetch may ask for now."""
+        while self._moving:
+            oldest = next(iter(self._moving))
+            if now - oldest.moved_at < STALL_S:
+                break
+            del self._moving[oldest]
+            oldest.stalled = True
+            self.waiting += oldest.bytes
+        return Offer(self)
+
+    @property
+    def kept_free(self) -> int:
+        """Bytes that are kept free for the slots, with room for one entry that is larger than its slot."""
+        kept = min(self.kept, self._for_slots) - self._aside
+        return kept + self.entry_bytes if kept > 0 else 0
+
+    def free_for(self, partitions: int) -> int:
+        """Return how many bytes so many partitions, which hold nothing, may ask for together."""
+        return self.limit - self.used - max(0, self.kept_free - partitions * self.slot)
+
+    @property
+    def for_waiting(self) -> int:
+        """Bytes that waiting partitions may still take, beside their slots."""
+        return self._most_waiting - self.waiting
+
+
+class Offer:
+    """Bytes that one fetch may ask for.  Each grant leaves less for the next one; the shares count nothing yet."""
+
+    __slots__ = ("_alone", "_for_waiting", "_free", "_kept", "_limit", "_nothing_waits", "_slot")
+
+    def __init__(self, shares: Shares) -> None:
+        self._limit, self._slot = shares.limit, shares.slot
+        self._free = shares.limit - shares.used
+        self._kept = shares.kept_free
+        self._for_waiting = shares.for_waiting
+        self._alone = shares.used == 0
+        self._nothing_waits = shares.waiting == 0
+
+    def room(self, holding: Holding) -> int:
+        """Return how many bytes a partition may ask for without touching the slots of the others; a waiting one also
+        stays within the share of all that wait.  grant_slot() is not bound by that share."""
+        own = self._slot - holding.asked - holding.held
+        room = self._free - self._kept
+        if own > 0:
+            room += min(own, self._kept)
+        if (holding.new or holding.stalled) and self._for_waiting < room:
+            room = self._for_waiting
+        return self._limit if self._alone else room
+
+    def grant(self, holding: Holding, size: int) -> None:
+        """Grant a partition so many bytes, at most its room."""
+        self._count(holding, size, max(0, self._slot - holding.asked - holding.held))
+
+    def grant_slot(self, holding: Holding, wanted: int, known: int = 0) -> int:
+        """Grant a partition what is left of its slot, however much the others hold; returns the bytes, 0 for none.
+
+        known: the size of its next entry, if it is known and larger than its slot.
+        """
+        own = self._slot - holding.asked - holding.held
+        if own < LEAST_SLOT:
+            return 0
+        size = min(wanted, max(own, known))
+        intact = size <= own and self._free >= self._kept
+        if size > self._free or not (intact or not holding.waits or size <= self._for_waiting):
+            return 0
+        self._count(holding, size, own)
+        return size
+
+    def grant_whole(self, holding: Holding, size: int) -> bool:
+        """Grant a partition exactly so many bytes, for one large entry; False: there is no room."""
+        own = max(0, self._slot - holding.asked - holding.held)
+        room = self._free - max(0, self._kept - own)
+        if size > self._limit - self._kept:
+            room = self._free  # it never fits beside the slots of the others
+        fits = size <= room and (not holding.waits or self._nothing_waits or size <= self._for_waiting)
+        if not (fits or self._alone):
+            return False
+        self._count(holding, size, own)
+        return True
+
+    def spent(self, least: int) -> bool:
+        """True if no partition has room for so many bytes."""
+        return not self._alone and self._free - max(0, self._kept - self._slot) < least
+
+    def _count(self, holding: Holding, size: int, own: int) -> None:
+        self._alone = False
+        self._free -= size
+        self._kept = max(0, self._kept - min(own, size))
+        if holding.waits:
+            self._for_waiting -= size
+            self._nothing_waits = False
