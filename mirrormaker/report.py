@@ -58,6 +58,8 @@ class SourceReport:
     reason: why not all of it flows, also while it runs; merged: target topics that another source writes to as well.
     rebalances: rounds of the group so far, tries included.  committed_at_ms: Unix time of the last commit of an offset;
     failed_commits: offsets that could not be committed, counted one by one.  None: not known (yet).
+    held_bytes: fetched and not done, of max_bytes (queued.max.bytes, of all workers together); waiting_bytes: those of
+    partitions of which none was done for a second, by topic.
     """
 
     name: str
@@ -71,6 +73,9 @@ class SourceReport:
     rebalances: int | None = None
     committed_at_ms: int | None = None
     failed_commits: int | None = None
+    held_bytes: int = 0
+    max_bytes: int = 0
+    waiting_bytes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,6 +259,9 @@ class Reporter:
             rebalances=source.rebalances,
             committed_at_ms=max((each.last.committed_at_ms for each in stores if each.last is not None), default=None),
             failed_commits=sum(each.failed for each in stores) if stores else None,
+            held_bytes=sum(row.buffered_bytes for row in rows or ()),
+            max_bytes=source.options.queued_max_bytes,
+            waiting_bytes=_waiting_bytes(rows or ()),
         )
 
     def _merged(self, name: str) -> tuple[str, ...]:
@@ -352,6 +355,15 @@ def _produced(counters: Sequence[Counters]) -> ProduceReport | None:
         unknown_outcomes=sum(each.unknown for each in counters),
         errors=dict(sum((each.errors for each in counters), Counter())),
     )
+
+
+def _waiting_bytes(rows: Sequence[PartitionStatus]) -> dict[str, int]:
+    """What partitions hold of which nothing was done lately, by topic."""
+    found: dict[str, int] = {}
+    for row in rows:
+        if row.waiting_bytes:
+            found[row.topic] = found.get(row.topic, 0) + row.waiting_bytes
+    return found
 
 
 def _unit(source: Source) -> str:

@@ -2,6 +2,8 @@
 
     41,200 msg/s, 4.1 MB/s, lag 1,204, in flight 3.1 MB, 12 partitions; parked 1: orders/3: ...; waiting 1: news: ...
 
+Where partitions that wait hold much of the memory, the line names them: "memory: 48.0 of 67.1 MB wait: news 48.0 MB".
+
 Where a source counts offsets in bytes (0.7) so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" beside others.
 On a terminal the line is rewritten in place and log lines go above it; elsewhere it is a log line now and then.
 
@@ -18,7 +20,7 @@ from typing import NamedTuple, Protocol, TextIO
 
 from groundwork.sentences import printable
 from groundwork.tasks import now, sleep
-from mirrormaker.report import HANDLERS, MirrorReport, PartitionReport
+from mirrormaker.report import HANDLERS, MirrorReport, PartitionReport, SourceReport
 from mirrormaker.systemd import Systemd
 
 log = logging.getLogger(__name__)
@@ -26,6 +28,7 @@ log = logging.getLogger(__name__)
 POLL_S = 0.5
 MOST_POLL_S = 3.0  # a rate is over ten seconds
 OBSERVE_SHARE = 100  # times what counting takes: with thousands of busy partitions it is done less often
+WAITING_SHARE = 4  # memory is in the line once partitions that wait hold this part of it
 MAX_REASONS = 3  # parked or waiting ones named in the line; the log has each when it happens
 
 
@@ -68,6 +71,7 @@ class Snapshot:
     waiting: tuple[Blocked, ...] = ()
     paused: Limited = NONE_LIMITED
     throttled: Limited = NONE_LIMITED
+    memory: tuple[str, ...] = ()  # what holds much of it and waits, a clause a source
     trouble: str = ""  # what is out of reach: a ZooKeeper that does not answer, a broker that refuses connections
     dropped: int = 0  # messages that a handler dropped since the start
     dropped_by: tuple[str, ...] = ()  # its option; both where a reload named another one
@@ -100,6 +104,7 @@ def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
         waiting=tuple(Blocked(topic.name, topic.reason) for topic in report.waiting),
         paused=_limited(partitions, "paused"),
         throttled=_limited(partitions, "throttled"),
+        memory=tuple(memory for source in sources if (memory := _memory(source, len(sources) > 1))),
         trouble="; ".join(reasons),
         dropped=sum(count for (_, _, reason), count in report.left_out.items() if reason in HANDLERS),
         dropped_by=tuple(sorted({reason for _, _, reason in report.left_out} & set(HANDLERS))),
@@ -113,6 +118,21 @@ def _without(report: MirrorReport) -> tuple[tuple[str, int], ...]:
     for (_, _, name), count in sorted(report.dropped_fields.items()):
         found[name] = found.get(name, 0) + count
     return tuple(found.items())
+
+
+def _memory(source: SourceReport, named: bool) -> str:
+    """What waits and holds much of a source's memory; "": it is not much."""
+    waits = sum(source.waiting_bytes.values())
+    if not waits or waits * WAITING_SHARE < source.max_bytes:
+        return ""
+    of = f" of source {source.name}" if named else ""
+    return f"memory{of}: {waits / 1e6:,.1f} of {source.max_bytes / 1e6:,.1f} MB wait: {_waiting_topics(source)}"
+
+
+def _waiting_topics(source: SourceReport) -> str:
+    """The topics that wait and hold memory, the largest first: news 48.0 MB, logs 1.2 MB."""
+    rows = sorted(source.waiting_bytes.items(), key=lambda row: -row[1])
+    return _few([f"{topic} {nbytes / 1e6:,.1f} MB" for topic, nbytes in rows])
 
 
 def _name(row: PartitionReport) -> str:
@@ -149,6 +169,8 @@ def status_line(before: Snapshot, this: Snapshot) -> str:
     for word, blocked in (("parked", this.parked), ("waiting", this.waiting)):
         if blocked:
             line += f"; {word} {len(blocked)}: {_named(blocked)}"
+    for memory in this.memory:
+        line += f"; {memory}"
     return f"{line}; {this.trouble}" if this.trouble else line
 
 

@@ -122,6 +122,14 @@ def _of_sources(report: MirrorReport) -> Iterator[Any]:
         ),
         (_counter, "commit_failures", "Offsets that could not be committed.", lambda one: one.failed_commits),
         (_gauge, "waiting", "Topics and partitions that are held back.", lambda one: waiting[one.name]),
+        (_gauge, "held_bytes", "Bytes fetched and not acknowledged.", lambda one: one.held_bytes),
+        (
+            _gauge,
+            "held_bytes_waiting",
+            "Those of partitions of which none was acknowledged for a second.",
+            lambda one: sum(one.waiting_bytes.values()),
+        ),
+        (_gauge, "held_bytes_max", "queued.max.bytes, of all workers together.", lambda one: one.max_bytes),
     )
     waiting = Counter(topic.source for topic in report.waiting)
     for family, name, help, value in by_source:

@@ -119,6 +119,9 @@ def _source(base: SourceReport, living: Sequence[MirrorReport], past: MirrorRepo
         lag_unit=rows[0].lag_unit,
         merged=tuple(sorted({topic for row in rows for topic in row.merged})),
         committed_at_ms=max((row.committed_at_ms for row in rows if row.committed_at_ms is not None), default=None),
+        held_bytes=sum(row.held_bytes for row in rows),
+        max_bytes=sum(row.max_bytes for row in rows),
+        waiting_bytes=_sums(row.waiting_bytes for row in rows),
     )
 
 

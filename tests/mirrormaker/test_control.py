@@ -379,6 +379,15 @@ def test_a_lag_in_bytes_and_a_source_that_is_away_are_shown() -> None:
     assert "3,100,000 B" in found[-1]
 
 
+def test_what_holds_memory_is_shown_by_topic() -> None:
+    source = SourceReport(
+        name="dc1", version="0.8.2", state="running", reason="", owned=1, lag=0, lag_unit="messages",
+        held_bytes=52_000_000, max_bytes=67_108_864, waiting_bytes={"logs": 2_000_000, "news": 46_000_000},
+    )  # fmt: skip
+    found = lines(report(partition("t"), sources=(source,)))
+    assert "  memory: 52.0 of 67.1 MB; 48.0 MB wait: news 46.0 MB, logs 2.0 MB" in found
+
+
 @pytest.mark.parametrize(
     ("text", "code", "says"), [("{", 78, "is damaged"), ("", 73, "cannot be read: Is a directory")]
 )

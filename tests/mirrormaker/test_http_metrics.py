@@ -93,7 +93,15 @@ def test_what_is_wrong_is_seen() -> None:
     samples = scraped(
         report(
             partitions=tuple(rows),
-            sources=(source(state="out of reach", reason="ZooKeeper"),),
+            sources=(
+                source(
+                    state="out of reach",
+                    reason="ZooKeeper",
+                    held_bytes=9,
+                    max_bytes=20,
+                    waiting_bytes={"news": 5, "logs": 1},
+                ),
+            ),
             target_state="broker 0 refuses",
             not_ready=("source dc1 is out of reach",),
             waiting=(WaitingTopic(source="dc1", name="news", reason="missing"),),
@@ -101,6 +109,8 @@ def test_what_is_wrong_is_seen() -> None:
     )
     assert one(samples, "ready") == one(samples, "target_up") == one(samples, "source_up", source="dc1") == 0
     assert one(samples, "waiting", source="dc1") == 1
+    memory = [one(samples, name, source="dc1") for name in ("held_bytes", "held_bytes_waiting", "held_bytes_max")]
+    assert memory == [9, 6, 20]
     for state in ("parked", "paused", "new"):
         assert one(samples, "partitions", source="dc1", state=state) == 1
     assert one(samples, "partitions", source="dc1", state="reading") == 0

@@ -60,7 +60,9 @@ class Flow:
     gaps: dict[str, int] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=lambda: dialect("0.8.2"))
     pending: int = 0
-    options: object = field(default_factory=lambda: SimpleNamespace(version="0.8.2", fetchers=2))
+    options: object = field(
+        default_factory=lambda: SimpleNamespace(version="0.8.2", fetchers=2, queued_max_bytes=64_000_000)
+    )
     rebalances: int = 3
     offset_stores: tuple[StoreStatus, ...] = ()
 
@@ -120,6 +122,20 @@ def snapshot(flow: Flow) -> Snapshot:
 def status_line(flow: Flow, outage: str = "") -> str:
     line, systemd = StatusLine(io.StringIO()), Systemd({}, 1)
     return StatusReporter(reporter(flow, outage=outage), terminal=line, systemd=systemd, interval_s=1.0).line()
+
+
+def test_the_line_names_the_topics_that_wait_and_hold_much_of_the_memory() -> None:
+    rows = [
+        replace(ROW, topic=topic, partition=n, buffered_bytes=held, waiting_bytes=held if waits else 0)
+        for n, (topic, held, waits) in enumerate(
+            [("logs", 3_000_000, True), ("news", 9_000_000, True), ("news", 8_000_000, True), ("t", 5_000_000, False)]
+        )
+    ]
+    [source] = report(Flow(rows)).sources
+    assert (source.held_bytes, source.max_bytes) == (25_000_000, 64_000_000)
+    assert source.waiting_bytes == {"logs": 3_000_000, "news": 17_000_000}
+    assert "; memory: 20.0 of 64.0 MB wait: news 17.0 MB, logs 3.0 MB" in status_line(Flow(rows))
+    assert "memory" not in status_line(Flow(rows[:1]))
 
 
 def test_a_partition_that_lags_and_does_not_move_is_a_stall() -> None:

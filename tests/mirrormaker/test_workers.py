@@ -240,6 +240,15 @@ def test_the_worst_state_of_a_source_counts_and_each_reason_once() -> None:
     assert (found.state, found.reason, found.lag) == ("out of reach", "a leader is missing; ZooKeeper", None)
 
 
+def test_the_memory_of_a_source_is_that_of_all_workers() -> None:
+    reports = {
+        1: report(sources=(source(held_bytes=5, max_bytes=10, waiting_bytes={"news": 3}),)),
+        2: report(sources=(source(held_bytes=7, max_bytes=10, waiting_bytes={"news": 1, "logs": 2}),)),
+    }
+    (found,) = merged(blank(), [worker(1), worker(2)], reports, blank()).sources
+    assert (found.held_bytes, found.max_bytes, found.waiting_bytes) == (12, 20, {"news": 4, "logs": 2})
+
+
 def test_a_partition_that_moves_is_shown_once_by_who_keeps_it() -> None:
     leaving, there = partition(0, state="leaving", owner="old"), partition(0, owner="new")
     for rows in ((leaving, there), (there, leaving)):

@@ -22,6 +22,7 @@ class PartitionStatus:
     the end of what can be read, as of the last fetch, or as its leader was asked (where there was no fetch for a few
     seconds, and with 0.7); lag: from done to there.  Positions count messages, those of 0.7 bytes; the lag does as they
     do.  None: not known (yet); so are high_watermark and lag once no broker has sent the end for END_OLD_S seconds.
+    buffered_bytes: fetched and not done; waiting_bytes: as many where none of them was done for a second, else 0.
     """
 
     topic: str
@@ -35,6 +36,7 @@ class PartitionStatus:
     lag: int | None
     buffered_bytes: int
     parked: str | None
+    waiting_bytes: int = 0
 
     @property
     def tp(self) -> TopicPartition:
@@ -57,6 +59,7 @@ def status_of(cursor: Cursor, at: float) -> PartitionStatus:
         lag=None if done is None or end is None else max(0, end - done),
         buffered_bytes=cursor.buffered_bytes,
         parked=parked,
+        waiting_bytes=cursor.holding.waiting_bytes(at),
     )
 
 

@@ -56,6 +56,10 @@ class Holding:
     def bytes(self) -> int:
         return self.asked + self.held
 
+    def waiting_bytes(self, now: float) -> int:
+        """Return what it holds if none of that was done for STALL_S, else 0."""
+        return self.held if now - self.moved_at >= STALL_S else 0
+
     def __repr__(self) -> str:
         how = "new" if self.new else "stalled" if self.stalled else "moving"
         return f"<Holding {how}, {self.held} held, {self.asked} asked>"
