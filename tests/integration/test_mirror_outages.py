@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from localkafka import tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
 from localkafka.load import Mixture
@@ -71,6 +71,33 @@ def test_the_lag_stays_true_while_the_target_hangs_and_the_line_says_why(
     [warning] = lines(mirror, "warning", "target: ")
     assert "may be stored twice" in warning
     assert len(lines(mirror, "info", "target: broker 0", "answers again after")) == 1
+
+
+def test_partitions_of_other_target_brokers_flow_while_one_hangs_and_the_line_says_what_holds_memory(
+    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    topic, partitions = unique.topic(), 16
+    target = own_cluster(brokers=2)
+    load = filled(source, {topic: partitions}, 160, PLAIN_ONLY)
+    mirror = Mirror(
+        tmp_path, source, target, unique.group(), topic, target_options={"request.timeout.ms": 2000}
+    )  # fmt: skip
+    with with_source_options(mirror, SMALL_QUEUES):
+        mirror.wait_all_committed([topic])
+        flowing = [p for p in range(partitions) if target.wait_leader(topic, p) == 0]
+        assert 0 < len(flowing) < partitions
+        target.node(1).pause()
+        load.produce(topic, partitions, 6_400, WIDE)  # of each partition more than the queues hold together
+        ends = {tp: end for tp, end in log_end_offsets(source, [topic]).items() if tp.partition in flowing}
+        wait_until(
+            lambda: ends.items() <= mirror.committed([topic]).items(),
+            90,
+            lambda: f"those of broker 0: {mirror.committed([topic])} of {ends}\n{mirror.said_last()}",
+        )
+        mirror.wait_for(lambda: f"MB wait: {topic}" in status(mirror), f"what holds memory: {status(mirror)}")
+        target.node(1).resume()
+        mirror.wait_all_committed([topic], 90)
+        assert mirror.stop()[0] == 0
 
 
 def test_a_target_that_refuses_connections_is_one_warning_and_the_lag_stays_true(
