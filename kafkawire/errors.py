@@ -11,18 +11,26 @@
             OtherGeneration    the cluster is of 0.7 where a later one was named, or the other way round
             NoListener         a broker has no listener of the security protocol that was asked for
             RegistrationError  a member's id node cannot be read as a subscription
-    BrokerError   the broker refused; see .code, .retriable, .refresh
+    BrokerError   the broker refused; see .code, .retriable, .refresh, .passes
     LinkLost      unknown outcome: it may have happened, so a retry may duplicate
         SecurityRefused   TLS or SASL failed for a reason that stays until settings are changed
 
-Error codes are one row each in ERRORS: the protocol's number and name, whether the same request may succeed later,
-whether leaders have to be looked up again first (retriable and refresh as the Java client of 3.9 has them), and whether
-a fetch that is refused by it will be refused until the cluster or the request is changed (lasting).
+Error codes are one row each in ERRORS: the protocol's number and name, whether the same request may succeed later
+(retriable, as the Java client of 3.9 has it), and what follows for who reads a partition or asks for its offsets:
+
+    MOVED      another broker leads it, or this one does not know yet that it does: look leaders up, and ask again
+    WAIT       the leader cannot tell now: ask again.  -1 is one: 0.8 and 0.9 answer it where an offset lies between the
+               high watermark and the end of the log, as it may right after an election; later releases, for accidents
+    GONE       the log does not hold the offset: ask where it begins and ends
+    DAMAGED    the broker found the entry damaged, or what it sent was damaged on its way: ask again
+    LASTING    it is refused until the cluster or the request is changed
+    REFUSED    any other: it says nothing about leaders, and another try may not help
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 class WireError(Exception):
@@ -96,43 +104,68 @@ class SecurityRefused(LinkLost):
     """TLS or SASL of a connection failed, and will fail again until our settings or the broker's are changed."""
 
 
+class Follows(Enum):
+    """What follows an error code for who reads a partition or asks for its offsets."""
+
+    MOVED = "moved"
+    WAIT = "wait"
+    GONE = "gone"
+    DAMAGED = "damaged"
+    LASTING = "lasting"
+    REFUSED = "refused"
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerErrorInfo:
     code: int
     name: str
+    follows: Follows = Follows.REFUSED
     retriable: bool = False
-    refresh: bool = False
-    lasting: bool = False
+
+    @property
+    def refresh(self) -> bool:
+        """True if leaders have to be looked up again."""
+        return self.follows is Follows.MOVED
+
+    @property
+    def lasting(self) -> bool:
+        """True if the request is refused until the cluster or the request is changed."""
+        return self.follows is Follows.LASTING
+
+    @property
+    def passes(self) -> bool:
+        """True if a reader of the partition asks again: an election, or what a broker learns after one, ends it."""
+        return self.follows in (Follows.MOVED, Follows.WAIT, Follows.DAMAGED)
 
 
 def _rows(*rows: BrokerErrorInfo) -> dict[int, BrokerErrorInfo]:
     return {row.code: row for row in rows}
 
 
-E = BrokerErrorInfo
+E, F = BrokerErrorInfo, Follows
 ERRORS = _rows(
-    E(-1, "UnknownServerError"),
+    E(-1, "UnknownServerError", F.WAIT),
     E(0, "None"),
-    E(1, "OffsetOutOfRange"),
-    E(2, "CorruptMessage", retriable=True),
-    E(3, "UnknownTopicOrPartition", retriable=True, refresh=True),
+    E(1, "OffsetOutOfRange", F.GONE),
+    E(2, "CorruptMessage", F.DAMAGED, retriable=True),
+    E(3, "UnknownTopicOrPartition", F.MOVED, retriable=True),
     E(4, "InvalidFetchSize"),
-    E(5, "LeaderNotAvailable", retriable=True, refresh=True),
-    E(6, "NotLeaderForPartition", retriable=True, refresh=True),
-    E(7, "RequestTimedOut", retriable=True),
-    E(8, "BrokerNotAvailable"),
-    E(9, "ReplicaNotAvailable", retriable=True, refresh=True),
+    E(5, "LeaderNotAvailable", F.MOVED, retriable=True),
+    E(6, "NotLeaderForPartition", F.MOVED, retriable=True),
+    E(7, "RequestTimedOut", F.WAIT, retriable=True),
+    E(8, "BrokerNotAvailable", F.MOVED),
+    E(9, "ReplicaNotAvailable", F.MOVED, retriable=True),
     E(10, "MessageTooLarge"),
     E(11, "StaleControllerEpoch"),
     E(12, "OffsetMetadataTooLarge"),
-    E(13, "NetworkException", retriable=True, refresh=True),
-    E(14, "CoordinatorLoadInProgress", retriable=True),
-    E(15, "CoordinatorNotAvailable", retriable=True),
-    E(16, "NotCoordinator", retriable=True),
-    E(17, "InvalidTopic", lasting=True),
+    E(13, "NetworkException", F.MOVED, retriable=True),
+    E(14, "CoordinatorLoadInProgress", F.WAIT, retriable=True),
+    E(15, "CoordinatorNotAvailable", F.WAIT, retriable=True),
+    E(16, "NotCoordinator", F.WAIT, retriable=True),
+    E(17, "InvalidTopic", F.LASTING),
     E(18, "RecordListTooLarge"),
-    E(19, "NotEnoughReplicas", retriable=True),
-    E(20, "NotEnoughReplicasAfterAppend", retriable=True),
+    E(19, "NotEnoughReplicas", F.WAIT, retriable=True),
+    E(20, "NotEnoughReplicasAfterAppend", F.WAIT, retriable=True),
     E(21, "InvalidRequiredAcks"),
     E(22, "IllegalGeneration"),
     E(23, "InconsistentGroupProtocol"),
@@ -141,45 +174,45 @@ ERRORS = _rows(
     E(26, "InvalidSessionTimeout"),
     E(27, "RebalanceInProgress"),
     E(28, "InvalidCommitOffsetSize"),
-    E(29, "TopicAuthorizationFailed", lasting=True),
-    E(30, "GroupAuthorizationFailed", lasting=True),
-    E(31, "ClusterAuthorizationFailed", lasting=True),
+    E(29, "TopicAuthorizationFailed", F.LASTING),
+    E(30, "GroupAuthorizationFailed", F.LASTING),
+    E(31, "ClusterAuthorizationFailed", F.LASTING),
     E(32, "InvalidTimestamp"),
-    E(33, "UnsupportedSaslMechanism", lasting=True),
-    E(34, "IllegalSaslState", lasting=True),
-    E(35, "UnsupportedVersion", lasting=True),
+    E(33, "UnsupportedSaslMechanism", F.LASTING),
+    E(34, "IllegalSaslState", F.LASTING),
+    E(35, "UnsupportedVersion", F.LASTING),
     E(36, "TopicAlreadyExists"),
     E(37, "InvalidPartitions"),
     E(38, "InvalidReplicationFactor"),
     E(39, "InvalidReplicaAssignment"),
     E(40, "InvalidConfig"),
-    E(41, "NotController", retriable=True),
-    E(42, "InvalidRequest", lasting=True),
-    E(43, "UnsupportedForMessageFormat", lasting=True),
-    E(44, "PolicyViolation", lasting=True),
+    E(41, "NotController", F.WAIT, retriable=True),
+    E(42, "InvalidRequest", F.LASTING),
+    E(43, "UnsupportedForMessageFormat", F.LASTING),
+    E(44, "PolicyViolation", F.LASTING),
     E(45, "OutOfOrderSequenceNumber"),
     E(46, "DuplicateSequenceNumber"),
     E(47, "InvalidProducerEpoch"),
     E(48, "InvalidTxnState"),
     E(49, "InvalidProducerIdMapping"),
     E(50, "InvalidTransactionTimeout"),
-    E(51, "ConcurrentTransactions", retriable=True),
+    E(51, "ConcurrentTransactions", F.WAIT, retriable=True),
     E(52, "TransactionCoordinatorFenced"),
-    E(53, "TransactionalIdAuthorizationFailed", lasting=True),
+    E(53, "TransactionalIdAuthorizationFailed", F.LASTING),
     E(54, "SecurityDisabled"),
     E(55, "OperationNotAttempted"),
-    E(56, "KafkaStorageError", retriable=True, refresh=True),
+    E(56, "KafkaStorageError", F.MOVED, retriable=True),
     E(59, "UnknownProducerId"),
-    E(74, "FencedLeaderEpoch", retriable=True, refresh=True),
-    E(75, "UnknownLeaderEpoch", retriable=True, refresh=True),
-    E(76, "UnsupportedCompressionType", lasting=True),
-    E(78, "OffsetNotAvailable", retriable=True, refresh=True),
+    E(74, "FencedLeaderEpoch", F.MOVED, retriable=True),
+    E(75, "UnknownLeaderEpoch", F.MOVED, retriable=True),
+    E(76, "UnsupportedCompressionType", F.LASTING),
+    E(78, "OffsetNotAvailable", F.WAIT, retriable=True),
     E(87, "InvalidRecord"),
-    E(88, "UnstableOffsetCommit", retriable=True),
+    E(88, "UnstableOffsetCommit", F.WAIT, retriable=True),
     E(90, "ProducerFenced"),
     E(120, "TransactionAbortable"),
 )
-del E
+del E, F
 
 
 def error_info(code: int) -> BrokerErrorInfo:
@@ -206,3 +239,8 @@ class BrokerError(WireError):
     @property
     def refresh(self) -> bool:
         return self.info.refresh
+
+    @property
+    def passes(self) -> bool:
+        """True if a reader of the partition asks again (see Follows)."""
+        return self.info.passes

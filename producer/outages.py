@@ -23,7 +23,6 @@ from producer.errors import Undeliverable
 Events = Callable[[int, str], object]  # called with a level of `logging` and a sentence
 GRACE_S = 2.0
 CLUSTER: Final = -1  # stands for all brokers together; no broker has this id
-UNKNOWN_TOPIC = 3
 
 
 class Waiting(Undeliverable):
@@ -194,7 +193,7 @@ class Stalls:
 
 def _may_pass(reason: BrokerError) -> bool:
     """Whether a change of leader, or a new topic, causes the same error for a moment."""
-    return reason.info.refresh or reason.code == UNKNOWN_TOPIC
+    return reason.info.refresh
 
 
 def away(tp: TopicPartition, view: ClusterView) -> bool:

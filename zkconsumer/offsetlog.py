@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.retry import Backoff, RetryPolicy
+from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.errors import CorruptMessage, LinkLost, RemoteError, WireError
+from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
 from kafkawire.protocol.offsetrecords import (
     OFFSETS_TOPIC,
@@ -37,6 +40,16 @@ from zkconsumer.simple import SimpleConsumer
 FETCH_BYTES = 1024 * 1024
 TAIL_RECORDS = 20_000  # first, from the end; then four times as many, and so on
 MAX_BYTES = 64 * 1024 * 1024  # for one record: a group's members are one
+LEADERS_AGAIN = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=10.0)
+CLIENT = "zkconsumer-offsetlog"
+
+
+@dataclass(slots=True)
+class _Span:
+    """Part of a log that is still to be read."""
+
+    at: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -89,9 +102,11 @@ def read_offset_log(
     progress: Callable[[int], object] = lambda records: None,
     now: Callable[[], float] = time.monotonic,
     security: Security = OPEN,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> OffsetLog:
     """Read all of it, or only the offsets of one group, which are in one partition.
 
+    A partition whose leader moves is read on at the next one (LEADERS_AGAIN).
     addresses: brokers; one must answer.  progress(records so far) is called after each fetch.  Reading ends
     after timeout_s, with what was not read in .missing.  Raises LinkLost when no broker answers.
     """
@@ -103,13 +118,22 @@ def read_offset_log(
         log.missing.append(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
     if group is not None and numbers:
         numbers = [group_partition(group, len(numbers))]
-    with ExitStack() as stack:
-        for leader, tps in _led(view, numbers, log.missing).items():
-            consumer = stack.enter_context(SimpleConsumer(leader.host, leader.port, release, security=security))
-            try:
-                _read(consumer, tps, log, until, progress, now)
-            except LinkLost as lost:
-                log.missing.append(f"{len(tps)} partitions of {OFFSETS_TOPIC} led by {leader}: {lost}")
+    spans: dict[TopicPartition, _Span] = {}
+    left: dict[TopicPartition, BrokerError | None] = {TopicPartition(OFFSETS_TOPIC, n): None for n in numbers}
+    for attempt in LEADERS_AGAIN.attempts(sleep, now):
+        if attempt.number > 1:
+            view = _cluster(addresses, release, security)
+        again: dict[TopicPartition, BrokerError] = {}
+        for leader, tps in _led(view, left, log.missing).items():
+            with SimpleConsumer(leader.host, leader.port, release, security=security) as consumer:
+                try:
+                    again |= _read(consumer, tps, spans, log, until, progress, now)
+                except LinkLost as lost:
+                    log.missing.append(f"{len(tps)} partitions of {OFFSETS_TOPIC} led by {leader}: {lost}")
+        left = dict(again)
+        if not left or attempt.last or now() >= until:
+            break
+    log.missing += [f"{tp}{f' from {spans[tp].at} on' if tp in spans else ''}: {why}" for tp, why in left.items()]
     if group is not None:
         log.offsets = {name: held for name, held in log.offsets.items() if name == group}
         log.coordinated = {name: held for name, held in log.coordinated.items() if name == group}
@@ -186,21 +210,21 @@ def _commit_times(
 
 
 def _cluster(addresses: Sequence[tuple[str, int]], release: str, security: Security) -> ClusterView:
-    """The cluster by the first broker that answers: all topics are asked for, so that none is created."""
-    lost: LinkLost | None = None
-    for host, port in addresses:
-        try:
-            with SimpleConsumer(host, port, release, security=security) as consumer:
-                return consumer.topic_metadata(None)
-        except LinkLost as error:
-            lost = error
-    raise lost or LinkLost("no broker was named")
+    """The cluster: all topics are asked for, so that none is created.  Raises LinkLost when no broker answers."""
+    versions = ClusterVersions(release)
+    links = Links(CLIENT, versions.connect(security.connect()))
+    try:
+        links.meet([Broker(-1 - n, host, port) for n, (host, port) in enumerate(addresses)])
+        return MetadataSource(addresses, versions.dialect, links).read(None)
+    except Unreachable as away:
+        raise LinkLost(str(away)) from away
+    finally:
+        links.close()
 
 
-def _led(view: ClusterView, numbers: Iterable[int], missing: list[str]) -> dict[Broker, list[TopicPartition]]:
+def _led(view: ClusterView, tps: Iterable[TopicPartition], missing: list[str]) -> dict[Broker, list[TopicPartition]]:
     led: dict[Broker, list[TopicPartition]] = {}
-    for number in numbers:
-        tp = TopicPartition(OFFSETS_TOPIC, number)
+    for tp in tps:
         leader = view.leader(tp)
         if leader is None:
             missing.append(f"{tp}: it has no leader")
@@ -212,42 +236,52 @@ def _led(view: ClusterView, numbers: Iterable[int], missing: list[str]) -> dict[
 def _read(
     consumer: SimpleConsumer,
     tps: Sequence[TopicPartition],
+    spans: dict[TopicPartition, _Span],
     log: OffsetLog,
     until: float,
     progress: Callable[[int], object],
     now: Callable[[], float],
-) -> None:
-    """Read the partitions that one broker leads, in common fetches.  Raises LinkLost."""
-    spans = _spans(consumer, tps, log.missing)
-    at = {tp: first for tp, (first, end) in spans.items() if first < end}
+) -> dict[TopicPartition, BrokerError]:
+    """Read the partitions that one broker leads, in common fetches; spans: how far, also of earlier calls.
+
+    Returns those to be read on after another look for their leaders, with the reason.  Raises LinkLost.
+    """
+    again = _begin(consumer, [tp for tp in tps if tp not in spans], spans, log.missing)
+    at = {tp: span for tp in tps if (span := spans.get(tp)) is not None and span.at < span.end}
     size = FETCH_BYTES
     while at and now() < until:
-        found = consumer.fetch_many(at, size)
+        found = consumer.fetch_many({tp: span.at for tp, span in at.items()}, size)
         size = _next_size(size, found)
         for tp, got in found.items():
             if isinstance(got, MessageSet):
-                at[tp] = _take(tp, got, log)
+                at[tp].at = _take(tp, got, log)
+            elif isinstance(got, BrokerError) and got.passes:
+                again[tp] = got
             elif not isinstance(got, MessageTooLarge) or size > MAX_BYTES:
-                log.missing.append(f"{tp} from {at[tp]} on: {got}")
-                at[tp] = spans[tp][1]
-        at = {tp: position for tp, position in at.items() if position < spans[tp][1]}
+                log.missing.append(f"{tp} from {at[tp].at} on: {got}")
+                at[tp].at = at[tp].end
+        at = {tp: span for tp, span in at.items() if span.at < span.end and tp not in again}
         progress(log.records)
-    log.missing += [f"{tp} from {position} on: there was no time left" for tp, position in at.items()]
+    log.missing += [f"{tp} from {span.at} on: there was no time left" for tp, span in at.items()]
+    return again
 
 
-def _spans(
-    consumer: SimpleConsumer, tps: Sequence[TopicPartition], missing: list[str]
-) -> dict[TopicPartition, tuple[int, int]]:
-    """First offset and end of each log."""
-    spans: dict[TopicPartition, tuple[int, int]] = {}
+def _begin(
+    consumer: SimpleConsumer, tps: Iterable[TopicPartition], spans: dict[TopicPartition, _Span], missing: list[str]
+) -> dict[TopicPartition, BrokerError]:
+    """Find first offset and end of each log.  Returns what has to be asked again, with the reason."""
+    again: dict[TopicPartition, BrokerError] = {}
     for tp in tps:
         try:
-            spans[tp] = (consumer.earliest(tp), consumer.latest(tp))
+            spans[tp] = _Span(consumer.earliest(tp), consumer.latest(tp))
         except LinkLost:
             raise
         except WireError as why:
-            missing.append(f"{tp}: {why}")
-    return spans
+            if isinstance(why, BrokerError) and why.passes:
+                again[tp] = why
+            else:
+                missing.append(f"{tp}: {why}")
+    return again
 
 
 def _next_size(size: int, found: Mapping[TopicPartition, MessageSet | WireError]) -> int:

@@ -1,9 +1,9 @@
 """Brokers' error codes, as what they mean to a reader: with topic, partition, position and broker.
 
-Refused                     any other code; .tp .position .broker beside BrokerError's .code .retriable .refresh
+Refused                     any other code; .tp .position .broker beside BrokerError's .code .retriable .passes
     OffsetOutOfRange        1   the log does not hold this position (any more, or yet)
     UnknownPartition        3   no such partition on this broker
-    NotLeader               5, 6
+    NotLeader               5, 6, 9, 56, 74, 75: another leads it, or will (kafkawire.errors, MOVED)
     MetadataTooLarge        12  of a commit
     CoordinatorAway         14, 15, 16, after they were asked again
     GroupActive             22, 25, 27: the group has members, who commit for it
@@ -18,7 +18,7 @@ Damaged                     the first entry wanted is damaged
 
 from __future__ import annotations
 
-from kafkawire.errors import BrokerError, CorruptMessage, LocalError
+from kafkawire.errors import BrokerError, CorruptMessage, Follows, LocalError, error_info
 from kafkawire.model import Broker, TopicPartition
 
 OWN_RELEASE = "leave the release out, so that the brokers are asked, or name their own"
@@ -143,8 +143,6 @@ class Damaged(CorruptMessage):
 _KINDS: dict[int, type[Refused]] = {
     1: OffsetOutOfRange,
     3: UnknownPartition,
-    5: NotLeader,
-    6: NotLeader,
     12: MetadataTooLarge,
     14: CoordinatorAway,
     15: CoordinatorAway,
@@ -182,4 +180,5 @@ def refusal(
     tried: str = "",
 ) -> Refused:
     """The error of a code other than 0, to be raised or handed on."""
-    return _KINDS.get(code, Refused)(code, broker, tp, position, group, tried)
+    other = NotLeader if group is None and error_info(code).follows is Follows.MOVED else Refused
+    return _KINDS.get(code, other)(code, broker, tp, position, group, tried)

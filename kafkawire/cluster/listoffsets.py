@@ -25,7 +25,6 @@ from kafkawire.protocol.request import CONSUMER, Request
 EARLIEST, LATEST = -2, -1  # as a time: where a log begins, where it ends
 DEBUGGING = -2  # a replica id: any replica responds, with the end of its own log and not of what is replicated
 PARTITIONS_PER_REQUEST = 2000
-MOVED = (5, 6)  # codes: no leader now, another leader
 
 Times = Mapping[TopicPartition, int]
 
@@ -57,18 +56,14 @@ class LogOffset:
 
     @property
     def moved(self) -> bool:
-        """Whether another leader may respond, after an election."""
-        if isinstance(self.error, NoLeader):
-            return not self.error.lasting
-        if isinstance(self.error, BrokerError):
-            return self.error.code in MOVED
-        return self.error is not None and not isinstance(self.error, RemoteError)
+        """True if what an election ends is the reason."""
+        return self.retriable and not (isinstance(self.error, NoLeader) and self.error.lasting)
 
     @property
     def retriable(self) -> bool:
         """Whether another try may help."""
         if isinstance(self.error, BrokerError):
-            return self.error.retriable
+            return self.error.passes
         return self.error is not None and not isinstance(self.error, RemoteError)
 
     def known(self) -> int:

@@ -36,7 +36,7 @@ def run_verify(configuration: Configuration, asked: VerifyFlags) -> int:
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError, WireError) as exc:
         click.echo(f"error: {exc}", err=True)
-        lasting = isinstance(exc, BrokerError) and not exc.retriable
+        lasting = isinstance(exc, BrokerError) and not exc.passes
         return exits.CONFIGURATION if lasting else exits.UNREACHABLE
     sound = found.sound(duplicates=not asked.no_duplicates, foreign=not asked.no_foreign)
     if asked.output == "json":

@@ -25,7 +25,6 @@ PURPOSE = "resume"
 A_CONSUMER = -1
 FETCH_BYTES = 1 << 20
 LARGEST_FETCH = 64 << 20
-LEADERLESS = 5  # the code that brokers have for it
 FRESH_S = 2.0  # metadata serves every partition for that long
 POLL_S = 0.5
 LENGTH = Struct(">i")
@@ -160,7 +159,7 @@ class TailReader:
         self._client.view(max_age_s=FRESH_S)
         leader = self._client.leader(tp)
         if isinstance(leader, NoLeader):
-            raise BrokerError(LEADERLESS, str(tp))
+            raise NoLeader(f"{tp}: {leader}")
         return leader
 
 

@@ -35,7 +35,6 @@ PATIENCE_S = 30.0
 SHORT_S = 2.0  # once it was in vain
 AGAIN = RetryPolicy(retries=8, backoff=Backoff(0.2, 3.0))
 CLIENT = "mirrormaker-verify"
-UNKNOWN = -1  # the code 0.8 answers with while a new leader may not show what it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,7 @@ class Logs:
             self._again(at, lost)
             return None
         except BrokerError as refused:
-            if not refused.retriable and refused.code != UNKNOWN:
+            if not refused.passes:
                 raise
             self._again(at, refused)
             return None

@@ -214,7 +214,7 @@ class Brokers:
             refused = refusal(row.error, broker, tp, at)
             if isinstance(refused, Gone):
                 raise OffsetOutOfRange(str(refused), **_where(tp, at), broker=f"{broker.host}:{broker.port}")
-            if not refused.retriable:
+            if not refused.passes:
                 raise Refused(str(refused), **_where(tp, at))
             refresh, why = True, str(refused)
         raise errors.NoLeader(f"its leader does not answer: {why}", **_where(tp, at))

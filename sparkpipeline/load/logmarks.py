@@ -21,14 +21,14 @@ from collections.abc import Collection, Iterable, Mapping
 from struct import Struct
 from typing import Any
 
-from kafkawire.errors import LinkLost, WireError
+from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.model import Broker, Message, MessageSet, TopicPartition
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.groups import topic_creations
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange
 from sparkpipeline.load.plan import LogMark, Marks, in_order
 from zkconsumer.offsets.former import TopicCreation
-from zkconsumer.refusals import MessageTooLarge, NotLeader, UnknownPartition
+from zkconsumer.refusals import MessageTooLarge
 from zkconsumer.simple import SimpleConsumer
 
 FIRST_BYTES = 16 * 1024  # of a fetch for one message; more where it does not fit
@@ -165,7 +165,7 @@ def _fetched(
         elif isinstance(got, MessageTooLarge) and size < cap_bytes:
             larger = min(cap_bytes, max(4 * size, got.needed))
             found |= _fetched(consumer, {tp: offsets[tp]}, larger, cap_bytes)
-        elif not isinstance(got, NotLeader | UnknownPartition):
+        elif not (isinstance(got, BrokerError) and got.passes):
             found[tp] = None
     return found
 

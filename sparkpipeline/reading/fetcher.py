@@ -17,14 +17,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from kafkawire.errors import LinkLost, error_info
+from kafkawire.errors import Follows, LinkLost, error_info
 from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
 from kafkawire.protocol.buffers import Buffers
 from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
+from sparkpipeline.errors import CorruptData, NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.cursor import SKIPS, Cursor, Sizes
 from sparkpipeline.reading.options import ReadOptions
@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 PURPOSE = "fetch"
 MAX_TOGETHER = 100  # ranges in one request
 MAX_BACKOFF_S = 5.0
-OUT_OF_RANGE = 1
-BEHIND = -1  # what 0.8 answers for an offset that a new leader has and may not show yet, and for its own accidents
 # Of this process: a worker runs one task after the other, and memory that is new costs a page fault every 4 KB.
 _BUFFERS = Buffers(32 << 20)
 
@@ -218,9 +216,11 @@ class RangeFetcher:
         code, info = answer.row.error, error_info(answer.row.error)
         sentence = f"the broker refuses a fetch: {info.name} ({code})"
         where = cursor.where(answer.broker, offset=cursor.position)
-        if code == OUT_OF_RANGE:
+        if info.follows is Follows.GONE:
             self._out_of_range(cursor, answer.broker)
-        elif info.retriable or code == BEHIND:
+        elif info.follows is Follows.DAMAGED and cursor.out_of_patience(self._now()):
+            raise CorruptData(sentence, **where)
+        elif info.passes:
             self._failed(cursor, NoLeader(sentence, **where))
         else:
             raise PipelineError(sentence, **where)

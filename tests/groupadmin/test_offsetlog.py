@@ -97,11 +97,29 @@ def test_a_partition_that_cannot_be_read_is_missing_and_the_others_are_there(clu
     keep(cluster, "b", offset("b", T0, 5))
     mine, other = (group_partition(name, PARTITIONS) for name in "ab")
     assert mine != other
-    cluster.script("fetch", *[Fail(-1, (OFFSETS_TOPIC, mine))] * 10)
+    cluster.script("fetch", *[Fail(29, (OFFSETS_TOPIC, mine))] * 10)
     log = read_offset_log(cluster.bootstrap)
     assert log.groups() == ["b"]
     (missing,) = log.missing
     assert f"{OFFSETS_TOPIC}/{mine} from 0 on" in missing
+
+
+def test_a_partition_whose_leader_moves_is_read_on_at_the_next_one(cluster: FakeCluster):
+    tp = OFFSETS_TOPIC, group_partition("a", PARTITIONS)
+    keep(cluster, "a", offset("a", T0, 5), offset("a", T1, 7))
+    other = 3 - cluster.logs[tp].leader
+    cluster.script("list_offsets", Fail(6, tp))
+    cluster.script("fetch", Fail(-1, tp), Fail(6, tp))
+    moves: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        moves.append(seconds)
+        cluster.move(*tp, other)
+
+    log = read_offset_log(cluster.bootstrap, sleep=sleep)
+    assert {held.offset for held in log.offsets["a"].values()} == {5, 7}
+    assert log.missing == []
+    assert moves
 
 
 def test_a_broker_that_is_away_leaves_its_partitions_missing(cluster: FakeCluster):

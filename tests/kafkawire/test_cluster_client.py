@@ -182,6 +182,15 @@ def test_an_election_is_waited_for_longer_than_the_retries_last(cluster: FakeClu
     assert 20 < sum(waits) <= 30
 
 
+@pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78, -1])
+def test_whatever_a_broker_says_after_an_election_is_waited_for(code: int, cluster: FakeCluster, links: Links) -> None:
+    cluster.script("list_offsets", *[Fail(code)] * 10)
+    policy = RetryPolicy(retries=1, at_once=1, backoff=Backoff(0.1), election_s=30)
+    waits: list[float] = []
+    said = client(cluster, links, waits, retry=policy).list_offsets({T0: LATEST})[T0]
+    assert (said.offset, said.tries) == (5, 11)
+
+
 def test_no_election_is_waited_for_where_there_is_no_such_partition(cluster: FakeCluster, links: Links) -> None:
     waits: list[float] = []
     policy = RetryPolicy(retries=1, at_once=1, election_s=30)

@@ -100,6 +100,15 @@ def test_an_election_is_waited_for_longer_than_the_retries_last(cluster: FakeClu
     assert 20 < sum(waits) <= 30
 
 
+@pytest.mark.parametrize("code", [3, 56, 74, 75, 78, -1])
+def test_whatever_a_broker_says_after_an_election_is_waited_for(code: int, cluster: FakeCluster) -> None:
+    with opened(cluster, retries=1, election_ms=30000) as brokers:
+        cluster.script("list_offsets", *[Fail(code)] * 10)
+        assert brokers.latest([T0]) == {T0: 5}
+        cluster.script("fetch", *[Fail(code)] * 10)
+        assert brokers.fetch(T0, 4, 1000).error == 0
+
+
 def test_an_election_that_takes_too_long_is_an_error_and_a_partition_that_is_none_waits_for_none(
     cluster: FakeCluster,
 ) -> None:

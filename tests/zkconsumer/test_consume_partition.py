@@ -8,8 +8,10 @@ import threading
 import pytest
 
 from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.retry import Backoff, RetryPolicy
 from localkafka.waiting import wait_until
-from tests.fakes.broker import FakeCluster, entry
+from tests.fakes.broker import Fail, FakeCluster, entry
+from zkconsumer.commands import partition
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
 from zkconsumer.errors import ConsumerError
@@ -65,6 +67,16 @@ def test_a_leader_that_moves_costs_no_message_and_repeats_none(capsys: pytest.Ca
         assert not thread.is_alive()
         assert (out.getvalue(), raised) == (b"0\n1\n2\n3\n", [])
         assert "looking for the leader again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [-1, 9, 56, 74, 75, 78])
+def test_whatever_the_leader_says_after_an_election_is_waited_for(code: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(partition, "LEADER_RETRIES", RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.01)))
+    with FakeCluster({"t": 1}, brokers=2) as cluster:
+        fill(cluster, 0, 3)
+        cluster.script("list_offsets", Fail(code), Fail(code))
+        cluster.script("fetch", Fail(code), Fail(code))
+        assert read(cluster, SMALLEST, 3) == b"0\n1\n2\n"
 
 
 def test_an_offset_outside_the_log_is_refused_with_what_it_holds():

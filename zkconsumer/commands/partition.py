@@ -20,14 +20,14 @@ from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import expected
-from kafkawire.errors import LinkLost
+from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
 from zkconsumer.commands import pipes
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.errors import ConsumerError
-from zkconsumer.refusals import MessageTooLarge, NotLeader, OffsetOutOfRange, UnknownPartition
+from zkconsumer.refusals import MessageTooLarge, OffsetOutOfRange
 from zkconsumer.simple import SimpleConsumer
 
 LEADER_RETRIES = RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.5, factor=1.0))
@@ -168,8 +168,9 @@ class OnePartition:
             try:
                 consumer = self._consumer = self._consumer or self._lead()
                 answer = question(consumer)
-            except (LinkLost, NotLeader, UnknownPartition, Unreachable, _NoLeader) as e:
-                if attempt.last or (isinstance(e, Unreachable) and not self._found):
+            except (LinkLost, BrokerError, Unreachable, _NoLeader) as e:
+                lasting = isinstance(e, BrokerError) and not e.passes
+                if attempt.last or lasting or (isinstance(e, Unreachable) and not self._found):
                     raise
                 click.echo(f"{e}; looking for the leader again", err=True)
                 self._leave()

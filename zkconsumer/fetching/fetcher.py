@@ -13,15 +13,15 @@
     log ends          now and then, where a fetch does not have the high watermark (0.7); and, in a greenlet of its own,
                       of partitions that were not fetched for a while (their queues are full)
 
-Responses of a broker, and what follows:
+Responses of a broker, and what follows (errors by the table in kafkawire.errors):
 
-    3 5 6 9, link lost  it does not lead the partition (any more): back to the leader finder, after a backoff
-    1                   out of range: see resets.py, with the gap counted to the message
-    -1 and others       a backoff and a retry: right after a change of leader 0.8 answers -1 for a good position
+    moved, link lost    it does not lead the partition (any more): back to the leader finder, after a backoff
+    gone                out of range: see resets.py, with the gap counted to the message
+    wait, and others    a backoff and a retry: right after a change of leader 0.8 answers -1 for a good position
     a damaged entry     what came before it is delivered; it is fetched again, then see damage.py
     no whole message    a larger fetch, up to a cap; then the partition is parked.  From 0.10.1 on a large one comes
                         whole to the first partition of a fetch: so it is the first one next time
-    what does not pass  76, 35, 29 .. (kafkawire.errors, lasting): the partition is parked
+    lasting             the partition is parked
     nothing, and the    what is there is no message (the end of a transaction, an aborted one): skipped.  A broker that
     log continues       is spoken to as an older one leaves it out when it converts its log down: skipped where its
                         padding says so, else as its own format shows (formatprobe.py)
@@ -38,7 +38,7 @@ from groundwork.queues import Closed
 from groundwork.tasks import Event, now, sleep
 from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.dialects import Dialect
-from kafkawire.errors import CorruptMessage, LinkLost, error_info
+from kafkawire.errors import CorruptMessage, Follows, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
@@ -66,7 +66,6 @@ BLANK_S = 1.0  # backoff of a position where nothing came twice, unless the prob
 FAR_S = 0.03  # a response that takes so long is one of a long link, or of a link that is full
 IN_FLIGHT = 2  # fetches of a long link
 ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not sent for a while
-OUT_OF_RANGE = 1
 DISTANCE_S = 25e-6  # between two fetches, for each partition that was asked for, where none is behind
 MOST_DISTANCE_S = 0.04
 LEAST_DISTANCE_S = 0.001  # less is not worth a timer
@@ -620,19 +619,19 @@ class Fetcher:
 
     def _error(self, cursor: Cursor, position: int, code: int) -> None:
         info = error_info(code)
-        if code == OUT_OF_RANGE and not self._damage.searching(cursor.tp):
+        if info.follows is Follows.GONE and not self._damage.searching(cursor.tp):
             if cursor.position == position:
                 cursor.refuse_position()
                 self._plan.back_off(cursor.tp, now() + self._backoff_s)
             return
         said = f"{cursor.tp} at {position} on {self.broker}: {info.name} ({code})"
-        if info.refresh:
+        if info.follows is Follows.MOVED:
             self._give_up([cursor], said)
             return
         if self._damage.searching(cursor.tp):
             self._damage.probed(cursor, position, None)
             return
-        if info.lasting:
+        if info.follows is Follows.LASTING:
             cursor.park(FetchRefused(cursor.tp, position, refusal(code, self.broker, cursor.tp, position)))
             return
         if (cursor.tp, code) not in self._reported:  # one line per error, however often it is repeated
