@@ -59,10 +59,10 @@ class SharedMetadata:
     def dialect(self) -> Dialect:
         return self._source.dialect
 
-    def read(self, topics: Sequence[str] | None) -> ClusterView:
+    def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
         """As MetadataSource."""
         with self._lock:
-            self._view = self._source.read(topics)
+            self._view = self._source.read(topics, create)
         return self._view
 
     def brokers(self) -> list[Broker]:

@@ -28,7 +28,7 @@ from kazoo.exceptions import KazooException
 from groundwork.sentences import counted
 from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster import topics
-from kafkawire.cluster.metadata import Unreachable, ViewSource
+from kafkawire.cluster.metadata import NothingKnown, Unreachable, ViewSource
 from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.topicadmin import ControllerRefused, TopicAdmin
 from kafkawire.cluster.view import ClusterView
@@ -177,9 +177,16 @@ class TargetTopics:
         return self._view
 
     def _all(self, fresh_s: float) -> ClusterView:
-        """With the lock held: a view that is not older."""
+        """With the lock held: a view that is not older; empty while no broker knows of any topic.
+
+        A cluster of 0.8.0 or 0.8.1 gets its first topic that way.  That of brokers which have just started may be there
+        already: ZooKeeper, and the controller, know it then, and a topic that is named is not made again.
+        """
         if self._seen_at is None or now() - self._seen_at > fresh_s:
-            return self._read()
+            try:
+                return self._read()
+            except NothingKnown:
+                return ClusterView()
         return self._view
 
     # a round of new topics -------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class ListedSource:
         self.dialect = dialect
         self._brokers = dict(brokers)
 
-    def read(self, topics: Sequence[str] | None) -> ClusterView:
+    def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
         partitions: dict[PartitionId, PartitionView] = {
             BrokerPartition(broker, ANY): PartitionView(broker, (broker,), (broker,)) for broker in self._brokers
         }

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
@@ -27,7 +28,7 @@ from groundwork.tasks import deadline, tls_context
 from groundwork.tls import TlsUnusable
 from groundwork.zksecurity import ZkSecurity
 from groundwork.zkstart import started
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.metadata import UNKNOWN_TOPIC, MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import BROKERS, TOPICS, missing_chroot, no_cluster, read_topics, read_view
 from kafkawire.errors import LocalError, WireError
@@ -78,8 +79,9 @@ class ZookeeperSource:
         self._closed = False
         self._found = False  # brokers have registered in this ZooKeeper
 
-    def read(self, topics: Sequence[str] | None) -> ClusterView:
-        """A view of the named topics (None: all), with errors of single topics.  Raises ZookeeperAway."""
+    def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
+        """A view of the named topics (None: all), with errors of single topics.  create: named ones that are missing
+        may be created.  Raises ZookeeperAway."""
         zk = self._started()
         try:
             with deadline(self._session_ms / 1000, "reading ZooKeeper"):
@@ -95,9 +97,12 @@ class ZookeeperSource:
             raise ZookeeperAway(f"ZooKeeper at {self._connect}: {type(exc).__name__}: {exc}") from exc
         self.brokers = frozenset(view.brokers)
         if self.dialect.partitions_by_broker:
-            return self._with_new(names if topics is not None else list(self._new), view)
+            new = list(self._new) if topics is None else names
+            view = self._with_new(new if create else [topic for topic in new if topic in self._new], view)
         missing = [name for name in names if not view.topics.get(name)]
-        return view.merged(self._named(missing, view)) if missing else view
+        if not create:
+            return replace(view, errors={**dict.fromkeys(missing, UNKNOWN_TOPIC), **view.errors})
+        return view.merged(self._named(missing, view)) if missing and self.dialect.describes_itself else view
 
     def _must_be_a_cluster(self, zk: Any) -> None:
         """Raise Unreachable unless brokers have registered: a wrong connect string looks like a cluster without

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders, NoLeader
 from kafkawire.cluster.listoffsets import LogOffset, Times, ask_offsets
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.metadata import MetadataSource, NothingKnown, Unreachable
 from kafkawire.cluster.retry import ONCE, RetryPolicy
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect
@@ -55,6 +55,7 @@ class KafkaClient:
         self._view = view
         self._whole = False  # the view is of all partitions
         self._read_at: float | None = None  # when the view was read; None: not by us
+        self._there = False  # a broker has responded, also one that has just started and knows nothing yet
         self._purpose = purpose
         self._sleep = sleep
         self._now = now
@@ -91,7 +92,7 @@ class KafkaClient:
                 return self._refreshed(None)
             except Unreachable as nobody:
                 unreachable = nobody
-            if policy.used_up(attempt.number) and self._read_at is None:
+            if policy.used_up(attempt.number) and not self._there:
                 break
         raise unreachable
 
@@ -125,7 +126,7 @@ class KafkaClient:
                 leader.tries = attempt.number
             if not missing and unreachable is None:
                 break
-            if policy.used_up(attempt.number) and (self._read_at is None or any(leader.lasting for leader in missing)):
+            if policy.used_up(attempt.number) and (not self._there or any(leader.lasting for leader in missing)):
                 break
         if unreachable is not None:
             raise unreachable
@@ -135,7 +136,12 @@ class KafkaClient:
         return {tp: self._source.leader(view, tp) for tp in tps}
 
     def _refreshed(self, tps: Collection[TopicPartition] | None) -> ClusterView:
-        self._view = view = self._source.read(tps)
+        try:
+            self._view = view = self._source.read(tps)
+        except NothingKnown:
+            self._there = True
+            raise
+        self._there = True
         self._whole = tps is None or self._source.reads_all
         self._read_at = self._now()
         return view
@@ -170,7 +176,7 @@ class KafkaClient:
             left = {tp: at for tp, at in left.items() if found[tp].retriable}
             if not left:
                 break
-            if policy.used_up(attempt.number) and (self._read_at is None or not all(found[tp].moved for tp in left)):
+            if policy.used_up(attempt.number) and not (self._there and all(found[tp].moved for tp in left)):
                 break
         return found
 

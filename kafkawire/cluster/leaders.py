@@ -65,17 +65,17 @@ class MetadataLeaders:
 
     def __init__(self, metadata: ViewSource) -> None:
         self._metadata = metadata
-        self._brokers: dict[int, Broker] = {}
+        self._view = ClusterView()
 
     @property
     def brokers(self) -> Sequence[Broker]:
         """Those that were seen so far; nobody is asked."""
-        return list(self._brokers.values())
+        return list(self._view.brokers.values())
 
     def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
-        view = self._metadata.read(None)
-        self._brokers |= view.brokers
-        return ClusterView(dict(self._brokers), view.topics, view.errors)
+        view = self._metadata.read(None)  # others may read meanwhile
+        self._view = self._view.merged(view, whole=True)
+        return self._view
 
     def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
         found = view.topics.get(tp.topic, {}).get(tp.partition)

@@ -3,33 +3,46 @@
 Asking by name creates a missing topic where brokers auto-create: sources are only ever asked for all topics (None).
 Some rules of wire-protocol.md §2.3: a partition with error 9 and a leader is fine; error 5 means no leader now; 0.8.0
 and 0.8.1 list only the brokers of the partitions they return, down to none, which must not wipe what we know.
+
+A response without brokers and without partitions is no answer (broker-model-log.md 2.3, wire-protocol.md 2.3): the
+broker has just started and was not told yet what there is, or the whole request failed, as 0.8.2 fails one that names a
+topic which it cannot create.  The next broker is asked, then for all topics, then for each name that is missing alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, PartitionId
 from kafkawire.net.links import Links
+from kafkawire.protocol.apis import METADATA
 
 if TYPE_CHECKING:
     from kafkawire.dialects import Dialect
 
 PURPOSE = "metadata"
+FIRST_THAT_CREATES_ON_REQUEST = 4  # version of Metadata: before, naming a topic creates it
 
 
 class Unreachable(WireError):
     """No broker of the cluster answered; the message names each that was tried, and why it did not."""
 
 
+class NothingKnown(Unreachable):
+    """Brokers respond, and none of them knows brokers or topics: they have just started.
+
+    Also a cluster of 0.8.0 or 0.8.1 in which no topic has a leader, which looks the same.
+    """
+
+
 class ViewSource(Protocol):
     """Where views of a cluster come from: MetadataSource, or what reads ZooKeeper or a list of brokers."""
 
-    def read(self, topics: Sequence[str] | None) -> ClusterView:
-        """A view of the topics named (missing ones may be created by that!), or of all with None."""
+    def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
+        """A view of the topics named, or of all with None.  create: missing ones that are named may be created."""
 
 
 class MetadataSource:
@@ -46,13 +59,42 @@ class MetadataSource:
         self._known: list[Broker] = []
         self._links = links
 
-    def read(self, topics: Sequence[str] | None) -> ClusterView:
-        """A view of the topics named (missing ones may be created by that!), or of all with None.
+    def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
+        """A view of the topics named, or of all with None.  create: missing ones that are named may be created.
 
         Raises Unreachable when no broker answers; a topic's own error is in ClusterView.errors.
         """
-        request = self.dialect.requests.metadata(self.dialect, topics)
+        if topics is None:
+            return next(view for view in self._answers(None) if _tells(view))
+        if not create and self.dialect.speaks(METADATA.key) < FIRST_THAT_CREATES_ON_REQUEST:
+            return _among(topics, self.read(None))
+        view = next(self._answers(topics, create))
+        return view if _tells(view) else self._each(topics, view, create)
+
+    def _each(self, topics: Sequence[str], failed: ClusterView, create: bool) -> ClusterView:
+        """A view of the topics named, where a broker did not answer for all of them together."""
+        try:
+            view = _among(topics, self.read(None))
+        except NothingKnown:
+            if LEADER_NOT_AVAILABLE in failed.errors.values():
+                return failed  # 0.8.0 and 0.8.1, while they create the first topic of the cluster
+            raise
+        for topic in topics if create else ():
+            if topic not in view.topics:
+                alone = next(self._answers([topic]))
+                view = ClusterView(
+                    {**view.brokers, **alone.brokers},
+                    {**view.topics, **alone.topics},
+                    {**{t: code for t, code in view.errors.items() if t != topic}, **alone.errors},
+                    view.controller,
+                )
+        return view
+
+    def _answers(self, topics: Sequence[str] | None, create: bool = True) -> Iterator[ClusterView]:
+        """What brokers answer, one after the other.  Raises Unreachable behind the last one."""
+        request = self.dialect.requests.metadata(self.dialect, topics, create)
         tried: list[str] = []
+        answered = False
         for broker in self._candidates():
             try:
                 reply = self._links.call(broker, PURPOSE, request)
@@ -61,9 +103,15 @@ class MetadataSource:
                 self._known = [known for known in self._known if known != broker]
                 continue
             view = read_reply(reply)
-            self._learn(broker, view)
-            return view
-        raise Unreachable(f"no broker of the cluster answers: {'; '.join(tried) or 'no broker is known'}")
+            if _tells(view):
+                self._learn(broker, view)
+            yield view
+            answered = True
+            tried.append(f"{broker} knows of no brokers and no topics yet")
+        why = "; ".join(tried) or "no broker is known"
+        if answered:
+            raise NothingKnown(f"no broker of the cluster tells what there is: {why}")
+        raise Unreachable(f"no broker of the cluster answers: {why}")
 
     def _candidates(self) -> list[Broker]:
         found: dict[tuple[str, int], Broker] = {}
@@ -96,6 +144,19 @@ def read_reply(reply: dict[str, Any]) -> ClusterView:
     return ClusterView(brokers, topics, errors, controller if controller >= 0 else None)
 
 
+def _tells(view: ClusterView) -> bool:
+    """True if a response says anything about the cluster."""
+    return bool(view.brokers or view.topics)
+
+
+def _among(topics: Sequence[str], view: ClusterView) -> ClusterView:
+    """The named topics in a view of all; one that is not there has an error."""
+    found = {topic: view.topics[topic] for topic in topics if topic in view.topics}
+    errors = {topic: view.errors.get(topic, UNKNOWN_TOPIC) for topic in topics if topic not in found}
+    return ClusterView(view.brokers, found, errors, view.controller)
+
+
+UNKNOWN_TOPIC = 3
 LEADER_NOT_AVAILABLE = 5  # also a topic without partitions and without an error: it is being created
 
 

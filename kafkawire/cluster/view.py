@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafkawire.errors import Follows, error_info
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 
 
@@ -42,14 +43,18 @@ class ClusterView:
         """Partition ids of a topic, numerically sorted; empty when the topic is unknown."""
         return sorted(self.topics.get(topic, ()), key=_number)
 
-    def merged(self, newer: ClusterView) -> ClusterView:
-        """This view, brought up to date with one that covers only some topics.
+    def merged(self, newer: ClusterView, whole: bool = False) -> ClusterView:
+        """This view, brought up to date with one that covers only some topics.  whole: it covers all of them.
 
-        Brokers are added or moved, never taken away: 0.8.0 and 0.8.1 list only those of the partitions asked for.
+        Brokers are added or moved, never taken away: 0.8.0 and 0.8.1 list only those of the partitions asked for.  What
+        is known of a topic stays where its error says nothing of it: the request failed, or the broker knows no broker.
         """
-        errors = {t: code for t, code in self.errors.items() if t not in newer.topics}
-        topics = {t: p for t, p in self.topics.items() if t not in newer.errors}
-        return ClusterView({**self.brokers, **newer.brokers}, {**topics, **newer.topics}, {**errors, **newer.errors})
+        kept = {t for t in newer.errors if t in self.topics and not (newer.brokers and _speaks_of(newer.errors[t]))}
+        topics = {t: p for t, p in self.topics.items() if t in kept or not (whole or t in newer.errors)}
+        errors = {} if whole else {t: code for t, code in self.errors.items() if t not in newer.topics}
+        errors |= {t: code for t, code in newer.errors.items() if t not in kept}
+        brokers = {**self.brokers, **newer.brokers}
+        return ClusterView(brokers, {**topics, **newer.topics}, errors, newer.controller)
 
     @staticmethod
     def moved(old: ClusterView, new: ClusterView) -> set[TopicPartition]:
@@ -58,6 +63,11 @@ class ClusterView:
             TopicPartition(t, p) for view in (old, new) for t, partitions in view.topics.items() for p in partitions
         }
         return {tp for tp in both if old.leader(tp) != new.leader(tp)}
+
+
+def _speaks_of(code: int) -> bool:
+    """True if a topic's error tells something about that topic: it is not there, being made, or refused to us."""
+    return error_info(code).follows in (Follows.MOVED, Follows.LASTING)
 
 
 def view_of(brokers: Mapping[int, Broker], leaders: Mapping[TopicPartition, int]) -> ClusterView:

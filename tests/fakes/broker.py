@@ -65,6 +65,8 @@ class FakeCluster:
         self.message_max_bytes = message_max_bytes
         self.auto_create = auto_create  # partitions of a topic created by being asked for; 0: it is not created
         self.lists_all_brokers = lists_all_brokers  # False: as 0.8.0 and 0.8.1, only those of the partitions returned
+        self.uninformed: set[int] = set()  # brokers that have just started: their Metadata has no brokers and no topics
+        self.uncreatable: set[str] = set()  # topics that fail the whole request that names them, as 0.8.2 does: -1
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.logs: dict[tuple[str, int], Log] = {}

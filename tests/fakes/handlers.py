@@ -78,6 +78,9 @@ def list_offsets(cluster: FakeCluster, broker: int, body: dict[str, Any], action
 
 
 def metadata(cluster: FakeCluster, broker: int, body: dict[str, Any], action: Any) -> bytes:
+    if broker in cluster.uninformed or cluster.uncreatable & set(body["topics"]):
+        failed = [struct.pack(">h", -1) + string(topic) + struct.pack(">i", 0) for topic in body["topics"]]
+        return struct.pack(">ii", 0, len(failed)) + b"".join(failed)
     code = action.code if isinstance(action, Fail) else 0
     known = sorted({topic for topic, _ in cluster.logs})
     rows, leaders = [], set()

@@ -229,6 +229,29 @@ def test_a_cluster_that_was_never_there_is_not_waited_for_like_an_election(links
     assert 30 <= sum(waits) < 45
 
 
+def test_brokers_that_have_just_started_are_waited_for_like_an_election(cluster: FakeCluster, links: Links) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if sum(waits) > 20:
+            cluster.uninformed = set()
+
+    policy = RetryPolicy(retries=2, at_once=1, backoff=Backoff(0.1), election_s=30)
+    for call in ("view", "leaders", "list_offsets"):
+        cluster.uninformed = {1, 2}
+        waits.clear()
+        source = MetadataLeaders(MetadataSource(cluster.bootstrap, D, links))
+        kafka = KafkaClient(source, links, D, retry=policy, sleep=sleep)
+        if call == "view":
+            assert kafka.view().partitions("t") == [0, 1]
+        elif call == "leaders":
+            assert kafka.leader(T0) == Broker(1, "127.0.0.1", cluster.ports[1])
+        else:
+            assert latest(kafka, T0) == {T0: 5}
+        assert sum(waits) > 20
+
+
 def test_nobody_is_asked_twice_without_a_policy(cluster: FakeCluster, links: Links) -> None:
     kafka = client(cluster, links, retry=ONCE)
     cluster.script("list_offsets", Fail(6))

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.metadata import MetadataSource, NothingKnown, Unreachable
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from kafkawire.net.links import Links
@@ -62,10 +62,59 @@ def test_an_empty_broker_list_does_not_wipe_what_is_known(links: Links):
     with FakeCluster({"t": 1}, brokers=2, lists_all_brokers=False) as cluster:
         metadata = source(cluster, links)
         assert set(metadata.read(["t"]).brokers) == {1}
-        assert metadata.read(["missing"]).brokers == {}
+        assert metadata.read(["missing"]).errors == {"missing": 3}
         assert metadata.read(["t"]).partitions("t") == [0]
         cluster.stop(1)
         assert set(metadata.read(["missing"]).errors) == {"missing"}  # the bootstrap list still has broker 2
+
+
+def test_a_broker_that_has_just_started_is_passed_over_and_not_asked_first_again(links: Links):
+    with FakeCluster({"t": 1}, brokers=3) as cluster:
+        cluster.uninformed = {1, 2}
+        metadata = source(cluster, links)
+        for topics in (None, ["t"], None):
+            assert metadata.read(topics).partitions("t") == [0]
+        assert [seen.broker for seen in cluster.seen("metadata")] == [1, 2, 3, 3, 3]
+
+
+def test_where_all_brokers_have_just_started_the_topics_are_not_known(links: Links):
+    with FakeCluster({"t": 1}, brokers=2) as cluster:
+        cluster.uninformed = {1, 2}
+        metadata = source(cluster, links)
+        for topics in (None, ["t"]):
+            with pytest.raises(NothingKnown, match=r"no broker of the cluster tells what there is: .* no topics yet; "):
+                metadata.read(topics)
+        cluster.uninformed = set()
+        assert metadata.read(None).partitions("t") == [0]
+
+
+def test_the_first_topic_of_a_cluster_that_lists_only_brokers_of_partitions_is_created(links: Links):
+    class Slow(FakeCluster):
+        def create(self, topic: str, partitions: int) -> None:
+            """Nothing yet."""
+
+    with Slow(brokers=2, lists_all_brokers=False, auto_create=1) as cluster:
+        metadata = source(cluster, links)
+        assert dict(metadata.read(["new"]).errors) == {"new": 5}
+        FakeCluster.create(cluster, "new", 1)
+        assert metadata.read(["new"]).partitions("new") == [0]
+
+
+def test_a_topic_that_cannot_be_created_hides_no_other(links: Links):
+    with FakeCluster({"t": 1}, brokers=2, auto_create=1) as cluster:
+        cluster.uncreatable = {"bad", "worse"}
+        view = source(cluster, links).read(["bad", "new", "t", "worse"])
+        assert (view.partitions("t"), dict(view.errors)) == ([0], {"bad": -1, "worse": -1, "new": 5})
+        assert set(view.brokers) == {1, 2}
+        named = [tuple(seen.body["topics"]) for seen in cluster.seen("metadata")]
+        assert named == [("bad", "new", "t", "worse"), (), ("bad",), ("new",), ("worse",)]
+
+
+def test_topics_can_be_looked_up_by_name_and_never_be_created(links: Links):
+    with FakeCluster({"t": 1, "u": 1}, auto_create=1) as cluster:
+        view = source(cluster, links).read(["t", "gone"], create=False)
+        assert (set(view.topics), dict(view.errors)) == ({"t"}, {"gone": 3})
+        assert [seen.body["topics"] for seen in cluster.seen("metadata")] == [[]]
 
 
 def test_brokers_that_fail_are_passed_over_and_the_open_link_is_kept(links: Links):

@@ -48,6 +48,16 @@ def test_a_view_of_some_topics_updates_the_rest_and_takes_no_broker_away():
     assert (set(after.topics), dict(after.errors)) == ({"t", "new"}, {"u": 3})
 
 
+def test_an_error_that_says_nothing_of_a_topic_removes_nothing_that_is_known():
+    before = ClusterView({1: ONE}, {"t": {0: PartitionView(1)}, "u": {0: PartitionView(1)}})
+    failed = before.merged(ClusterView({1: ONE}, {}, {"t": -1, "u": 7}))
+    assert (failed.topics, dict(failed.errors)) == (before.topics, {})
+    just_started = before.merged(ClusterView({}, {}, {"t": 5, "new": 3}))
+    assert (just_started.topics, dict(just_started.errors)) == (before.topics, {"new": 3})
+    assert set(before.merged(ClusterView({1: ONE}, {}, {"t": 29}), whole=True).topics) == set()
+    assert set(before.merged(ClusterView({1: ONE}, {}, {"t": -1}), whole=True).topics) == {"t"}
+
+
 def test_addresses():
     assert parse_addresses(" a:1, b.c:65535,[::1]:9092,") == [("a", 1), ("b.c", 65535), ("::1", 9092)]
     assert parse_brokers("0:a:1,12:b:2") == {0: Broker(0, "a", 1), 12: Broker(12, "b", 2)}

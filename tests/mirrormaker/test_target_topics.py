@@ -11,6 +11,7 @@ import pytest
 from kazoo.exceptions import NodeExistsError
 
 from groundwork.tasks import TaskGroup, now, sleep
+from kafkawire.cluster.metadata import NothingKnown
 from kafkawire.cluster.topicadmin import ControllerRefused
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
@@ -208,3 +209,20 @@ def test_zookeeper_gets_the_nodes_of_many_topics_at_once(monkeypatch):
     assert sum(path.startswith("/config/topics/") for path in zk.nodes) == len(NAMES)
     assert zk.sessions <= 5
     assert zk.most >= module.AT_ONCE
+
+
+def test_the_first_topic_of_a_target_that_lists_no_brokers_until_then_is_made(monkeypatch):
+    class Older(Cluster):
+        """0.8.0 and 0.8.1 list only brokers of partitions."""
+
+        def read(self, names: Sequence[str] | None) -> ClusterView:
+            if not self.made:
+                raise NothingKnown("no broker of the cluster tells what there is")
+            return super().read(names)
+
+    cluster = Older()
+    zk = Zookeeper(cluster)
+    monkeypatch.setattr(module, "read_partitions", lambda zk, znodes, names: {})
+    monkeypatch.setattr(module, "read_brokers", lambda zk, znodes: {0: Broker(0, "b", 1)})
+    topics = TargetTopics(cluster, dialect("0.8.1").znodes, zk.opened)  # type: ignore[arg-type]
+    assert topics.prepare("t", SOURCE) == range(3)

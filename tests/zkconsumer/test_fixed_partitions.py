@@ -318,6 +318,17 @@ def test_a_partition_that_does_not_exist_is_told_once_and_read_once_it_does(worl
         assert take(streams["late"][0], 1) == [b"here"]
 
 
+def test_brokers_that_have_just_started_are_waited_for(world, cluster):
+    cluster.uninformed = {1, 2}
+    with world.connector("t:0") as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        wait_until(lambda: world.kinds("leader"), 5, "the word on it")
+        assert "no broker of the cluster tells what there is" in world.kinds("leader")[0]
+        cluster.uninformed = set()
+        assert take(stream, 5) == values(0)
+    assert world.kinds("missing") == []
+
+
 def test_a_leader_that_moves_a_broker_that_dies_and_one_at_another_port_are_found_again(world, cluster):
     with world.connector("t:0,1,2,3") as connector:
         (stream,) = connector.create_message_streams({"t": 1})["t"]

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from groundwork.tasks import TaskGroup, now, sleep
+from kafkawire.cluster.metadata import NothingKnown
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.znodes.group import Registration
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.leaders import NoLeader, RefreshedLeaders
+from zkconsumer.kafkagroup.topics import GroupTopics
 
 ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)
 T0 = TopicPartition("t", 0)
@@ -71,6 +74,23 @@ def test_a_broker_that_is_left_out_is_not_gone_and_one_that_moved_has_its_new_pl
     assert source.read([]).brokers == {1: ONE, 2: TWO}
     assert source.read([]).brokers == {1: ONE, 2: Broker(2, "h2", 9999)}
     assert source._metadata.asked == [None] * 3
+
+
+def test_topics_of_a_group_stay_while_brokers_that_have_just_started_know_of_none():
+    class JustStarted(Answers):
+        def read(self, topics: object) -> ClusterView:
+            raise NothingKnown("no broker of the cluster tells what there is")
+
+    source = leaders(view(ONE, t=[1, 1]))
+    topics = GroupTopics(source, Registration("white_list", {"t.*": 1}), "c", True)
+    topics.read()
+    source._metadata = JustStarted()
+    with pytest.raises(NothingKnown):
+        topics.read()
+    assert topics.subscribed() == ["t"]
+    source._metadata = Answers(view(ONE, errors={"t": -1}))
+    topics.read()
+    assert (topics.subscribed(), topics.counts) == (["t"], {"t": 2})
 
 
 class Source:

@@ -15,7 +15,7 @@ import click
 
 from groundwork.sentences import counted
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.metadata import NothingKnown, Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
@@ -170,7 +170,8 @@ class OnePartition:
                 answer = question(consumer)
             except (LinkLost, BrokerError, Unreachable, _NoLeader) as e:
                 lasting = isinstance(e, BrokerError) and not e.passes
-                if attempt.last or lasting or (isinstance(e, Unreachable) and not self._found):
+                never = isinstance(e, Unreachable) and not (self._found or isinstance(e, NothingKnown))
+                if attempt.last or lasting or never:
                     raise
                 click.echo(f"{e}; looking for the leader again", err=True)
                 self._leave()

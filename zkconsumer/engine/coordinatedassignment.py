@@ -12,7 +12,7 @@ from typing import Any
 
 from groundwork.options import specs
 from groundwork.tasks import TaskGroup, connect, now, sleep
-from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.metadata import MetadataSource, NothingKnown
 from kafkawire.cluster.metadata import Unreachable as NoBroker
 from kafkawire.cluster.retry import ONCE
 from kafkawire.cluster.topicadmin import TopicAdmin
@@ -160,6 +160,8 @@ class CoordinatedAssignment:
     def connect(self) -> None:
         try:
             self._topics.read()
+        except NothingKnown:
+            pass  # the brokers have just started: the topics are read again until they know them
         except NoBroker as e:
             if self._leaving:  # our own end closed the connection
                 raise Closed(CLOSED_AT_START) from e

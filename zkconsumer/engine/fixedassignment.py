@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from groundwork.executor import ThreadExecutor
 from groundwork.options import specs
 from groundwork.tasks import connect, deadline
-from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.metadata import MetadataSource, NothingKnown
 from kafkawire.cluster.metadata import Unreachable as NoBroker
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
@@ -78,6 +78,8 @@ class FixedAssignment:
     def connect(self) -> None:
         try:
             self.leaders.read(())
+        except NothingKnown:
+            pass  # the brokers have just started: the topics are read again until they know them
         except NoBroker as e:
             if self._leaving:  # our own end closed the connection: no broker is asked anything more
                 raise Closed(CLOSED_AT_START) from e

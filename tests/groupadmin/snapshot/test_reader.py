@@ -11,6 +11,7 @@ from groupadmin.snapshot.groups import read_group
 from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import KafkaRow
 from groupadmin.snapshot.reader import read_snapshots
+from kafkawire.cluster.metadata import NothingKnown
 from kafkawire.model import TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
 from tests.fakes.broker import Close, Fail
@@ -33,6 +34,18 @@ def test_numbers_of_both_stores_and_the_ends_of_logs():
         assert found.in_kafka(T1).metadata == "text"
         assert found.bounds == {T0: (0, 9), T1: (0, 3)}
         assert (found.kafka_absent, found.kafka_members, found.members) == (False, None, ())
+
+
+def test_a_broker_that_has_just_started_does_not_say_that_there_are_no_topics():
+    with fakes({"t": 1, OFFSETS_TOPIC: 1}, brokers=2, ends={("t", 0): 9}) as f:
+        f.kafka.uninformed = {1}
+        assert read_cluster(f.world).view.partitions("t") == [0]
+        f.kafka.uninformed = {1, 2}
+        assert set(read_cluster(f.world).topics) == {"t", OFFSETS_TOPIC}
+        assert [text.split(":")[0] for text in f.told] == ["no broker of the cluster tells what there is"]
+        alone = replace(f.world, session=None, bootstrap=f.kafka.bootstrap)
+        with pytest.raises(NothingKnown):
+            read_cluster(alone)
 
 
 def test_looking_asks_for_no_coordinator_and_names_no_topic():
