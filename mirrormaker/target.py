@@ -253,7 +253,7 @@ class Target:
             live=lambda: session.brokers,
             reports=self._reports,
         )
-        session.changed = made.leaders.refresh
+        session.changed = made.leaders.changed
         return made
 
     def _session(self) -> ZookeeperSource:

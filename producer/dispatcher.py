@@ -75,7 +75,7 @@ class Dispatcher:
             source, quick, self._tasks, events=log.log, by_name=True, live=live, versions=self._versions
         )
         if self._zookeeper is not None:
-            self._zookeeper.changed = self._sender.leaders.refresh
+            self._zookeeper.changed = self._sender.leaders.changed
         self._sender.on_refresh = self._metadata_refreshed
         self.counters = self._sender.counters
         self._sender.start()

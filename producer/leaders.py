@@ -1,7 +1,9 @@
 """Leaders of partitions: metadata that is refreshed on request and every topic.metadata.refresh.interval.ms.
 
-A refresh by name may create the topic (auto.create.topics.enable), as users of a producer expect.  A mirror reads all
-topics, which never creates one.
+A refresh by name may create the topic (auto.create.topics.enable), as users of a producer expect.  So only topics are
+named that messages, or a caller, wait for: a name that nothing is sent to any more would bring back a topic that was
+deleted.  What is known of others is looked up again without creating any.  A mirror reads all topics, which never
+creates one.
 
 zookeeper.connect       metadata from ZooKeeper, with watches
 metadata.broker.list    metadata from the brokers of the list.  0.7 brokers have none: there the list itself is the
@@ -10,7 +12,7 @@ metadata.broker.list    metadata from the brokers of the list.  0.7 brokers have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from groundwork.tasks import Event, now, sleep
@@ -39,8 +41,8 @@ class Metadata(ViewSource, Protocol):
 class Leaders:
     """The newest view of the target, and the greenlet that refreshes it.
 
-    after_refresh(old view) is called after each refresh, also a failed one.  idle: refresh also while no topic is
-    needed, to learn about brokers.
+    after_refresh(old view) is called after each refresh, also a failed one.  waiting() returns the topics that messages
+    wait for.  idle: refresh also while no topic is needed, to learn about brokers.
     """
 
     def __init__(
@@ -52,13 +54,17 @@ class Leaders:
         backoff_ms: int,
         after_refresh: Callable[[ClusterView], object],
         outages: Outages,
+        waiting: Callable[[], Iterable[str]] = tuple,
         idle: bool = False,
     ) -> None:
         self.view = ClusterView()
         self.failure: WireError | None = None  # of the newest refresh; None: it succeeded
         self.refreshes = 0
         self._metadata = metadata
-        self._names: set[str] | None = set() if by_name else None
+        self._by_name = by_name
+        self._waiting = waiting
+        self._needed: set[str] = set()  # topics that a caller needs, since the last refresh that succeeded
+        self._everything = False  # also what nothing waits for is looked up again
         self._refresh_s = refresh_ms / 1000 if refresh_ms >= 0 else None
         self._pace = RefreshPace(Backoff(backoff_ms / 1000, MAX_BACKOFF_S), QUIET_S)
         self._after_refresh = after_refresh
@@ -78,10 +84,14 @@ class Leaders:
         """Request a refresh; several requests cause one refresh."""
         self._requested.set()
 
+    def changed(self) -> None:
+        """Request a refresh of all known topics: something has changed, whatever it is."""
+        self._everything = True
+        self._requested.set()
+
     def need(self, topic: str) -> None:
         """Request a topic's metadata, unless it is in the view."""
-        if self._names is not None:
-            self._names.add(topic)
+        self._needed.add(topic)
         if topic not in self.view.topics:
             self.refresh()
 
@@ -97,7 +107,8 @@ class Leaders:
     def run(self) -> None:
         """The greenlet that refreshes until close()."""
         while not self._closed:
-            self._requested.wait(self._refresh_s)
+            if not self._requested.wait(self._refresh_s):
+                self._everything = True
             if self._closed:
                 return
             sleep(self._pace.wait_s(now()))
@@ -108,12 +119,12 @@ class Leaders:
             self._pace.made(now())
 
     def _read(self) -> None:
-        names = None if self._names is None else sorted(self._names)
         old = self.view
-        if names == [] and not self._idle:
+        named, known = self._asked()
+        if self._by_name and not (named or known or self._idle):
             return
         try:
-            found = self._metadata.read(names)
+            found = self._found(old, named, known)
         except WireError as failure:
             self._outages.begin(CLUSTER, "the cluster", str(failure), "asked again until one answers", now())
             self.failure = failure
@@ -121,11 +132,30 @@ class Leaders:
         else:
             self._outages.over(CLUSTER, "answers again", now(), f": brokers {sorted(found.brokers)}")
             self.failure = None
-            self.view = found if names is None else old.merged(found)
+            self._needed -= named
+            self._everything = False
+            self.view = found
             self._wait_for_new(old)
         self.refreshes += 1
         self._after_refresh(old)
         self._refreshed.set()
+
+    def _asked(self) -> tuple[set[str], set[str]]:
+        """The topics to look up by a request that may create them, and those by one that creates none."""
+        named = {*self._needed, *self._waiting()}
+        known = set(self.view.topics) if self._everything else {tp.topic for tp in self._new}
+        return named, known - named
+
+    def _found(self, old: ClusterView, named: set[str], known: set[str]) -> ClusterView:
+        """The new view.  Errors in it are those of this refresh.  Raises WireError."""
+        if not self._by_name:
+            return old.merged(self._metadata.read(None), whole=True)
+        found = ClusterView(old.brokers, old.topics)
+        if known:
+            found = found.merged(self._metadata.read(sorted(known), create=False))
+        if named or not known:
+            found = found.merged(self._metadata.read(sorted(named)))
+        return found
 
     def _wait_for_new(self, old: ClusterView) -> None:
         """Refresh again while a new partition has no leader: no failed message would request it."""

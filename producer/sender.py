@@ -90,6 +90,7 @@ class Sender:
             backoff_ms=config.retry_backoff_ms,
             after_refresh=self._after_refresh,
             outages=outages,
+            waiting=self._waiting_topics,
             idle=live is not None,
         )
         connect = config.kafka_security.connect(connect)
@@ -260,6 +261,10 @@ class Sender:
     def outage(self) -> str:
         """The outages of brokers that parts wait for, with reason and time; "": none."""
         return self._s.outages.summary(now())
+
+    def _waiting_topics(self) -> set[str]:
+        """Topics with parts that are not completed."""
+        return {tp.topic for tps in (self._batches.waiting(), self._batches.in_flight()) for tp in tps}
 
     def _is_live(self, broker_id: int) -> bool:
         """Whether the broker is live, as far as is known."""

@@ -26,7 +26,7 @@ class Seen:
     def dialect(self) -> Dialect:
         return dialect("0.8.2")
 
-    def read(self, topics: Sequence[str] | None) -> ClusterView:
+    def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
         return self.views.pop(0)
 
 
@@ -42,9 +42,9 @@ def looks_asked(monkeypatch: pytest.MonkeyPatch, step_s: float, *views: ClusterV
         after_refresh=lambda old: None,
         outages=Outages(lambda level, event: None),
     )
-    leaders.need("t")
     asked = []
     for _ in views:
+        leaders.need("t")
         leaders._requested.clear()
         leaders._read()
         asked.append(leaders._requested.is_set())

@@ -58,6 +58,38 @@ def test_a_partition_the_target_does_not_have_fails_with_its_partition_count():
         assert "t/7: the target's topic t has 2 partitions" in str(ticket.told[0][1])
 
 
+def test_a_topic_that_cannot_be_created_takes_no_other_with_it():
+    bad, new = TopicPartition("bad", 0), TopicPartition("new", 0)
+    with FakeCluster({"t": 1}, auto_create=1) as cluster, running(cluster, by_name=True, topic_wait_ms=300) as run:
+        run.sent(part(b"a"))
+        cluster.uncreatable.add("bad")
+        (failed,) = run.submit(part(b"x", tp=bad))
+        until(lambda: "bad" in run.sender.leaders.view.errors)
+        assert run.sender.leaders.view.partitions("t") == [0]
+        run.submit(part(b"b"), part(b"c", tp=new))
+        until(lambda: cluster.logs.get(("new", 0)) and cluster.values("new", 0) == [b"c"])
+        assert cluster.values("t", 0) == [b"a", b"b"]
+        until(lambda: failed.told)
+        assert "UnknownServerError" in str(failed.told[0][1])
+        assert run.sender.close(WAIT_S) == 0
+
+
+def test_a_topic_that_nothing_is_sent_to_is_not_brought_back_by_a_refresh():
+    topics = {"t": 1, "u": 1}
+    with FakeCluster(topics, auto_create=1) as cluster, running(cluster, by_name=True, refresh_ms=50) as run:
+        run.sent(part(b"a"), part(b"b", tp=TopicPartition("u", 0)))
+        with cluster.lock:
+            del cluster.logs["u", 0]
+            run.sender.leaders.refresh()
+        until(lambda: "u" not in run.sender.leaders.view.topics)
+        refreshes = run.sender.leaders.refreshes
+        until(lambda: run.sender.leaders.refreshes > refreshes + 2)
+        assert run.sender.leaders.view.partitions("t") == [0]
+        assert ("u", 0) not in cluster.logs
+        run.sent(part(b"c", tp=TopicPartition("u", 0)))  # it is sent to again: as a new topic
+        assert cluster.values("u", 0) == [b"c"]
+
+
 def test_a_topic_that_comes_up_later_gets_what_waited_for_it():
     with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
         (ticket,) = run.submit(part(b"v", tp=TopicPartition("late", 0)))
