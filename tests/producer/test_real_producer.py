@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkawire.errors import BrokerError
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.tools import console_consumer, dump_partition
@@ -102,3 +103,15 @@ def test_a_killed_leader_loses_nothing(own_cluster: Callable[..., Cluster], uniq
             if line.isdigit() and int(line) % 4 == partition:
                 first.setdefault(line, len(first))
         assert list(first) == sorted(first)
+
+
+def test_a_topic_that_the_brokers_cannot_create_takes_no_other_with_it():
+    with Cluster("0.8.2.2", settings={"default.replication.factor": 3}) as cluster:  # more than there are brokers
+        for topic in ("good", "other"):
+            cluster.create_topic(topic, partitions=1)
+        with Producer(config_of(cluster, retries=3)) as producer:
+            first = producer.send("good", b"1")
+            with pytest.raises(BrokerError, match="UnknownServerError"):
+                producer.send("bad", b"x")
+            rest = [producer.send("other", b"2"), producer.send("good", b"3")]
+            assert [delivery.result(20).offset for delivery in (first, *rest)] == [0, 0, 1]
