@@ -8,6 +8,9 @@ WORKERS ?= 3
 QUICK_WORKERS ?= 4
 SEEDS ?= 5
 VERDICTS := tests/faults/results.jsonl
+# Failed tests run once more, alone; the file carries the flaky ones from one part of a run to the next (CONTRIBUTING.md).
+FLAKY := $(VENV)/.flaky
+RERUN := -p tests.flaky --flaky $(FLAKY)
 # The real tests start some hundred JVMs of these, which start from archives of their classes in half the time.  They are
 # fetched and made beside the quick tests.
 ARCHIVED := 0.8.2.2 2.8.2 3.9.1 4.3.1 --spark
@@ -38,20 +41,22 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 check: lint        ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
-	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal --few-examples -m "not real and not faults and not thorough"
+	@rm -f $(FLAKY)
+	$(BIN)/python -m pytest -q $(RERUN) -n $(QUICK_WORKERS) --dist worksteal --few-examples -m "not real and not faults and not thorough"
 
 # The first part of `make test`: these and lint run beside each other.
 quick:
 	@# One process compiles the tests and what they import; else each worker would, beside the others.
 	-@$(BIN)/python -m pytest -q --collect-only -m "not real and not faults" >/dev/null
-	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) --dist worksteal -m "not real and not faults"
+	@rm -f $(FLAKY)
+	$(BIN)/python -m pytest -q $(RERUN) -n $(QUICK_WORKERS) --dist worksteal -m "not real and not faults"
 
 archives:
 	$(BIN)/python -m localkafka.classdata $(ARCHIVED)
 
 test: $(STAMP)     ## all that check does with all examples, then everything against real ZooKeeper, brokers and JVM clients
 	$(MAKE) -j 3 lint quick archives
-	FAULT_SLACK=3 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and (not faults or short)"
+	FAULT_SLACK=3 $(BIN)/python -m pytest -q $(RERUN) -n $(WORKERS) --dist worksteal -m "real and (not faults or short)"
 
 docs: $(STAMP)     ## the pages as a static site in build/site; a link that leads nowhere is an error
 	$(BIN)/sphinx-build -q -W --keep-going -E -b html -c docs/site -d build/doctrees . build/site
