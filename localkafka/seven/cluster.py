@@ -124,12 +124,24 @@ class Cluster07(OwnCluster[Node07]):
             return link.rows(topic, partition, position)
 
     def values(self, topic: str) -> dict[BrokerPartition, list[bytes]]:
-        """The values of every partition of a topic on the running brokers."""
-        return {p: [row.value for row in self.read(topic, p.broker, p.index)] for p in self.partitions(topic)}
+        """The values of every partition of a topic; see stored_partitions."""
+        return {p: [row.value for row in self.read(topic, p.broker, p.index)] for p in self.stored_partitions(topic)}
 
     def ends(self, topic: str) -> dict[BrokerPartition, int]:
-        """The flushed end of every partition on the running brokers."""
-        return {p: self.end(topic, p.broker, p.index) for p in self.partitions(topic)}
+        """The flushed end of every partition of a topic; see stored_partitions."""
+        return {p: self.end(topic, p.broker, p.index) for p in self.stored_partitions(topic)}
+
+    def stored_partitions(self, topic: str) -> list[BrokerPartition]:
+        """The partitions of a topic on every broker that has a log of it on its disk.  Unlike partitions() this
+        includes a broker that is not registered at this moment: its session has expired, or it has just started.
+        Raises LocalKafkaError when one of these brokers does not run: without it a count would be too low."""
+        found = []
+        for node in self.nodes:
+            count = node.stored_partitions(topic)
+            if count and not node.running:
+                raise LocalKafkaError(f"{node.name} does not run: what it has of {topic} cannot be counted")
+            found += [BrokerPartition(node.id, index) for index in range(count)]
+        return found
 
     def end(self, topic: str, broker: int, partition: int) -> int:
         """The flushed end of one partition."""
@@ -137,7 +149,7 @@ class Cluster07(OwnCluster[Node07]):
             return link.offsets(topic, partition)[0]
 
     def partitions(self, topic: str) -> list[BrokerPartition]:
-        """The partitions of a topic in ZooKeeper: those of the brokers that have registered it."""
+        """The partitions of a topic in ZooKeeper: those of the brokers that have registered it at this moment."""
         client = self._reader()
         try:
             brokers = sorted(map(int, client.get_children(f"/brokers/topics/{topic}")))

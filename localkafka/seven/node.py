@@ -23,6 +23,7 @@ from localkafka.errors import LocalKafkaError
 from localkafka.serverprocess import ServerProcess
 from localkafka.seven import original
 from localkafka.seven.client import Closed, Seven
+from localkafka.seven.settings import settings as settings_of
 from localkafka.waiting import wait_until
 
 USUAL = {
@@ -138,6 +139,12 @@ class Node07(ServerProcess):
     def segments(self, topic: str, partition: int) -> list[Path]:
         """The files of a partition on its disk, oldest first; the last one is active."""
         return sorted((self.data / f"{topic}-{partition}").glob("*.kafka"))
+
+    def stored_partitions(self, topic: str) -> int:
+        """Number of partitions of a topic on this broker, as it registers them; 0 without a log of the topic."""
+        if all(path.name.rpartition("-")[0] != topic for path in self.data.glob("*-*")):
+            return 0
+        return settings_of(self._properties()).partitions.of(topic)
 
     def close(self) -> None:
         """End it at once and release its port; it cannot be started again."""

@@ -13,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkawire.model import BrokerPartition
+from localkafka.errors import LocalKafkaError
 from localkafka.mirror import COMMAND
 from localkafka.seven.cluster import Cluster07
 from localkafka.seven.node import node_of
@@ -115,6 +116,22 @@ def test_a_broker_whose_session_was_lost_registers_again_and_serves_what_it_had(
     assert zk.get_children("/brokers/ids") == ["0"]
     assert owner(zk, f"/brokers/topics/{topic}/0") == owner(zk, "/brokers/ids/0")
     assert [row.value for row in cluster.read(topic, 0, 0)] == [b"one", b"two"]
+
+
+def test_a_broker_that_is_not_registered_at_the_moment_is_counted_and_one_that_does_not_run_is_an_error(
+    cluster07: Starter, unique: Any
+) -> None:
+    cluster, topic = cluster07(partitions={0: 1, 1: 2}), unique.topic()
+    cluster.create_topic(topic)
+    other = cluster.produce(topic, 0, 0, [b"one"])
+    end = cluster.produce(topic, 1, 1, [b"two"])
+    cluster.zk().delete(f"/brokers/topics/{topic}/1")  # as between the end of its session and the next one
+    first, empty, second = BrokerPartition(0, 0), BrokerPartition(1, 0), BrokerPartition(1, 1)
+    assert cluster.values(topic) == {first: [b"one"], empty: [], second: [b"two"]}
+    assert cluster.ends(topic) == {first: other, empty: 0, second: end}
+    cluster.node(1).kill()
+    with pytest.raises(LocalKafkaError, match=f"0.7 broker 1 .* does not run: what it has of {topic} cannot be"):
+        cluster.values(topic)
 
 
 def owner(zk: KazooClient, path: str) -> int:

@@ -95,7 +95,7 @@ class Place:
     def values(self, after: dict[BrokerPartition, int]) -> tuple[set[bytes], set[bytes]]:
         """What the old cluster holds: values before the positions, and the others."""
         before, behind = set(), set()
-        for p in self.old.partitions(self.topic):
+        for p in self.old.stored_partitions(self.topic):
             for row in self.old.read(self.topic, p.broker, p.index):
                 (behind if row.position >= after.get(p, 0) else before).add(row.value)
         return before, behind

@@ -78,7 +78,7 @@ def moved(source: Cluster07, target: ClusterClient, topic: str, group: str, read
     """The bounds, and what was read twice there, by target partition; all that was not read has to arrive."""
     bounds = translated(source, target, group, folder)
     unread, seen = set(), set()
-    for p in source.partitions(topic):
+    for p in source.stored_partitions(topic):
         for row in source.read(topic, p.broker, p.index):
             (unread if row.position >= read[p] else seen).add(row.value)
     with Reader(target.zookeeper, group, {topic: 1}) as reader:

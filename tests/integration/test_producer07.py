@@ -174,7 +174,7 @@ def lost_nothing_while(
 
     happens(more): more(count) waits until so many more are confirmed.
     """
-    partitions, enough = sorted(cluster.partitions(topic)), threading.Event()
+    partitions, enough = sorted(cluster.stored_partitions(topic)), threading.Event()
     sent = dict.fromkeys(partitions, 0)
     options = {"zk.connect": cluster.zookeeper, **QUICK, "confirm": "offsets", "queue.buffering.max.messages": 2000}
     with Producer(options, hub="own") as producer:
