@@ -92,16 +92,30 @@ class ClusterClient(Described):
         config: Mapping[str, object] | None = None,
         timeout_s: float = 30,
     ) -> None:
-        """Create a topic as the admin tool does, and wait until its replicas are in sync and every broker knows it.
+        """Create a topic on all brokers as the admin tool does, and wait until its replicas are in sync and every
+        broker knows it.  It waits, too, for a broker that is about to register again after its session expired.
         Raises LocalKafkaError when it exists already, kafkawire's LocalError for an invalid name."""
-        registry = self.registry()
-        assignment = topics.assign(sorted(registry.brokers()), partitions, replication)
+        registry, expected = self.registry(), self._expected_brokers()
+
+        def all_registered() -> list[int]:
+            found = registry.brokers()
+            return found if len(found) >= expected else []
+
+        def all_know() -> bool:
+            found = registry.view(name).brokers
+            return len(found) >= expected and self._agree(name, found.values())
+
+        brokers = wait_until(all_registered, timeout_s, lambda: f"{expected} brokers, have {registry.brokers()}")
+        assignment = topics.assign(sorted(brokers), partitions, replication)
         settings = {key: text_of(value) for key, value in (config or {}).items()}
         if not topics.create(registry.zk, name, assignment, settings):
             raise LocalKafkaError(f"topic {name} exists already in {self.zookeeper}")
         self.wait_in_sync(name, timeout_s)
-        everyone = list(registry.view(name).brokers.values())
-        wait_until(lambda: self._agree(name, everyone), timeout_s, lambda: f"every broker to know {name}")
+        wait_until(all_know, timeout_s, lambda: f"every broker to know {name}")
+
+    def _expected_brokers(self) -> int:
+        """Number of brokers that are registered once each has a session."""
+        return len(self.brokers.split(","))
 
     def wait_leader(self, topic: str, partition: int, timeout_s: float = 30, other_than: int | None = None) -> int:
         """Wait until a registered broker, not `other_than`, leads the partition; the leader's id."""
@@ -117,17 +131,17 @@ class ClusterClient(Described):
         return seen.leader
 
     def wait_in_sync(self, topic: str, timeout_s: float = 30) -> None:
-        """Wait until every partition has a registered leader and all its replicas in sync, by ZooKeeper and by the
-        brokers that hold it: ZooKeeper's data may be older than their restart."""
+        """Wait until every partition has a leader and all its replicas registered and in sync, by ZooKeeper and by the
+        brokers that hold it: ZooKeeper's data may be older than their restart, or than the end of their session."""
         registry = self.registry()
 
         def in_sync() -> bool:
             view = registry.view(topic)
             seen = view.topics.get(topic, {}).values()
-            if not seen or any(p.leader not in view.brokers or {*p.isr} != {*p.replicas} for p in seen):
-                return False
             holders = {replica for p in seen for replica in p.replicas}
-            return self._agree(topic, [view.brokers[holder] for holder in holders if holder in view.brokers])
+            if not seen or any(p.leader is None or {*p.isr} != {*p.replicas} for p in seen):
+                return False
+            return holders <= view.brokers.keys() and self._agree(topic, [view.brokers[holder] for holder in holders])
 
         wait_until(in_sync, timeout_s, lambda: f"{topic} to be in sync; {self._now(topic)}")
 

@@ -86,5 +86,8 @@ class Cluster(OwnCluster[Node], ClusterClient):
     def zookeeper_address(self) -> tuple[str, int]:
         return self._server.address
 
+    def _expected_brokers(self) -> int:
+        return sum(node.wanted for node in self.nodes)  # not those that a test has stopped or killed
+
     def _check(self) -> None:
         backend.ready(self.release)
