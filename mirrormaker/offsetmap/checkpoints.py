@@ -8,6 +8,17 @@ An ownership period of a source partition (zkconsumer.offsetmap.records) begins 
 response from each target partition is an entry: where there is none, nothing of it went there.  Nothing is recorded but
 what a response said while no other member could own the partition: a later response could be of a request that the next
 owner has overtaken.
+
+What the end of a target log says.  A response tells that the log holds so much; a message that is sent after that
+response is stored behind that end.  So the end bounds
+
+    what its own sender still has       a sender has one request in flight for a partition: the rest is sent after that
+                                        response
+    what is not handed out to be sent   whoever was told: it is sent later than now
+
+and nothing else.  Where all partitions of a source have one sender, the first rule is for all of them.  Where each has
+its own (transactions: mirrormaker.exactlyonce), a message in the open transaction of one partition may lie before the
+end that another was told: only the second rule crosses from one to the other.
 """
 
 from __future__ import annotations
@@ -36,12 +47,14 @@ class _TargetOffsets:
     position      nothing from here on that goes there is acknowledged, everything before it is
     low, high     what an entry at position would say; low None: no response yet
     inside        parts of one step are acknowledged, and others of it are not: position does not tell them apart
+    in_flight     parts that were handed out to be sent and are not acknowledged
     """
 
     position: int
     low: int | None = None
     high: int | None = None
     inside: bool = False
+    in_flight: int = 0
     written: Entry | None = None
 
     def entry(self, source: TopicPartition, target: TopicPartition) -> Entry | None:
@@ -74,6 +87,10 @@ class OwnershipPeriod:
         self._checkpoints = checkpoints
         self.pairs: dict[TopicPartition, _TargetOffsets] = {}
 
+    def sends(self, target: TopicPartition) -> None:
+        """A part is handed out to be sent."""
+        self._pair(target).in_flight += 1
+
     def acknowledged(
         self,
         target: TopicPartition,
@@ -88,9 +105,10 @@ class OwnershipPeriod:
         part ends; None: other parts for this partition lie before the same position.
         """
         pair = self._pair(target)
+        pair.in_flight -= 1
         known = base is not None and self.holds()
         if base is not None and known:
-            if self._checkpoints.shrank(target, base[0]):
+            if self._checkpoints.shrank(target, base[0], pair.low):
                 pair.low = pair.high = pair.written = None
             self._checkpoints.came_to(target, end[0])
             if not pair.inside:
@@ -118,17 +136,17 @@ class OwnershipPeriod:
         """What is acknowledged now counts: no other member can own the partition yet."""
         return not self._over and self._owned()
 
-    def entries(self, every: int, ends: LogEnds) -> list[Record]:
-        """Entries for all that was acknowledged since the last ones, and for partitions that other members filled."""
+    def entries(self, every: int, ends: LogEnds, shared_sender: bool) -> list[Record]:
+        """Entries for all that was acknowledged since the last ones, and for target partitions that other source
+        partitions filled.  ends, shared_sender: see Checkpoints."""
         found: list[Record] = []
         for target, pair in self.pairs.items():
             end = ends.get(target)
             if end is not None and pair.low is not None and pair.low > end:  # of a log that is no more
                 pair.low = pair.high = pair.written = None
-            if end is not None and self.holds():
+            if end is not None and (shared_sender or not pair.in_flight) and self.holds():
                 known = pair.written.low if pair.written is not None else 0
                 if pair.written is None or end - known >= every:
-                    # A sender has one request in flight for a partition: what is not acknowledged comes to lie behind.
                     pair.low = end if pair.low is None else max(pair.low, end)
             entry = pair.entry(self.source, target)
             if entry is not None:
@@ -145,16 +163,22 @@ class OwnershipPeriod:
 
 class Checkpoints:
     """The ownership periods of one source.  write(records) gets the records, in order.  target(topic): a source topic's
-    name in the target.
+    name in the target.  shared_sender: one sender has the parts of all source partitions; else each has its own.
 
     What other sources know of a target partition's end says nothing here: their senders are others, and a request
     of this source that is not answered yet may be stored before it.
     """
 
     def __init__(
-        self, every: int, write: Callable[[Sequence[Record]], object], target: Callable[[str], str] = str
+        self,
+        every: int,
+        write: Callable[[Sequence[Record]], object],
+        target: Callable[[str], str] = str,
+        *,
+        shared_sender: bool = True,
     ) -> None:
         self._every = every
+        self._shared_sender = shared_sender
         self._target = target
         self._ends: LogEnds = {}
         self._write = write
@@ -194,11 +218,15 @@ class Checkpoints:
         name = self._target(source.topic)
         return "" if name == source.topic else name
 
-    def shrank(self, target: TopicPartition, base: int) -> bool:
-        """Whether a log that held more takes a request at base: what was known of it is of another one."""
-        if base >= self._ends.get(target, 0):
+    def shrank(self, target: TopicPartition, base: int, low: int | None) -> bool:
+        """Whether a log that held more takes a request at base: what was known of it is of another one.
+
+        low: where the part could lie at the least, as its own source partition knew.
+        """
+        known = self._ends.get(target, 0) if self._shared_sender else low or 0
+        if base >= known:
             return False
-        del self._ends[target]
+        self._ends.pop(target, None)
         return True
 
     def came_to(self, target: TopicPartition, end: int) -> None:
@@ -218,7 +246,7 @@ class Checkpoints:
         """Record all that is acknowledged: on a timer."""
         records: list[Record] = []
         for period in self._periods.values():
-            records += period.entries(self._every, self._ends)
+            records += period.entries(self._every, self._ends, self._shared_sender)
         if records:
             self._write(records)
 

@@ -90,7 +90,8 @@ class OffsetMaps:
         mirror, target = self._mirror, self._target
         storage = self._storage(Header(source.name, source.options.group_id))
         names = selection(source.options, mirror)
-        recorder = MapRecorder(storage, mirror.map_every_messages, names.target)
+        shared = self._exactly_once is None  # each source partition has a sender of its own there
+        recorder = MapRecorder(storage, mirror.map_every_messages, names.target, shared_sender=shared)
         self._recorders.append(recorder)
         self._tasks.spawn(f"offset-map-{source.name}", recorder.run, mirror.map_every_ms / 1000)
         if mirror.resume != "target-end":

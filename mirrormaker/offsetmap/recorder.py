@@ -46,13 +46,15 @@ class MapStorage(Protocol):
 class MapRecorder:
     """Records the map of one source.
 
-    every: offsets between two entries.  target(topic): a source topic's name there.
+    every: offsets between two entries.  target(topic): a source topic's name there.  shared_sender: see Checkpoints.
     """
 
-    def __init__(self, storage: MapStorage, every: int, target: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, storage: MapStorage, every: int, target: Callable[[str], str] = str, *, shared_sender: bool = True
+    ) -> None:
         self.path = storage.path
         self._storage = storage
-        self._checkpoints = Checkpoints(every, self._write, target)
+        self._checkpoints = Checkpoints(every, self._write, target, shared_sender=shared_sender)
         self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
         self._failing = False
         self._topics = {

@@ -49,6 +49,7 @@ class PartTicket:
         self._base: tuple[int, bool] | None = None
         self._end = (0, False)
         self._missing = False  # of a piece of it the broker did not say where it is
+        period.sends(part.tp)
 
     @property
     def once(self) -> bool:

@@ -241,6 +241,8 @@ class Period:
     def __init__(self) -> None:
         self.over = False
 
+    def sends(self, target: TopicPartition) -> None: ...
+
     def failed(self) -> None:
         self.over = True
 

@@ -11,8 +11,10 @@ earlier one sent.  The periods of a source partition never overlap: each ends be
     Reached(source, position)                     everything before it is acknowledged, and recorded here
 
 Why an entry is safe whatever happens later:
-- low is the base offset of an acknowledged request (or the end that the log had then).  Later messages are sent after
-  that response, by this mirror or by the next owner, and a log only grows: they lie behind it.
+- low is the base offset of an acknowledged request, or an end that a response told.  A message that is sent after that
+  response, by this mirror or by the next owner, lies behind it: a log only grows.  The mirror records an end only for
+  messages of which that holds (mirrormaker.offsetmap.checkpoints): a request of another sender may be in flight.
+- In transactions a response counts once its transaction is committed.  Aborted copies lie before the committed one.
 - A request without a response is sent again.  Only the copy with a response is in the map.  The other copy may lie
   before (then a reader that starts at low reads the acknowledged one only) or, when the broker was slow, behind (then
   it is read twice).  It is never the only copy from `position` on.
