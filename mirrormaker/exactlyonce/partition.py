@@ -161,6 +161,11 @@ class PartitionTransactions:
         self.sender.close_links()
         self._wake.set()
 
+    @property
+    def position(self) -> int:
+        """Source offset before which the target has everything; 0: it has nothing, or that is not known yet."""
+        return self._position or 0
+
     def pending(self, topic: str) -> bool:
         """Whether something for a target topic is not committed yet."""
         steps = (*self._steps.open, *self._steps.waiting)

@@ -117,18 +117,19 @@ class SourceTransactions:
         current.admit(fetched, share)
 
     def of_set(
-        self, fetched: MessageSet, share: Share, topic: TopicRoute
+        self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None = None
     ) -> Callable[[RouteStep], Sequence[tuple[Part, Ticket]]]:
-        return partial(self._of_step, self._partitions.get(fetched.tp), self._inner.of_set(fetched, share, topic))
+        current = self._partitions[fetched.tp]  # a set goes through admit first
+        begin = max(fetched.start, current.position)
+        return partial(self._of_step, current, self._inner.of_set(fetched, share, topic, begin))
 
+    @staticmethod
     def _of_step(
-        self,
-        current: PartitionTransactions | None,
+        current: PartitionTransactions,
         tickets: Callable[[RouteStep], Sequence[tuple[Part, Ticket]]],
         step: RouteStep,
     ) -> Sequence[tuple[Part, Ticket]]:
         """The parts go into a transaction: nothing of them is left for the flow to send."""
-        assert current is not None, "a set goes through admit first"
         current.enqueue(Step(step.resume_at, tickets(step)))
         return ()
 

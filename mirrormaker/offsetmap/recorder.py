@@ -70,17 +70,23 @@ class MapRecorder:
                     yield from entries
 
     def period(
-        self, fetched: MessageSet, share: Share, single_target: bool, targets: Sequence[TopicPartition] = ()
+        self,
+        fetched: MessageSet,
+        share: Share,
+        single_target: bool,
+        targets: Sequence[TopicPartition] = (),
+        begin: int | None = None,
     ) -> OwnershipPeriod:
         """The ownership period that a set belongs to; another share.period than before begins another one.
 
         single_target: all of the partition goes to one target partition; else it may go to all of targets.
+        begin: see mirrormaker.flow.Tickets.
         """
         known = self._periods.get(fetched.tp)
         if known is None or known[0] is not share.period:
             began = self._checkpoints.begin(
                 fetched.tp,
-                fetched.start,
+                fetched.start if begin is None else begin,
                 _ms(),
                 single_target=single_target,
                 owned=share.holding(),

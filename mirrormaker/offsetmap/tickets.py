@@ -108,14 +108,14 @@ class MapTickets:
         self._recorder = recorder
 
     def of_set(
-        self, fetched: MessageSet, share: Share, topic: TopicRoute
+        self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None = None
     ) -> Callable[[Step], Sequence[tuple[Part, Ticket]]]:
-        return partial(self._of_step, share, self._period(fetched, share, topic))
+        return partial(self._of_step, share, self._period(fetched, share, topic, begin))
 
-    def _period(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> OwnershipPeriod:
+    def _period(self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None) -> OwnershipPeriod:
         single = topic.route.single_target
         others = () if single else [TopicPartition(topic.target, partition) for partition in topic.partitions]
-        return self._recorder.period(fetched, share, single, others)
+        return self._recorder.period(fetched, share, single, others, begin)
 
     def _of_step(self, share: Share, period: OwnershipPeriod, step: Step) -> Sequence[tuple[Part, Ticket]]:
         ticket = share.ticket(step.resume_at, len(step.parts))

@@ -9,6 +9,7 @@ import pytest
 from groundwork.tasks import TaskGroup
 from groupadmin.translation import Facts, Safe, translated
 from kafkawire.model import TopicPartition
+from kafkawire.protocol.stableoffsets import StableOffset
 from mirrormaker.exactlyonce.position import name_of
 from mirrormaker.offsetmap.file import FileStorage
 from mirrormaker.offsetmap.recorder import MapRecorder
@@ -16,7 +17,7 @@ from mirrormaker.offsetmap.tickets import MapTickets
 from mirrormaker.routes import SourceTopic
 from mirrormaker.selection import Selection
 from tests.mirrormaker.test_flow import Share, Targets, fetched, until
-from tests.mirrormaker.transactionfakes import Cluster, flow_into
+from tests.mirrormaker.transactionfakes import Cluster, Stored, flow_into
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.text import Header
 
@@ -68,3 +69,24 @@ def test_a_group_that_is_translated_while_a_transaction_is_open_reads_what_is_in
     assert len(mine.told) == 1
     begin = begin_of(tmp_path, cluster, {T: 5, U: 5}, {T: 10, U: 5})
     assert len(cluster.visible(ALL, begin)) == 10, f"the group begins at {begin}"
+
+
+def test_a_period_begins_in_the_map_where_the_target_goes_on_and_not_where_its_first_set_begins(
+    tasks: TaskGroup, recorder: MapRecorder, tmp_path: Path
+) -> None:
+    """The target has five messages of a transaction of whose end the killed mirror had not heard."""
+    cluster = Cluster()
+    cluster.logs[ALL] = [Stored(T_NAME, n, "committed") for n in range(5)]
+    cluster.end(T_NAME, "aborted")
+    cluster.ids[T_NAME].committed = {ALL: StableOffset(5, "", 0)}
+    recorder.period(fetched("t", 0, 0), Share(), False, [ALL]).lies_behind(ALL, 0)  # as the killed one had it
+    flow, _ = flow_into(
+        cluster, tasks, Targets(all=1), inner=MapTickets(recorder), selection=selecting(t="all"),
+        source_topic=one_partition,
+    )  # fmt: skip
+    share = Share()
+    share.period = "two"
+    flow.take(fetched("t", 0, 0, 10), share)
+    until(lambda: share.told)
+    recorder.before_commit({T: 10})
+    assert [begin_of(tmp_path, cluster, {T: at}, {T: 12}) for at in (0, 4, 5)] == [0, 0, 5]
