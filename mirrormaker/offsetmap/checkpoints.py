@@ -46,7 +46,8 @@ class _TargetOffsets:
 
     position      nothing from here on that goes there is acknowledged, everything before it is
     low, high     what an entry at position would say; low None: no response yet
-    inside        parts of one step are acknowledged, and others of it are not: position does not tell them apart
+    inside        some of what lies at position is acknowledged, and some is not: parts of one step, or messages that
+                  share an offset of the source
     in_flight     parts that were handed out to be sent and are not acknowledged
     """
 
@@ -84,8 +85,17 @@ class OwnershipPeriod:
         self.name = name  # of the topic in the target, where it is another one
         self._owned = owned
         self._over = False
+        self._handed_out = position
         self._checkpoints = checkpoints
         self.pairs: dict[TopicPartition, _TargetOffsets] = {}
+
+    def hands_out(self, position: int) -> bool:
+        """Whether a step that ends at this position ends an entry of the source.
+
+        False: more of the entry follows at the same position (messages of a wrapper of 0.7, one by one).
+        """
+        before, self._handed_out = self._handed_out, max(self._handed_out, position)
+        return position > before
 
     def sends(self, target: TopicPartition) -> None:
         """A part is handed out to be sent."""
@@ -102,7 +112,7 @@ class OwnershipPeriod:
 
         base, end: offsets of its first message and behind its last, each with whether that is exact (else it may be
         larger); base None: the broker did not say, and nothing is recorded.  position: of the source, where the
-        part ends; None: other parts for this partition lie before the same position.
+        part ends; None: other messages for this partition lie before the same position.
         """
         pair = self._pair(target)
         pair.in_flight -= 1
@@ -126,6 +136,10 @@ class OwnershipPeriod:
         pair = self._pair(target)
         pair.low = pair.high = offset
         self._checkpoints.consider(self.source, target, pair)
+
+    def begins_within(self, target: TopicPartition) -> None:
+        """Some of the entry at the begin lies in the target already, before all that is sent now."""
+        self._pair(target).inside = True
 
     def failed(self) -> None:
         """A part can never be stored, so what comes behind it lies before it in the target, once it is mended: another

@@ -120,11 +120,13 @@ class MapRecorder:
     ) -> None:
         """A period begins at offset, all before it lies before `end` of the target: on the disk when this returns.
 
-        end None: offset does not tell what is there; the checkpoint before stays the last.
+        end None: offset does not tell what is there; the checkpoint before stays the last until its entry is passed.
         """
         began = self._checkpoints.begin(source, offset, _ms(), single_target=True, owned=owned, topic=topic)
         self._periods[source] = (period, began)
-        if end is not None:
+        if end is None:
+            began.begins_within(target)
+        else:
             began.lies_behind(target, end)
         self._sync()
 

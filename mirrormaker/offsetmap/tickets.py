@@ -24,7 +24,7 @@ from producer.errors import UnknownOutcome
 class PartTicket:
     """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.OffsetListener).
 
-    position: of the source, where the part ends; None: other parts for its partition end at the same position.
+    position: of the source, where the part ends; None: more for its partition ends at the same position.
     counted: the part's count is exact.  unknown(): called after it failed with an unknown outcome; None: then it is
     sent again.
     """
@@ -94,9 +94,12 @@ def part_tickets(
     unknown: Callable[[], object] | None = None,
 ) -> list[tuple[Part, PartTicket]]:
     """The parts of a step that ends at resume_at, each with its ticket.  unknown: see PartTicket."""
-    last = {part.tp: n for n, part in enumerate(parts)}
+    last = {part.tp: n for n, part in enumerate(parts)} if period.hands_out(resume_at) else {}
     return [
-        (part, PartTicket(ticket, period, part, position=resume_at if last[part.tp] == n else None, unknown=unknown))
+        (
+            part,
+            PartTicket(ticket, period, part, position=resume_at if last.get(part.tp) == n else None, unknown=unknown),
+        )
         for n, part in enumerate(parts)
     ]
 

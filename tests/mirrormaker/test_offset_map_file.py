@@ -186,3 +186,33 @@ def _set(start: int) -> Any:
 
     rows = [(start + n, None, b"v", None) for n in range(2)]
     return v08.message_set("t", 0, start, memoryview(v08.encode(rows)), 100)[0]
+
+
+def begin_at(path: Path, at: int) -> int:
+    """The offset in the target from which on all lies that a reader at a source offset has not read."""
+    found = [e for p in read_map(path).map.periods[S] for entries in p.entries.values() for e in entries]
+    return max(entry.low for entry in found if entry.position <= at)
+
+
+def test_messages_that_share_a_source_offset_and_are_sent_one_by_one_lie_behind_its_checkpoint(tmp_path: Path) -> None:
+    """A wrapper of 0.7 at 100 holds three messages: the source goes on at 100 behind all but the last."""
+    kept = recorder(tmp_path, every=1)
+    period = kept.period(_set(0), Share(), True)
+    for resume_at, base in ((100, 500), (100, 510), (100, 520), (200, 530)):
+        sent(period, resume_at, base)
+        kept.before_commit({S: resume_at})
+    kept.close()
+    assert [begin_at(tmp_path / "m", at) for at in (0, 100, 200)] == [500, 510, 540]
+
+
+def test_a_period_that_begins_within_an_entry_has_no_checkpoint_before_its_end(tmp_path: Path) -> None:
+    """Some messages of a wrapper of 0.7 at 100 are in the target already (resume: target-end)."""
+    kept = recorder(tmp_path, every=1)
+    kept.begin(S, T, period=Share.period, owned=lambda: True, offset=100, end=None)
+    period = kept.period(_set(100), Share(), True)
+    sent(period, 200, 500)
+    sent(period, 300, 510)
+    kept.before_commit({S: 300})
+    kept.close()
+    found = [entry for period in read_map(tmp_path / "m").map.periods[S] for entry in period.entries[T]]
+    assert min((entry.position, entry.low) for entry in found) == (200, 510)
