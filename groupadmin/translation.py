@@ -121,7 +121,10 @@ def _feeds(
         to_one = bool(routes and routes[-1])
         same = {TopicPartition(today, source.partition)}
         may = sent or (same & every) or every if to_one else sent | every
-        if periods[-1].begun.target and today not in names:  # renamed, and nothing was sent since
+        says = any(
+            period.begun.target for period in periods
+        )  # maps of earlier releases do not say what a topic is called
+        if says and today not in names:  # renamed, and nothing was sent since
             new = set(topics.get(today, ()))
             may = may | ((same & new) or new if to_one else new)
         for target in may:

@@ -92,6 +92,7 @@ class Delivery:
     admit      lets a set go on along its route, now or once it is known what of it the target has (resume)
     waiting    partitions that admit holds back, with the sentence that says why
     before_commit   called with the offsets that the source is about to commit
+    renamed    called with the names of source topics in the target, at the start and when they may have changed
     alone      no two source topics may be sent to one target topic
     pending    whether something for a target topic is not committed there yet
     """
@@ -100,6 +101,7 @@ class Delivery:
     admit: Callable[[MessageSet, Share, TopicRoute, Forward], object] = admit_at_once
     waiting: Mapping[str, str] = field(default_factory=dict)
     before_commit: Callable[[Mapping[TopicPartition, int]], object] = lambda offsets: None
+    renamed: Callable[[Callable[[str], str]], object] = lambda target: None
     alone: bool = False
     pending: Callable[[str], bool] = lambda topic: False
 
@@ -169,6 +171,7 @@ class Flow:
 
         Raises Unreachable (try again), ChrootMissing, ConsumerError.
         """
+        self._delivery.renamed(self.selection.target)
         streams = self.source.join(mirror.topics, mirror.num_streams, self._delivery.before_commit)
         for stream in streams:
             self._tasks.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.take)
@@ -213,6 +216,7 @@ class Flow:
                 del self.topics[name]
         for name in [name for name in self._waiting if not selection.selects(name)]:
             del self._waiting[name]
+        self._delivery.renamed(selection.target)
 
     def _moves(self, name: str, topic: TopicRoute) -> bool:
         """Whether a topic goes another way than it did."""

@@ -197,7 +197,7 @@ class Checkpoints:
         self._ends: LogEnds = {}
         self._write = write
         self._periods: dict[TopicPartition, OwnershipPeriod] = {}
-        self._silent: set[TopicPartition] = set()  # owned, and nothing was fetched yet
+        self._silent: dict[TopicPartition, str] = {}  # owned, and nothing was fetched yet; the name that was recorded
         self._reached: dict[TopicPartition, int] = {}
 
     def begin(
@@ -210,26 +210,60 @@ class Checkpoints:
         owned: Callable[[], bool],
         targets: Iterable[TopicPartition] = (),
         topic: int | None = None,
+        target: str = "",
     ) -> OwnershipPeriod:
         """A period begins; what is acknowledged for the one before is not recorded any more.
 
         single_target: all of the partition goes to one target partition; else it may go to all of targets.
         owned(): no other member can own the partition yet.  topic: the czxid of the source's topic, where it is known.
+        target: the topic's name in the target; "": as target() has it.
         """
         if source in self._periods:
             self._periods[source].failed()
-        name = self._name(source)
+        name = self._name(source, target)
         period = self._periods[source] = OwnershipPeriod(source, position, self, owned=owned, topic=topic, name=name)
-        for target in targets:
-            period._pair(target)
-        self._silent.discard(source)
+        for each in targets:
+            period._pair(each)
+        self._silent.pop(source, None)
         self._reached[source] = position
         self._write([Begun(source, position, at_ms, single_target, topic, name)])
         return period
 
-    def _name(self, source: TopicPartition) -> str:
+    def reroute(
+        self,
+        source: TopicPartition,
+        at_ms: int,
+        *,
+        single_target: bool,
+        targets: Iterable[TopicPartition],
+        target: str,
+    ) -> None:
+        """The period goes on with another route.  single_target, targets, target: as begin() has them.
+
+        To a target partition that is new to the period nothing of it was sent before.
+        """
+        period = self._periods[source]
+        for each in targets:
+            period._pair(each)
+        self._begin_again(period, at_ms, single_target, self._name(source, target))
+
+    def rename(self, target: Callable[[str], str], at_ms: int) -> None:
+        """Topics may have other names in the target from now on, also those of which nothing is sent since."""
+        self._target = target
+        for source, period in self._periods.items():
+            if (name := self._name(source)) != period.name:
+                self._begin_again(period, at_ms, None, name)
+
+    def _begin_again(self, period: OwnershipPeriod, at_ms: int, single_target: bool | None, name: str) -> None:
+        """Record where a period is, with its name and route of today."""
+        period.name = name
+        if period.holds():
+            at = self._reached[period.source]
+            self._write([Begun(period.source, at, at_ms, single_target, period.topic, name)])
+
+    def _name(self, source: TopicPartition, target: str = "") -> str:
         """The topic's name in the target, where it is another one."""
-        name = self._target(source.topic)
+        name = target or self._target(source.topic)
         return "" if name == source.topic else name
 
     def shrank(self, target: TopicPartition, base: int, low: int | None) -> bool:
@@ -274,9 +308,9 @@ class Checkpoints:
                 if position > self._reached[source]:
                     self._reached[source] = position
                     records.append(Reached(source, position))
-            elif period is None and source not in self._silent:
-                self._silent.add(source)
-                records.append(Begun(source, position, at_ms, None, None, self._name(source)))
+            elif period is None and self._silent.get(source) != (name := self._name(source)):
+                self._silent[source] = name
+                records.append(Begun(source, position, at_ms, None, None, name))
         if records:
             self._write(records)
 

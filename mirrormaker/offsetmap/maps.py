@@ -10,7 +10,6 @@ import logging
 from pathlib import Path
 
 from groundwork.tasks import TaskGroup
-from mirrormaker.config import selection
 from mirrormaker.exactlyonce.transactions import ExactlyOnce
 from mirrormaker.flow import PLAIN_DELIVERY, Delivery
 from mirrormaker.offsetmap.file import FileStorage, file_of
@@ -89,13 +88,13 @@ class OffsetMaps:
     def _opened(self, source: Source) -> Delivery:
         mirror, target = self._mirror, self._target
         storage = self._storage(Header(source.name, source.options.group_id))
-        names = selection(source.options, mirror)
         shared = self._exactly_once is None  # each source partition has a sender of its own there
-        recorder = MapRecorder(storage, mirror.map_every_messages, names.target, shared_sender=shared)
+        recorder = MapRecorder(storage, mirror.map_every_messages, shared_sender=shared)
         self._recorders.append(recorder)
         self._tasks.spawn(f"offset-map-{source.name}", recorder.run, mirror.map_every_ms / 1000)
         if mirror.resume != "target-end":
-            return Delivery(tickets=MapTickets(recorder), before_commit=recorder.before_commit)
+            tickets = MapTickets(recorder)
+            return Delivery(tickets=tickets, before_commit=recorder.before_commit, renamed=recorder.rename)
         tails = TailReader(target.client(target.links()), target.options.request_timeout_ms / 1000)
         resumer = Resumer(source.name, self._tasks, recorder=recorder, tails=tails, unpark=source.unpark)
         return Delivery(
@@ -103,6 +102,7 @@ class OffsetMaps:
             admit=resumer.admit,
             waiting=resumer.waiting,
             before_commit=recorder.before_commit,
+            renamed=recorder.rename,
             alone=True,
         )
 

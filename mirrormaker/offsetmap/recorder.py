@@ -56,6 +56,7 @@ class MapRecorder:
         self._storage = storage
         self._checkpoints = Checkpoints(every, self._write, target, shared_sender=shared_sender)
         self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
+        self._routes: dict[TopicPartition, tuple[str, bool, tuple[TopicPartition, ...]]] = {}  # of its last set
         self._failing = False
         self._topics = {
             source: periods[-1].begun.topic for source, periods in self._storage.map.periods.items() if periods
@@ -76,13 +77,18 @@ class MapRecorder:
         single_target: bool,
         targets: Sequence[TopicPartition] = (),
         begin: int | None = None,
+        target: str = "",
     ) -> OwnershipPeriod:
         """The ownership period that a set belongs to; another share.period than before begins another one.
 
         single_target: all of the partition goes to one target partition; else it may go to all of targets.
-        begin: see mirrormaker.flow.Tickets.
+        begin: see mirrormaker.flow.Tickets.  target: the topic's name in the target; "": see rename().
         """
         known = self._periods.get(fetched.tp)
+        before, route = self._routes.get(fetched.tp), (target, single_target, tuple(targets))
+        self._routes[fetched.tp] = route
+        if known is not None and known[0] is share.period and before not in (None, route):
+            self._checkpoints.reroute(fetched.tp, _ms(), single_target=single_target, targets=targets, target=target)
         if known is None or known[0] is not share.period:
             began = self._checkpoints.begin(
                 fetched.tp,
@@ -92,6 +98,7 @@ class MapRecorder:
                 owned=share.holding(),
                 targets=targets,
                 topic=share.topic,
+                target=target,
             )
             known = self._periods[fetched.tp] = (share.period, began)
         return known[1]
@@ -129,6 +136,10 @@ class MapRecorder:
         else:
             began.lies_behind(target, end)
         self._sync()
+
+    def rename(self, target: Callable[[str], str]) -> None:
+        """Topics may have other names in the target from now on."""
+        self._checkpoints.rename(target, _ms())
 
     def before_commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """What a commit is about to say is on the disk when this returns, or the disk's refusal was logged."""

@@ -118,7 +118,7 @@ class MapTickets:
     def _period(self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None) -> OwnershipPeriod:
         single = topic.route.single_target
         others = () if single else [TopicPartition(topic.target, partition) for partition in topic.partitions]
-        return self._recorder.period(fetched, share, single, others, begin)
+        return self._recorder.period(fetched, share, single, others, begin, topic.target)
 
     def _of_step(self, share: Share, period: OwnershipPeriod, step: Step) -> Sequence[tuple[Part, Ticket]]:
         ticket = share.ticket(step.resume_at, len(step.parts))

@@ -186,3 +186,12 @@ def test_a_topic_that_was_renamed_later_feeds_both_names() -> None:
     offsets = identity(Begun(S0, 450, 2, True, None, "dc1.t"))
     read_all = Facts({T0: (0, 1450), new: (0, 70)}, {S0: (0, 450)}, {S0: 450})
     assert translated(offsets, read_all, {"t": [T0], "dc1.t": [new]}) == {T0: Safe(1450, 0), new: Safe(70, 0)}
+
+
+def test_a_topic_that_has_its_own_name_again_feeds_both_names() -> None:
+    new = TopicPartition("dc1.t", 0)
+    records = [Begun(S0, 0, 1, True, None, "dc1.t"), Entry(S0, new, 0, 70, 70), Reached(S0, 450)]
+    back = Begun(S0, 450, 2, True)  # and nothing was sent since
+    read_all = Facts({T0: (0, 1450), new: (0, 520)}, {S0: (0, 450)}, {S0: 450})
+    found = translated(gathered([*records, back]), read_all, {"t": [T0], "dc1.t": [new]})
+    assert found == {T0: Safe(1450, 0), new: Safe(520, 0)}
