@@ -154,16 +154,16 @@ class Coordinators:
     # ---- offsets ----------------------------------------------------------------------------------------------------
 
     def committed(
-        self, group: str, tps: Sequence[TopicPartition], wanted: Callable[[], bool], said: Said = lambda why: None
+        self, group: str, wanted: Callable[[], bool], said: Said = lambda why: None
     ) -> dict[TopicPartition, StableOffset] | None:
-        """What a group has committed, of these partitions at least, once no open transaction may still change it.
+        """All that a group has committed, once no open transaction may still change it.
 
         None: it is not wanted any more.  Raises TransactionRefused.
         """
         tries = 0
         while wanted():
             try:
-                found = self._committed(group, tps)
+                found = self._committed(group)
             except LinkLost as lost:
                 self._known.pop((group, False), None)
                 why = str(lost)
@@ -182,11 +182,11 @@ class Coordinators:
             sleep(AWAY.wait_s(tries - 1))
         return None
 
-    def _committed(self, group: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, StableOffset]:
+    def _committed(self, group: str) -> dict[TopicPartition, StableOffset]:
         broker = self._coordinator(group, False)
         if not self._takes_stable(broker, group):
             before = None
-            while before != (before := self._as_cached(broker, group, tps)):
+            while before != (before := self._as_cached(broker, group)):
                 sleep(MATERIALIZED_S)
             return before or {}
         reply: StableOffsets = self._call(broker, StableOffsetFetch(group), group)
@@ -196,11 +196,11 @@ class Coordinators:
                 raise BrokerError(code, f"OffsetFetch of {group} on {broker}")
         return {tp: row for tp, row in reply.partitions.items() if row.offset >= 0}
 
-    def _as_cached(
-        self, broker: Broker, group: str, tps: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, StableOffset]:
+    def _as_cached(self, broker: Broker, group: str) -> dict[TopicPartition, StableOffset]:
         """As an older broker's cache has it."""
-        reply = self._call(broker, self._dialect.requests.offset_fetch(self._dialect, group, tps), group)
+        reply = self._call(broker, self._dialect.requests.offset_fetch(self._dialect, group, None), group)
+        if reply["error"]:
+            raise BrokerError(reply["error"], f"OffsetFetch of {group} on {broker}")
         found = {}
         for topic in reply["topics"]:
             for row in topic["partitions"]:

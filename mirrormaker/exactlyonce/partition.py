@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from groundwork.failpoints import failpoint
 from groundwork.tasks import Event, TaskGroup, now, sleep
@@ -150,6 +150,10 @@ class PartitionTransactions:
         self._flushed = True
         self._wake.set()
 
+    def reroute(self, at: TopicPartition, pass_on: PassOn) -> None:
+        """The period goes on with another route, from the next set on; at: see Period."""
+        self.period = replace(self.period, at=at, pass_on=pass_on)
+
     def stop(self) -> None:
         """Another period of the partition begins."""
         self.over = True
@@ -218,7 +222,7 @@ class PartitionTransactions:
         while self._current():
             if not self._coordinators.carry_out(transaction, self._current, self._said):
                 continue
-            found = self._coordinators.committed(self._name, [period.at], self._current, self._said)
+            found = self._coordinators.committed(self._name, self._current, self._said)
             if found is None:
                 return False
             assert transaction.producer is not None

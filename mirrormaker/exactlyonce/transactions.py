@@ -106,6 +106,7 @@ class SourceTransactions:
         self._unpark = unpark
         self._tasks = tasks
         self._partitions: dict[TopicPartition, PartitionTransactions] = {}
+        self._routes: dict[TopicPartition, TopicRoute] = {}  # of the last set of each
 
     # ---- of a flow --------------------------------------------------------------------------------------------------
 
@@ -114,6 +115,9 @@ class SourceTransactions:
         current = self._partitions.get(fetched.tp)
         if current is None or current.period.key is not share.period:
             current = self._begin(fetched, share, topic, forward)
+        elif self._routes[fetched.tp] is not topic:  # a reload, or the target topic was created again
+            current.reroute(_position_at(topic), partial(forward, topic))
+        self._routes[fetched.tp] = topic
         current.admit(fetched, share)
 
     def of_set(
@@ -142,7 +146,7 @@ class SourceTransactions:
             key=share.period,
             owned=share.holding(),
             topic=share.topic,
-            at=TopicPartition(topic.target, topic.partitions[0]),
+            at=_position_at(topic),
             pass_on=partial(forward, topic),
         )
         made = PartitionTransactions(
@@ -192,3 +196,8 @@ class SourceTransactions:
 
     def _all(self) -> Iterator[PartitionTransactions]:
         return iter(list(self._partitions.values()))
+
+
+def _position_at(topic: TopicRoute) -> TopicPartition:
+    """The partition of the target that the positions of a topic's source partitions are committed for."""
+    return TopicPartition(topic.target, topic.partitions[0])

@@ -92,7 +92,7 @@ class FakeTarget:
             begins = begins and isinstance(transaction.ask, Initialize)
         return transaction.ask is None
 
-    def committed_offsets(self, group: str, tps: object, wanted: object, said: object = None) -> dict[Any, Any]:
+    def committed_offsets(self, group: str, wanted: object, said: object = None) -> dict[Any, Any]:
         assert group == NAME
         return {} if self.position is None else {TARGET: self.position}
 

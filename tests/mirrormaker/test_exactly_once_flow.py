@@ -90,3 +90,19 @@ def test_a_period_begins_in_the_map_where_the_target_goes_on_and_not_where_its_f
     until(lambda: share.told)
     recorder.before_commit({T: 10})
     assert [begin_of(tmp_path, cluster, {T: at}, {T: 12}) for at in (0, 4, 5)] == [0, 0, 5]
+
+
+def test_a_topic_that_is_renamed_goes_to_its_new_name_and_its_position_with_it(tasks: TaskGroup) -> None:
+    """The partition keeps its owner.  Whoever deletes the former topic deletes the positions that are kept there."""
+    cluster, share, moved = Cluster(), Share(), TopicPartition("moved", 0)
+    flow, _ = flow_into(
+        cluster, tasks, Targets(t=1, moved=1), selection=selecting(), source_topic=one_partition,
+    )  # fmt: skip
+    flow.sender.pending = lambda topic: False  # type: ignore[method-assign, assignment]
+    flow.take(fetched("t", 0, 0, 5), share)
+    until(lambda: share.told)
+    flow.change(flow._rules, selecting(t="moved"), None)
+    flow.take(fetched("t", 0, 5, 5), share)
+    until(lambda: len(share.told) == 2)
+    assert {tp: len(cluster.visible(tp)) for tp in cluster.logs} == {T: 5, moved: 5}
+    assert {tp: row.offset for tp, row in cluster.ids[T_NAME].committed.items()} == {T: 5, moved: 10}

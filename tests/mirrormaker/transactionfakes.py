@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -88,9 +88,7 @@ class Cluster:
             transaction.answered(ask, [0], "here")
         return True
 
-    def committed(
-        self, group: str, tps: Sequence[TopicPartition], wanted: object, said: object = None
-    ) -> dict[TopicPartition, StableOffset]:
+    def committed(self, group: str, wanted: object, said: object = None) -> dict[TopicPartition, StableOffset]:
         return dict(self.ids.setdefault(group, Id()).committed)
 
 

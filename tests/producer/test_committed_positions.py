@@ -1,0 +1,57 @@
+"""What a group of the target has committed, as its coordinator says it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+import producer.coordinators
+from kafkawire.dialects import dialect
+from kafkawire.errors import BrokerError
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.protocol.stableoffsets import StableOffset
+from producer.coordinators import Coordinators
+
+BROKER = Broker(1, "h", 9092)
+SPEAKS = dialect("1.1")
+
+
+class Old(Coordinators):
+    """Asks a broker before 2.5, of which only Kafka's own cache is asked.  error: of the whole answer."""
+
+    def __init__(self, committed: dict[TopicPartition, int], error: int = 0) -> None:
+        super().__init__(lambda: [BROKER], cast(Links, None), SPEAKS)
+        self._all, self._error = committed, error
+
+    def _coordinator(self, key: str, of_transaction: bool) -> Broker:
+        return BROKER
+
+    def _call(self, broker: Broker, request: Any, key: str) -> Any:
+        if request.api.name == "ApiVersions":
+            return {"api_versions": [(9, 0, 3)]}
+        everything = SPEAKS.requests.offset_fetch(SPEAKS, key, None)
+        assert request.buffers == everything.buffers, "only some partitions are asked for"
+        rows = [
+            {"topic": tp.topic, "partitions": [{"partition": tp.partition, "offset": at, "metadata": "", "error": 0}]}
+            for tp, at in self._all.items()
+        ]
+        return {"topics": [] if self._error else rows, "error": self._error}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer.coordinators, "MATERIALIZED_S", 0.0)
+
+
+def test_an_older_broker_is_asked_for_the_offsets_of_topics_that_were_renamed_since() -> None:
+    """Else the position of before a rename is not found, and all behind the group's commit is sent again."""
+    former = TopicPartition("former", 0)
+    found = Old({former: 7}).committed("g", lambda: True)
+    assert found == {former: StableOffset(7, "", 0)}
+
+
+def test_an_older_broker_that_answers_for_no_partition_why_it_cannot_is_heard() -> None:
+    with pytest.raises(BrokerError, match="NotCoordinator"):
+        Old({}, error=16)._committed("g")
