@@ -284,9 +284,9 @@ class Daemon:
                 raise StartRefused(exits.STATE_FOLDER, str(exc)) from exc
 
     def _flow(self, source: Source) -> Flow:
-        mirror, target = self._configuration.mirror, self._target
+        mirror, options, target = self._configuration.mirror, self._configuration.target, self._target
         loaded = self._reloads.handler
-        rules = route_rules(source.options, target.options, mirror, here=source.dialect, there=target.dialect)
+        rules = route_rules(source.options, options, mirror, here=source.dialect, there=target.dialect)
         topic = mirror.dead_letter_topic
         quarantine = Quarantine(
             source,
