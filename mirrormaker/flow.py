@@ -529,11 +529,28 @@ class Flow:
 
         names: the source topics that are sent there.
         """
+        target, first = topic.target, names[0]
+        try:
+            self._created_again(names, topic)
+        except TopicRefused as changed:
+            self._waiting.pop(first, None)
+            log.info("source %s: %s", self.name, changed, extra=self._event("topic-flows", first))
+        self._returning.discard(target)
+
+    def _created_again(self, names: Sequence[str], topic: TopicRoute) -> None:
+        """Raises TopicRefused once nothing is sent there any more."""
         topics, target = self.target.topics, topic.target
         first = names[0]
+
+        def prepared() -> Sequence[PartitionId]:
+            chosen = self.selection
+            if target not in self._others and not any(chosen.selects(n) and chosen.target(n) == target for n in names):
+                raise TopicRefused(f"target topic {target} is gone, and nothing is sent there any more")
+            return topics.prepare(target, topic.source)
+
         if not self._until_done(first, topics.view).partitions(target):
             self._waits(first, f"target topic {target} is gone; it is looked for, and created again where that may be")
-            there = self._until_done(first, lambda: topics.prepare(target, topic.source))
+            there = self._until_done(first, prepared)
             text = "source %s: topic %s flows again: the target has %d partitions"
             log.info(text, self.name, first, len(there), extra=self._event("topic-flows", first))
             if len(there) != len(topic.partitions):
@@ -541,7 +558,6 @@ class Flow:
                     self.topics.pop(name, None)  # its route is chosen again
                 self._others.pop(target, None)
         sleep(RETRY_MIN_S)  # until every broker knows it
-        self._returning.discard(target)
 
     def _until_done(self, name: str, attempt: Callable[[], T]) -> T:
         """What attempt() returns, retried until it works; meanwhile the topic waits.  Raises TopicRefused."""

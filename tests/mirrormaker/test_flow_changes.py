@@ -11,7 +11,7 @@ from mirrormaker.flow import Flow
 from mirrormaker.handler import DROP, MessageHandler
 from mirrormaker.routes import SourceTopic
 from mirrormaker.selection import Selection
-from tests.mirrormaker.test_flow import SPEAKS, Sends, Share, Targets, fetched, flow_of, until
+from tests.mirrormaker.test_flow import SPEAKS, Deleted, Sends, Share, Targets, fetched, flow_of, until
 
 
 class Pending(Sends):
@@ -138,4 +138,20 @@ def test_a_topic_that_waits_and_is_not_selected_any_more_waits_no_longer(tasks: 
     assert flow.waiting == {}
     until(lambda: share.told)
     assert share.told == [("failed", "topic t is not selected any more", 7)]
+    assert flow.waiting == {}
+
+
+def test_a_target_topic_that_is_gone_is_not_created_again_once_nothing_is_sent_there_any_more(tasks: TaskGroup) -> None:
+    """It would wait for the former name for ever, and its topic would be shown as waiting while it flows."""
+    sends, targets = Pending(), Deleted(t=2, moved=2)
+    flow = flow_of(tasks, targets, sends, selection=selecting())
+    flow.take(fetched("t", 0, 0), Share())
+    until(lambda: sends.parts)
+    del targets.counts["t"]
+    assert flow.target_is_gone("t")
+    until(lambda: "target topic t" in flow.waiting.get("t", ""))
+    flow.change(flow._rules, selecting(rename={"t": "moved"}), None)
+    flow.take(fetched("t", 0, 2), Share())
+    until(lambda: sent_to(sends)[-1] == "moved")
+    until(lambda: not flow._returning)
     assert flow.waiting == {}
