@@ -41,7 +41,7 @@ class Checkpoint(NamedTuple):
 
 
 @dataclass(slots=True)
-class _TargetOffsets:
+class TargetOffsets:
     """One ownership period and one target partition.
 
     position      nothing from here on that goes there is acknowledged, everything before it is
@@ -51,6 +51,7 @@ class _TargetOffsets:
     in_flight     parts that were handed out to be sent and are not acknowledged
     """
 
+    target: TopicPartition
     position: int
     low: int | None = None
     high: int | None = None
@@ -58,11 +59,11 @@ class _TargetOffsets:
     in_flight: int = 0
     written: Entry | None = None
 
-    def entry(self, source: TopicPartition, target: TopicPartition) -> Entry | None:
+    def entry(self, source: TopicPartition) -> Entry | None:
         """The entry that is worth being recorded now."""
         if self.low is None or self.inside:
             return None
-        entry = Entry(source, target, self.position, self.low, self.high)
+        entry = Entry(source, self.target, self.position, self.low, self.high)
         return None if entry == self.written else entry
 
 
@@ -87,23 +88,27 @@ class OwnershipPeriod:
         self._over = False
         self._handed_out = position
         self._checkpoints = checkpoints
-        self.pairs: dict[TopicPartition, _TargetOffsets] = {}
+        self.pairs: dict[TopicPartition, TargetOffsets] = {}
 
     def hands_out(self, position: int) -> bool:
         """Whether a step that ends at this position ends an entry of the source.
 
         False: more of the entry follows at the same position (messages of a wrapper of 0.7, one by one).
         """
-        before, self._handed_out = self._handed_out, max(self._handed_out, position)
-        return position > before
+        if position <= self._handed_out:
+            return False
+        self._handed_out = position
+        return True
 
-    def sends(self, target: TopicPartition) -> None:
-        """A part is handed out to be sent."""
-        self._pair(target).in_flight += 1
+    def sends(self, target: TopicPartition) -> TargetOffsets:
+        """A part is handed out to be sent; acknowledged() takes what this returns."""
+        pair = self._pair(target)
+        pair.in_flight += 1
+        return pair
 
     def acknowledged(
         self,
-        target: TopicPartition,
+        pair: TargetOffsets,
         base: tuple[int, bool] | None,
         end: tuple[int, bool],
         position: int | None,
@@ -114,18 +119,17 @@ class OwnershipPeriod:
         larger); base None: the broker did not say, and nothing is recorded.  position: of the source, where the
         part ends; None: other messages for this partition lie before the same position.
         """
-        pair = self._pair(target)
         pair.in_flight -= 1
         known = base is not None and self.holds()
         if base is not None and known:
-            if self._checkpoints.shrank(target, base[0], pair.low):
+            if self._checkpoints.shrank(pair.target, base[0], pair.low):
                 pair.low = pair.high = pair.written = None
-            self._checkpoints.came_to(target, end[0])
+            self._checkpoints.came_to(pair.target, end[0])
             if not pair.inside:
                 pair.low = base[0] if pair.low is None else max(pair.low, base[0])
                 if base[1]:
                     pair.high = base[0] if pair.high is None else min(pair.high, base[0])
-                self._checkpoints.consider(self.source, target, pair)
+                self._checkpoints.consider(self.source, pair)
         pair.inside = position is None
         if position is not None:
             pair.position = position
@@ -135,7 +139,7 @@ class OwnershipPeriod:
         """Nothing was sent in this period, and all that comes will lie at offset or behind: an entry."""
         pair = self._pair(target)
         pair.low = pair.high = offset
-        self._checkpoints.consider(self.source, target, pair)
+        self._checkpoints.consider(self.source, pair)
 
     def begins_within(self, target: TopicPartition) -> None:
         """Some of the entry at the begin lies in the target already, before all that is sent now."""
@@ -162,16 +166,16 @@ class OwnershipPeriod:
                 known = pair.written.low if pair.written is not None else 0
                 if pair.written is None or end - known >= every:
                     pair.low = end if pair.low is None else max(pair.low, end)
-            entry = pair.entry(self.source, target)
+            entry = pair.entry(self.source)
             if entry is not None:
                 pair.written = entry
                 found.append(entry)
         return found
 
-    def _pair(self, target: TopicPartition) -> _TargetOffsets:
+    def _pair(self, target: TopicPartition) -> TargetOffsets:
         pair = self.pairs.get(target)
         if pair is None:
-            pair = self.pairs[target] = _TargetOffsets(self.begun_at)
+            pair = self.pairs[target] = TargetOffsets(target, self.begun_at)
         return pair
 
 
@@ -282,10 +286,10 @@ class Checkpoints:
         if end > self._ends.get(target, -1):
             self._ends[target] = end
 
-    def consider(self, source: TopicPartition, target: TopicPartition, pair: _TargetOffsets) -> None:
+    def consider(self, source: TopicPartition, pair: TargetOffsets) -> None:
         """After a response: an entry, if one is due."""
         if pair.written is None or pair.low is None or pair.low - pair.written.low >= self._every:
-            entry = pair.entry(source, target)
+            entry = pair.entry(source)
             if entry is not None:
                 pair.written = entry
                 self._write([entry])

@@ -29,7 +29,7 @@ class PartTicket:
     sent again.
     """
 
-    __slots__ = ("_base", "_counted", "_end", "_missing", "_period", "_position", "_target", "_ticket", "_unknown")
+    __slots__ = ("_base", "_counted", "_end", "_missing", "_period", "_position", "_sent", "_ticket", "_unknown")
 
     def __init__(
         self,
@@ -42,14 +42,13 @@ class PartTicket:
     ) -> None:
         self._ticket = ticket
         self._period = period
-        self._target = part.tp
+        self._sent = period.sends(part.tp)
         self._position = position
         self._counted = part.counted
         self._unknown = unknown
         self._base: tuple[int, bool] | None = None
         self._end = (0, False)
         self._missing = False  # of a piece of it the broker did not say where it is
-        period.sends(part.tp)
 
     @property
     def once(self) -> bool:
@@ -73,9 +72,7 @@ class PartTicket:
 
     def done(self) -> None:
         base = None if self._missing else self._base
-        self._period.acknowledged(
-            self._target, base, self._end, self._position
-        )  # first: done() may let it be committed
+        self._period.acknowledged(self._sent, base, self._end, self._position)  # first: done() may let it be committed
         self._ticket.done()
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
@@ -94,11 +91,14 @@ def part_tickets(
     unknown: Callable[[], object] | None = None,
 ) -> list[tuple[Part, PartTicket]]:
     """The parts of a step that ends at resume_at, each with its ticket.  unknown: see PartTicket."""
-    last = {part.tp: n for n, part in enumerate(parts)} if period.hands_out(resume_at) else {}
+    end = resume_at if period.hands_out(resume_at) else None
+    if len(parts) == 1:
+        return [(parts[0], PartTicket(ticket, period, parts[0], position=end, unknown=unknown))]
+    last = {part.tp: n for n, part in enumerate(parts)}
     return [
         (
             part,
-            PartTicket(ticket, period, part, position=resume_at if last.get(part.tp) == n else None, unknown=unknown),
+            PartTicket(ticket, period, part, position=end if last[part.tp] == n else None, unknown=unknown),
         )
         for n, part in enumerate(parts)
     ]

@@ -13,7 +13,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
 from kafkawire.protocol.request import ProducedPartition
-from mirrormaker.offsetmap.checkpoints import Checkpoint
+from mirrormaker.offsetmap.checkpoints import Checkpoint, TargetOffsets
 from mirrormaker.offsetmap.file import FileStorage, file_of
 from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.resume import Resumer
@@ -241,7 +241,8 @@ class Period:
     def __init__(self) -> None:
         self.over = False
 
-    def sends(self, target: TopicPartition) -> None: ...
+    def sends(self, target: TopicPartition) -> TargetOffsets:
+        return TargetOffsets(target, 0)
 
     def failed(self) -> None:
         self.over = True
