@@ -184,7 +184,7 @@ class ConsumerConnector:
                     on_death=self._on_death,
                     listener=self._listener,
                     decoders=decoders,
-                    observe=self._metrics.observe if self._metrics is not None else None,
+                    observer=self._metrics,
                     store=self._offset_store,
                     before_commit=self._before_commit,
                 )

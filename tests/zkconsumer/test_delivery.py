@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from groundwork.queues import BoundedQueue
-from kafkawire.errors import CorruptMessage
+from groundwork.tasks import GreenletExit
+from kafkawire.columns import Columns
+from kafkawire.errors import CorruptMessage, LibraryMissing
 from kafkawire.formats.v01 import messages
-from kafkawire.model import MessageSet, TopicPartition
+from kafkawire.model import Message, MessageSet, TopicPartition
 from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, DeliveredSet
@@ -50,6 +52,27 @@ class World:
         cursor.reset_to(position)
         return cursor
 
+    def read(self, reads: str, went_on: tuple[type[BaseException], ...] = (), again: Any = lambda: None) -> list[int]:
+        """The offsets of all there is, in this style, by a user who asks again after these exceptions."""
+        found: list[int] = []
+        sets, batches = self.stream.sets(), self.stream.batches()
+        while True:
+            try:
+                if reads == "messages":
+                    found.append((message := next(self.stream)).offset)
+                    message.ack()
+                elif reads == "batches":
+                    found += (batch := next(batches)).offsets
+                    batch.ack()
+                else:
+                    fetched, share = next(sets)
+                    found += [message.offset for message in fetched.messages()]
+                    share.ticket(fetched.resume_at).done()
+            except ConsumerTimeout:
+                return found
+            except went_on:
+                again()
+
     def offsets(self) -> list[int]:
         found: list[int] = []
         try:
@@ -57,6 +80,37 @@ class World:
                 found.append(next(self.stream).offset)
         except ConsumerTimeout:
             return found
+
+
+class Seen:
+    """An observer."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def message(self, message: Message) -> None:
+        self.offsets.append(message.offset)
+
+    def batch(self, columns: Columns) -> None:
+        self.offsets += columns.offsets
+
+    def message_set(self, message_set: MessageSet) -> None:
+        self.offsets += range(message_set.start, message_set.resume_at)
+
+
+class Raising(Seen):
+    """An observer that raises, the first time it is called."""
+
+    def __init__(self, exc: type[BaseException]) -> None:
+        super().__init__()
+        self.exc = exc
+
+    def _raise(self, _: object) -> None:
+        if not self.offsets:
+            self.offsets.append(-1)
+            raise self.exc("of the observer")
+
+    message = batch = message_set = _raise
 
 
 def a_set(start: int, count: int, tp: TopicPartition = TP, damage_at: int | None = None) -> MessageSet:
@@ -531,14 +585,22 @@ def test_a_set_that_arrives_during_a_pause_is_fetched_again_when_it_came_to_its_
 
 @pytest.mark.parametrize("reads", ["messages", "batches"])
 def test_a_set_that_is_taken_while_its_partition_is_paused_and_resumed_is_not_left_out(reads):
-    """The pause comes between the taking and the first look, from another thread: here where a set is observed."""
+    """The pause comes between the taking and the delivery, from another thread: here where an observer is called."""
 
-    def observe(fetched: MessageSet) -> None:
-        if fetched.start == 0:
+    class Pausing(Seen):
+        def message(self, message: Message) -> None:
+            if message.offset == 0:
+                self.again()
+
+        def batch(self, columns: Columns) -> None:
+            if columns.offsets[0] == 0:
+                self.again()
+
+        def again(self) -> None:
             cursor.pause()
             cursor.resume()
 
-    world = World(observe=observe)
+    world = World(observer=Pausing())
     cursor = world.cursor()
     cursor.enqueue(a_set(0, 3), 100)
     cursor.enqueue(a_set(3, 2), 100)
@@ -697,18 +759,148 @@ def test_damage_met_before_a_seek_does_not_take_it_back():
     assert cursor.next_delivery == 50
 
 
+# between the taking of a set and its delivery -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reads", ["messages", "batches", "sets"])
+@pytest.mark.parametrize("exc", [MemoryError, LibraryMissing])
+def test_an_observer_that_fails_is_logged_and_costs_nothing(reads, exc, caplog):
+    world = World(observer=Raising(exc))
+    cursor = world.cursor()
+    cursor.enqueue(a_set(0, 4), 100)
+    cursor.enqueue(a_set(4, 4), 100)
+    assert world.read(reads) == list(range(8))
+    assert (cursor.committable(), cursor.drained, world.budget.used) == (8, True, 0)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"the observer of stream orders-0 raised {exc.__name__}" in line
+
+
+Interrupts = tuple[type[BaseException], ...]
+INTERRUPTS: Interrupts = (KeyboardInterrupt, GreenletExit, MemoryError)
+
+
+def once(exc: type[BaseException], call: Any) -> Any:
+    """A function that raises the first time, and then is call()."""
+    calls: list[int] = []
+
+    def raising(*args: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise exc
+        return call(*args, **named)
+
+    return raising
+
+
+CALLS = {
+    "messages": ["observer", "take", "taken", "commit", "start_iteration", "pieces"],
+    "batches": ["observer", "take", "taken", "commit", "end_delivery", "pieces", "may_deliver", "ticket"],
+    "sets": ["observer", "take", "taken", "commit"],
+}
+
+
+@pytest.mark.parametrize("exc", INTERRUPTS)
+@pytest.mark.parametrize("delivery", ["at-least-once", "on-ack", "at-most-once"])
+@pytest.mark.parametrize(("reads", "at"), [(reads, at) for reads, calls in CALLS.items() for at in calls])
+def test_a_set_that_cannot_be_handed_out_is_fetched_again(at, delivery, reads, exc, monkeypatch):
+    """An interrupt anywhere between the queue and the user: nothing after that set may count as if it were done."""
+    world = World(
+        delivery=delivery,
+        observer=Raising(exc) if at == "observer" and exc is not MemoryError else None,
+        commit=once(exc, lambda tp, to: None) if at == "commit" else lambda tp, to: None,
+    )
+    cursor = world.cursor()
+    if at == "take":  # before it has an effect
+        monkeypatch.setattr(cursor, "take", once(exc, cursor.take))
+    elif at == "taken":  # after it
+        take = cursor.take
+        raising = once(exc, lambda do: do)
+        monkeypatch.setattr(cursor, "take", lambda *args: raising(take(*args)))
+    elif at == "may_deliver":
+        monkeypatch.setattr(DeliveredSet, "may_deliver", once(exc, DeliveredSet.may_deliver))
+    elif at == "ticket":  # has its effect
+        ticket = cursor.ticket
+        raising = once(exc, lambda made: made)
+        monkeypatch.setattr(cursor, "ticket", lambda *args: raising(ticket(*args)))
+    elif at == "pieces":
+        decode = MessageSet.messages if reads == "messages" else MessageSet.pieces
+        first = once(exc, lambda: None)
+
+        def decoding(*args: Any, **named: Any) -> Any:
+            first()
+            yield from decode(*args, **named)
+
+        monkeypatch.setattr(MessageSet, "messages" if reads == "messages" else "pieces", decoding)
+    elif at in ("start_iteration", "end_delivery"):
+        monkeypatch.setattr(cursor, at, once(exc, getattr(cursor, at)))
+    cursor.enqueue(a_set(0, 4), 100)
+    cursor.enqueue(a_set(4, 4), 100)
+
+    found = world.read(reads, (exc,))
+    if found != list(range(8)):
+        assert found == []
+        assert cursor.withheld
+        assert cursor.committable() == 0 or delivery == "at-most-once"  # there it was committed first
+        cursor.refetch_withheld()
+        assert cursor.position == 0
+        cursor.enqueue(a_set(0, 4), 100)
+        cursor.enqueue(a_set(4, 4), 100)
+        assert world.read(reads) == list(range(8))
+    assert (cursor.committable(), cursor.drained, world.budget.used) == (8, True, 0)
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "on-ack", "at-most-once"])
+@pytest.mark.parametrize("exc", [KeyboardInterrupt, GreenletExit])
+def test_a_message_whose_decoder_is_interrupted_is_fetched_again(delivery, exc):
+    """It did not reach the user, so asking for the next one does not say that it is done."""
+
+    interrupted: list[bytes] = []
+
+    def decode(topic: str, value: bytes) -> bytes:
+        if value == b"value 2" and not interrupted:
+            interrupted.append(value)
+            raise exc
+        return value
+
+    world = World(delivery=delivery, decoders=(None, decode), commit=lambda tp, to: None)
+    cursor = world.cursor()
+    cursor.enqueue(a_set(0, 4), 100)
+    cursor.enqueue(a_set(4, 4), 100)
+    assert world.read("messages", (exc,)) == [0, 1]
+    if delivery != "at-most-once":
+        assert cursor.committable() == 2
+    cursor.refetch_withheld()
+    assert cursor.position == 2
+    cursor.enqueue(a_set(2, 2), 100)
+    cursor.enqueue(a_set(4, 4), 100)
+    assert world.read("messages") == [2, 3, 4, 5, 6, 7]
+    assert (cursor.committable(), cursor.drained, world.budget.used) == (8, True, 0)
+
+
+@pytest.mark.parametrize("reads", ["messages", "batches"])
+def test_damage_that_cannot_be_reported_is_met_again_and_nothing_behind_it_counts(reads):
+    world = World()
+    cursor = world.cursor()
+    cursor.on_corrupt = once(KeyboardInterrupt, cursor.on_corrupt)
+    cursor.enqueue(a_set(0, 4, damage_at=2), 100)
+    cursor.enqueue(a_set(4, 4), 100)
+    assert world.read(reads, (KeyboardInterrupt,)) == [0, 1]
+    assert (cursor.committable(), cursor.withheld, cursor.next_delivery) == (2, True, 2)
+
+
 # the rest ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_set_that_is_handed_out_is_observed_once():
-    seen: list[MessageSet] = []
-    world = World(observe=seen.append)
+@pytest.mark.parametrize("reads", ["messages", "batches", "sets"])
+def test_what_is_handed_out_is_observed_once(reads):
+    seen = Seen()
+    world = World(observer=seen)
     cursor = world.cursor()
     cursor.enqueue(a_set(0, 2), 100)
     cursor.reset_to(5)
     cursor.enqueue(a_set(5, 2), 100)
-    assert world.offsets() == [5, 6]
-    assert [s.start for s in seen] == [5]
+    assert world.read(reads) == [5, 6]
+    assert seen.offsets == [5, 6]
 
 
 def test_an_error_from_elsewhere_is_raised_once_at_the_next_ask_and_costs_no_message():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from kafkawire import compression
+from kafkawire.compression import GZIP, SNAPPY, ZSTD
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01.write import encode
-from kafkawire.model import MessageSet
+from kafkawire.model import RECORD_BATCH, BrokerPartition, MessageSet
 from zkconsumer.engine.metrics import ConsumerMetrics, MetricsSnapshot
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.offsets.group import OffsetsStatus, StoreStatus
@@ -53,10 +55,23 @@ def shown(registry: CollectorRegistry) -> list[str]:
     return [line for line in lines if not line.startswith("#")]
 
 
-def test_what_was_handed_out_is_counted_and_measured():
+def observed(metrics: ConsumerMetrics, style: str, found: MessageSet) -> None:
+    """What a stream's reader does in this style."""
+    if style == "messages":
+        for message in found.messages():
+            metrics.message(message)
+    elif style == "batches":
+        for columns in found.pieces():
+            metrics.batch(columns)
+    else:
+        metrics.message_set(found)
+
+
+@pytest.mark.parametrize("style", ["messages", "batches", "sets"])
+def test_what_was_handed_out_is_counted_and_measured(style):
     registry = CollectorRegistry(auto_describe=True)
     metrics = ConsumerMetrics("g", "g_a", lambda: None, registry)
-    metrics.observe(fetched(b"x" * 64, None, b"y" * 65))
+    observed(metrics, style, fetched(b"x" * 64, None, b"y" * 65))
     lines = shown(registry)
     where = '{consumer="g_a",group="g"}'
     assert f"zkconsumer_messages_total{where} 3.0" in lines
@@ -100,7 +115,7 @@ def test_two_connectors_share_a_registry_and_no_number():
     registry = CollectorRegistry(auto_describe=True)
     one = ConsumerMetrics("g", "g_a", lambda: None, registry)
     two = ConsumerMetrics("g", "g_b", lambda: None, registry)
-    one.observe(fetched(b"only one"))
+    observed(one, "sets", fetched(b"only one"))
     counts = [line for line in shown(registry) if line.startswith("zkconsumer_messages_total")]
     assert counts == [
         'zkconsumer_messages_total{consumer="g_a",group="g"} 1.0',
@@ -121,3 +136,44 @@ def test_a_name_that_somebody_else_shows_is_refused_by_the_registry():
     Counter("zkconsumer_messages", "of somebody else", registry=registry)
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         ConsumerMetrics("g", "g_a", lambda: None, registry)
+
+
+def compressed(release: str, magic: int, codec: int) -> MessageSet:
+    """Two entries, of 3 and 2 messages; 0.7: an entry has no offset of its own."""
+    spoken = dialect(release)
+    partition = 3 if spoken.offsets.count_messages else BrokerPartition(0, 3)
+    sets = [
+        bytes(spoken.messages.encode([(n, None, b"v" * 1000, None) for n in numbers], codec=codec, magic=magic))
+        for numbers in (range(3), range(3, 5))
+    ]
+    if magic == RECORD_BATCH:
+        sets[1] = (3).to_bytes(8, "big") + sets[1][8:]  # as a broker numbers them
+    entries = b"".join(sets)
+    found, _ = spoken.messages.message_set("orders", partition, 0, memoryview(entries), 10)
+    assert isinstance(found, MessageSet)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("release", "magic", "codec", "messages"),
+    [
+        ("3.9", 2, ZSTD, 5),
+        ("3.9", 2, GZIP, 5),
+        ("0.10.2", 1, GZIP, 5),
+        ("0.8.2", 0, SNAPPY, 5),
+        ("0.7", dialect("0.7").magic, GZIP, 2),
+    ],
+)
+def test_compressed_entries_of_a_set_are_counted_and_not_opened(release, magic, codec, messages, monkeypatch):
+    found = compressed(release, magic, codec)
+
+    def opened(*args: object) -> bytes:
+        raise AssertionError("it was opened")
+
+    monkeypatch.setattr(compression, "opened", opened)
+    registry = CollectorRegistry(auto_describe=True)
+    metrics = ConsumerMetrics("g", "g_a", lambda: None, registry)
+    metrics.message_set(found)
+    counts = metrics.counts()
+    assert (counts.messages, counts.nbytes) == (messages, len(found.buffer))
+    assert (sum(counts.buckets), counts.measured_bytes) == (0, 0)

@@ -12,7 +12,7 @@ from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.errors import CorruptMessage, WireError
-from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import AssignmentSource, EngineContext
@@ -36,6 +36,7 @@ from zkconsumer.offsets.commits import BeforeCommit, all_every_s
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import COORDINATOR_PART, Lease
+from zkconsumer.streams.observer import Observer
 from zkconsumer.streams.stream import Decoders, Stream, Streams
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ def _assignment_source(
 class Engine:
     """Streams, cursors, fetchers, commits and timers of one connector.
 
-    All methods but give_up_own_reading are called in the event loop.  observe, store, before_commit, on_fence,
+    All methods but give_up_own_reading are called in the event loop.  observer, store, before_commit, on_fence,
     on_death: as of ConsumerConnector.
     """
 
@@ -75,7 +76,7 @@ class Engine:
         on_death: Callable[[str, BaseException], object],
         listener: ConsumerListener,
         decoders: Decoders = (None, None),
-        observe: Callable[[MessageSet], object] | None = None,
+        observer: Observer | None = None,
         store: OffsetStore | None = None,
         before_commit: BeforeCommit = lambda positions: None,
     ) -> None:
@@ -104,7 +105,7 @@ class Engine:
             budget=self._budget,
             registration=registration,
             decoders=decoders,
-            observe=observe,
+            observer=observer,
             commit=self._commit_one,
         )
         self._cursors: dict[TopicPartition, Cursor] = {}

@@ -1,7 +1,8 @@
 """Metrics of connectors for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
 
     zkconsumer_messages_total, zkconsumer_bytes_total       delivered (bytes: keys and values)
-    zkconsumer_message_size_bytes                           histogram of the same messages, key and value together
+    zkconsumer_message_size_bytes                           histogram of the same messages, key and value together; of
+                                                            stream.sets() those that are not compressed: see below
     zkconsumer_rebalances_total                             also those that have to be retried
     zkconsumer_lag, zkconsumer_buffer_bytes                 of each owned partition: topic, partition; the lag counts
                                                             messages, of 0.7 bytes, and is left out while the end of the
@@ -13,6 +14,10 @@
 
 Each has the labels group and consumer (the member's id).  Gauges are read at each scrape; a connector that was shut
 down is gone from the next scrape on.  Needs prometheus-client (the extra `metrics`).
+
+Nothing is opened to be counted: a few kilobytes may open to 100 MB.  Messages and batches are measured as their reader
+opened them.  Of what sets() delivers, compressed entries stay closed: their messages are counted by heads and offsets,
+their bytes as they were fetched, and the histogram leaves them out.
 """
 
 from __future__ import annotations
@@ -20,10 +25,12 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from groundwork.metrics import Families, by_name, collector
-from kafkawire.model import MessageSet
+from kafkawire.columns import Columns, as_list
+from kafkawire.model import Message, MessageSet
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import MODES
@@ -45,6 +52,31 @@ class MetricsSnapshot(NamedTuple):
     offsets: OffsetsStatus | None = None  # None: fixed partitions
 
 
+class Counts(NamedTuple):
+    """Messages, their bytes, the histogram's buckets, the bytes of the messages in these."""
+
+    messages: int
+    nbytes: int
+    buckets: list[int]
+    measured_bytes: int
+
+
+def in_compressed(message_set: MessageSet) -> tuple[int, int]:
+    """Messages and bytes of the compressed entries of a set, without opening any.
+
+    A record batch has the number of its records; of a wrapper the offsets say it, or (0.7) it counts as one.
+    """
+    messages = nbytes = 0
+    reached = message_set.start
+    for run in message_set.runs:
+        if run.codec:
+            by_offsets = isinstance(message_set.partition, int) and not run.record_batch
+            messages += max(0, run.resume_at - reached) if by_offsets else run.entries
+            nbytes += run.end - run.begin
+        reached = max(reached, run.resume_at)
+    return messages, nbytes
+
+
 class ConsumerMetrics:
     """The metrics of one connector; shown by `registry` (the default one) until close().
 
@@ -62,25 +94,45 @@ class ConsumerMetrics:
         self.labels = (group, consumer_id)
         self.snapshot = snapshot
         self._messages = self._bytes = 0
+        self._measured_bytes = 0  # of the messages in the buckets
         self._buckets = [0] * (len(SIZES) + 1)
         self._lock = threading.Lock()
         self._shown_by = collector(registry, _families)
         self._shown_by.add(self)
 
-    def observe(self, message_set: MessageSet) -> None:
-        """Count a set that was delivered; from any thread."""
-        columns = message_set.index(check_crcs=False)
-        sizes = [max(0, key) + max(0, value) for key, value in zip(columns.key_size, columns.value_size, strict=True)]
+    # an observer of streams (zkconsumer.streams.observer), from any thread ------------------------------------------
+
+    def message(self, message: Message) -> None:
+        self._count((len(message.key or b"") + len(message.value or b""),))
+
+    def batch(self, columns: Columns) -> None:
+        sizes = zip(as_list(columns.key_size), as_list(columns.value_size), strict=True)
+        self._count([max(0, key) + max(0, value) for key, value in sizes])
+
+    def message_set(self, message_set: MessageSet) -> None:
+        plain = replace(message_set, runs=tuple(run for run in message_set.runs if not run.codec))
+        if plain.runs:
+            for columns in plain.pieces(check_crcs=False):
+                self.batch(columns)
+        if len(plain.runs) < len(message_set.runs):
+            messages, nbytes = in_compressed(message_set)
+            with self._lock:
+                self._messages += messages
+                self._bytes += nbytes
+
+    def _count(self, sizes: Sequence[int]) -> None:
         with self._lock:
             self._messages += len(sizes)
-            self._bytes += sum(sizes)
+            nbytes = sum(sizes)
+            self._bytes += nbytes
+            self._measured_bytes += nbytes
             for size in sizes:
                 self._buckets[bisect_left(SIZES, size)] += 1
 
-    def counts(self) -> tuple[int, int, list[int]]:
-        """Messages, bytes and the histogram's buckets, of one moment."""
+    def counts(self) -> Counts:
+        """What was counted up to one moment."""
         with self._lock:
-            return self._messages, self._bytes, list(self._buckets)
+            return Counts(self._messages, self._bytes, list(self._buckets), self._measured_bytes)
 
     def add_to(self, families: Families) -> None:
         """What a scrape gets of it."""
@@ -117,14 +169,14 @@ def _families() -> Families:
 
 
 def _add_counts(families: Families, metrics: ConsumerMetrics) -> None:
-    messages, nbytes, counts = metrics.counts()
-    families["zkconsumer_messages"].add_metric(metrics.labels, messages)
-    families["zkconsumer_bytes"].add_metric(metrics.labels, nbytes)
+    counts = metrics.counts()
+    families["zkconsumer_messages"].add_metric(metrics.labels, counts.messages)
+    families["zkconsumer_bytes"].add_metric(metrics.labels, counts.nbytes)
     buckets, so_far = [], 0
-    for bound, count in zip((*map(float, SIZES), "+Inf"), counts, strict=True):
+    for bound, count in zip((*map(float, SIZES), "+Inf"), counts.buckets, strict=True):
         so_far += count
         buckets.append((str(bound), so_far))
-    families["zkconsumer_message_size_bytes"].add_metric(metrics.labels, buckets, sum_value=nbytes)
+    families["zkconsumer_message_size_bytes"].add_metric(metrics.labels, buckets, sum_value=counts.measured_bytes)
 
 
 def _add_gauges(families: Families, metrics: ConsumerMetrics) -> None:

@@ -531,6 +531,15 @@ class Cursor:
             actions = self.partition.commit_ended(delivered, committed, now())
         return self._for_stream(actions)
 
+    def give_back(self, delivered: DeliveredSet) -> None:
+        """Its stream took a set off the queue and cannot hand it out: nothing of it is delivered, it is fetched again.
+
+        A second call, and one for a set that came too late, changes nothing.
+        """
+        with self.lock:
+            actions = self.partition.given_back(delivered, now())
+        self._carry_out(actions)
+
     def _for_stream(self, actions: Actions) -> Do | None:
         if actions is DELIVER:
             return Do.DELIVER

@@ -30,6 +30,7 @@ The state is the first of these that applies:
 What happens, by method:
 
     fetched  taken  commit_ended  iterated  ended           a set: in the queue, at its stream, in its reader
+    given_back                                              .. its stream could not hand it out
     ticket  ticket_done  ticket_reached  ticket_cut         what was delivered is acknowledged, in any order
     ticket_failed  ticket_dropped  may_send                 .. or cannot be; a sender asks whether it still may
     reset_to  seek_start  refetch  refetch_withheld         it is read on from elsewhere, or from where it stopped
@@ -153,6 +154,7 @@ class FetchedSet:
         "failure",
         "nbytes",
         "progress",
+        "queued",
         "resume_at",
         "set_ticket",
         "start",
@@ -165,6 +167,7 @@ class FetchedSet:
         self.failure = failure
         self.epoch = -1
         self.progress: Progress | None = None  # the ledger of its tickets
+        self.queued = False  # in the queue of its stream
         self.committed_first = False  # at-most-once: committed before it is delivered
         self.delivered_to = self.done_to = self.acked_to = start
         self.set_ticket: DeliveryTicket | None = None
@@ -367,23 +370,32 @@ class Partition:
 
     def _queued(self, fetched: FetchedSet) -> None:
         self.position = self._after_skips(fetched.resume_at) if self.skips else fetched.resume_at
+        fetched.queued = True
         self.queued_bytes += fetched.nbytes
         self.queued_sets += 1
+
+    def _left_queue(self, fetched: FetchedSet) -> None:
+        fetched.queued = False
+        self.queued_bytes -= fetched.nbytes
+        self.queued_sets -= 1
+
+    def _too_late(self, fetched: FetchedSet) -> Actions:
+        """A set that left its queue is not delivered."""
+        if fetched.epoch == self.epoch:
+            if fetched.failure is not None:
+                self._failure = fetched
+            self._withhold(fetched.start)
+        return _give_back(fetched.nbytes)
 
     def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
         """Its stream took a set off its queue: it is delivered now, or it came too late.
 
         commit_first: all of it is committed, and counts as done, before any of it is delivered.
         """
-        self.queued_bytes -= fetched.nbytes
-        self.queued_sets -= 1
+        self._left_queue(fetched)
         in_turn = fetched.start == (self._after_skips(self.next_delivery) if self.skips else self.next_delivery)
         if not (in_turn and self.withheld is Withheld.NOTHING and self.may_deliver(fetched, now)):
-            if fetched.epoch == self.epoch:
-                if fetched.failure is not None:
-                    self._failure = fetched
-                self._withhold(fetched.start)
-            return _give_back(fetched.nbytes)
+            return self._too_late(fetched)
         if self.skips:
             self._forget_skips(fetched.start)
         self.next_delivery = fetched.resume_at
@@ -408,6 +420,20 @@ class Partition:
         if counted is not None and not committed:
             # Or the next commit would write it, though nobody got it.
             counted.progress.take_back(counted, fetched.start)
+        return self.ended(fetched, fetched.start)
+
+    def given_back(self, fetched: FetchedSet, now: float) -> Actions:
+        """Its stream took a set off the queue and cannot hand it out: it is fetched again.
+
+        Without this the ticket of the next set would count it as done.
+        """
+        if fetched.queued:
+            self._left_queue(fetched)
+            return self._too_late(fetched)
+        if fetched not in self._unticketed:
+            return NOTHING
+        if fetched.set_ticket is not None:
+            return self.commit_ended(fetched, False, now)
         return self.ended(fetched, fetched.start)
 
     def _withhold(self, at: int) -> None:
@@ -456,7 +482,10 @@ class Partition:
         if at is not None and fetched.epoch == self.epoch:
             self.next_delivery = at
             self._withhold(at)
-        return _give_back(self._last_ticket_bytes(fetched))
+        nbytes = self._last_ticket_bytes(fetched)
+        if at is not None and fetched.committed_first and fetched.progress is not None:
+            nbytes += fetched.progress.close()  # of its reader alone: no reset closes it
+        return _give_back(nbytes)
 
     # tickets --------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.fetching.cursor import DeliveredSet
 from zkconsumer.fetching.progress import DeliveryTicket
+from zkconsumer.streams.observer import SafeObserver
 
 
 class Batch:
@@ -89,12 +90,20 @@ class BatchReader:
 
     next_set   the next set that may be delivered; what it raises comes out of next()
     on_ack     only Batch.ack() says that a batch is done
+    observer   called with the columns of each batch
     """
 
-    def __init__(self, next_set: Callable[[], DeliveredSet], check_crcs: bool, on_ack: bool) -> None:
+    def __init__(
+        self,
+        next_set: Callable[[], DeliveredSet],
+        check_crcs: bool,
+        on_ack: bool,
+        observer: SafeObserver | None = None,
+    ) -> None:
         self._next_set = next_set
         self._check_crcs = check_crcs
         self._on_ack = on_ack
+        self._observer = observer
         self._set: DeliveredSet | None = None  # the set that is delivered, as long as there may be more of it
         self._pieces: Iterator[Columns] = iter(())
         self._ticket: DeliveryTicket | None = None  # of the batch that the user has
@@ -113,10 +122,21 @@ class BatchReader:
 
     def _next_of(self, delivered: DeliveredSet) -> Batch | None:
         """The next batch of a set; None: there is none in the next piece, or nothing more of it may be delivered."""
-        columns = next(self._pieces, None)
-        if columns is None:  # an exception ended them before the set did: ctrl-C, no memory
-            self._end_set()
-            return None
+        reached = delivered.done_to
+        try:
+            columns = next(self._pieces, None)
+            if columns is not None:
+                return self._batch(delivered, columns)
+        except BaseException:  # ctrl-C, no memory: the ticket of the next piece would cover this one
+            self._give_back(delivered, reached)
+            raise
+        self._end_set()
+        return None
+
+    def _batch(self, delivered: DeliveredSet, columns: Columns) -> Batch | None:
+        """A piece as a batch; None: it is empty, or may not be delivered."""
+        if self._observer is not None:
+            self._observer.batch(delivered.message_set.tp, columns)
         at, damage = max(columns.resume_at, delivered.done_to), columns.damage
         first = delivered.done_to == delivered.message_set.start
         delivered.delivered_to = at  # before the check: a thread that closes reads it after
@@ -124,6 +144,7 @@ class BatchReader:
             self._end_set()
             return None
         ticket = delivered.ticket(at, 1 if len(columns) else 0)
+        self._ticket = ticket if len(columns) else None
         delivered.done_to = at
         if damage is not None:
             self._set, self._damage = None, (delivered, at, damage)
@@ -133,10 +154,18 @@ class BatchReader:
         elif first:
             delivered.cursor.start_iteration(delivered, on_ack=True)
         if len(columns):
-            self._ticket = ticket
             return Batch(delivered.message_set.tp, columns, at, ticket)
         self._report_damage()
         return None
+
+    def _give_back(self, delivered: DeliveredSet, reached: int) -> None:
+        """A piece could not be handed out: from `reached` on the set is fetched again."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            ticket.cut(ticket.begin)
+        delivered.delivered_to = delivered.done_to = reached
+        delivered.cursor.end_iteration(delivered, finished=False)
+        self._set = self._damage = None
 
     def leave(self) -> None:
         """The user asks for something else: its batch is done, and the rest of the set is fetched again."""
@@ -153,27 +182,29 @@ class BatchReader:
         """The user will not come back: its batch is not done, unless it is acknowledged."""
         if self._set is not None:
             self._end_set()
-        ticket, self._ticket = self._ticket, None
-        if ticket is not None and not self._on_ack:
-            ticket.drop()
+        if self._ticket is not None and not self._on_ack:
+            self._ticket.drop()
+        self._ticket = None
         if self._damage is not None:
-            (delivered, at, _), self._damage = self._damage, None
+            delivered, at, _ = self._damage
             delivered.cursor.end_delivery(delivered, at)
+            self._damage = None
 
     def _finish_batch(self) -> None:
-        ticket, self._ticket = self._ticket, None
-        if ticket is not None and not self._on_ack:
-            ticket.done()
+        if self._ticket is not None and not self._on_ack:
+            self._ticket.done()
+        self._ticket = None
         self._report_damage()
 
     def _end_set(self) -> None:
-        delivered, self._set = self._set, None
-        if delivered is not None:
-            delivered.cursor.end_iteration(delivered, finished=False)
+        if self._set is not None:
+            self._set.cursor.end_iteration(self._set, finished=False)
+            self._set = None  # last: an interrupt before it is followed by another try
 
     def _report_damage(self) -> None:
         """The set is fetched again from the damage on."""
         if self._damage is not None:
-            (delivered, at, damage), self._damage = self._damage, None
+            delivered, at, damage = self._damage
             if delivered.cursor.end_delivery(delivered, at):
                 delivered.cursor.on_corrupt(delivered.cursor, at, damage)
+            self._damage = None  # last: an interrupt before it is followed by another try

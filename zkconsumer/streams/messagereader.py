@@ -15,6 +15,8 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.errors import DecodeFailed
 from zkconsumer.fetching.cursor import DeliveredSet
+from zkconsumer.fetching.progress import DeliveryTicket
+from zkconsumer.streams.observer import SafeObserver
 
 NO_EPOCH = -1  # an epoch that no cursor has
 
@@ -27,6 +29,7 @@ class MessageReader:
     before_next   called before each set, in the reader's thread: the user asks for messages; raises the first of errors
     next_set      the next set that may be delivered; what it raises comes out of the iterator
     errors        errors to raise before the next message
+    observer      called with each message before its decoders
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class MessageReader:
         check_crcs: bool,
         on_ack: bool,
         decoders: tuple[Decoder | None, Decoder | None],
+        observer: SafeObserver | None = None,
     ) -> None:
         self._before_next = before_next
         self._next_set = next_set
@@ -45,6 +49,7 @@ class MessageReader:
         self._check_crcs = check_crcs
         self._on_ack = on_ack
         self._decoders = decoders if decoders != (None, None) else None
+        self._observer = observer
         self._set: DeliveredSet | None = None  # the set that is iterated
         self._rest: Iterator[Message] | None = None  # of that set, where an error had to be raised between two messages
         self._through = False  # all of it was delivered
@@ -80,6 +85,8 @@ class MessageReader:
                 self._set, self._through = self._next_set(), False
                 self._set.cursor.start_iteration(self._set, self._on_ack)
                 rest = self._set.message_set.messages(self._check_crcs)
+                if self._observer is not None:
+                    rest = map(self._observer.message, rest)
             return self._acknowledged(self._set, rest) if self._on_ack else self._spanned(self._set, rest)
         except StopIteration:
             return None
@@ -148,8 +155,20 @@ class MessageReader:
         except Exception as e:
             tp = TopicPartition(message.topic, message.partition)
             raise DecodeFailed(tp, message.offset, message, e) from e
+        except BaseException:  # ctrl-C: the message is not delivered, and asking for the next one would say it is done
+            self._take_back(message)
+            raise
         message.key, message.value = key, value
         return message
+
+    def _take_back(self, message: Message) -> None:
+        """The message that came last was not delivered: it is fetched again, with the rest of its set."""
+        if isinstance(message.handed, DeliveryTicket) and self._set is not None:
+            message.handed.cut(message.handed.begin)
+            self._set.done_to = message.handed.begin
+        if self._set is not None:
+            self._set.delivered_to = self._set.done_to
+        self._end_set(finished=False)
 
     def _damaged(self, delivered: DeliveredSet, error: CorruptMessage) -> None:
         """A damaged message: what came before it was delivered, and it is fetched again."""
@@ -158,10 +177,11 @@ class MessageReader:
 
     def _end_set(self, finished: bool) -> bool:
         """End the iteration of a set, if there is one.  False: how far it went does not count any more."""
-        delivered, self._set, self._rest = self._set, None, None
-        counts = delivered is not None and delivered.cursor.end_iteration(delivered, finished)
+        delivered, counts = self._set, False
         if delivered is not None:
+            counts = delivered.cursor.end_iteration(delivered, finished)
             delivered.epoch = NO_EPOCH  # an iterator that is still in it delivers nothing more
+        self._set = self._rest = None  # last: an interrupt before it is followed by another try
         return counts
 
     # from outside of the iteration --------------------------------------------------------------------------------

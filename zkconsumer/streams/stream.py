@@ -34,6 +34,7 @@ from zkconsumer.listeners import ListenerFailed
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.streams.batch import Batch, BatchReader
 from zkconsumer.streams.messagereader import Decoder, MessageReader
+from zkconsumer.streams.observer import Observer, SafeObserver
 
 AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 
@@ -71,7 +72,7 @@ class Stream:
     delivery     when a message counts as done, see above
     decoders     of keys and of values, or None; what they raise comes out of the iterator as DecodeFailed, and the next
                  message after it.  Batches and sets are bytes as they were stored
-    observe      called with each set that is delivered, in the reader's thread
+    observer     called with everything that is delivered, in the reader's thread; what it raises is logged
     commit       for at-most-once: writes a position to the offset store; called in the reader's thread
     """
 
@@ -84,7 +85,7 @@ class Stream:
         check_crcs: bool = True,
         delivery: str = AT_LEAST_ONCE,
         decoders: Decoders = (None, None),
-        observe: Callable[[MessageSet], object] | None = None,
+        observer: Observer | None = None,
         commit: Commit | None = None,
     ) -> None:
         if delivery == AT_MOST_ONCE and commit is None:
@@ -93,7 +94,7 @@ class Stream:
         self.channel = channel
         self._timeout_ms = timeout_ms
         self._commit = commit if delivery == AT_MOST_ONCE else None
-        self._observe = observe
+        self._observer = SafeObserver(observer, f"the observer of stream {name}") if observer is not None else None
         self._errors: deque[BaseException] = deque()
         on_ack = delivery == ON_ACK
         self._messages = MessageReader(
@@ -103,8 +104,9 @@ class Stream:
             check_crcs=check_crcs,
             on_ack=on_ack,
             decoders=decoders,
+            observer=self._observer,
         )
-        self._batches = BatchReader(self._next, check_crcs, on_ack)
+        self._batches = BatchReader(self._next, check_crcs, on_ack, self._observer)
         self._sets = SetReader()
         self._reading: Reader = self._sets  # the style in which the user asked last; no other has anything of a set
         self._reader = 0  # the thread that reads
@@ -139,7 +141,14 @@ class Stream:
     def next_set(self) -> DeliveredSet:
         """For sets(): the next one; what was iterated before is done."""
         self._turn_to(self._sets)
-        return self._next()
+        delivered = self._next()
+        if self._observer is not None:
+            try:
+                self._observer.message_set(delivered.message_set)
+            except BaseException:
+                delivered.cursor.give_back(delivered)
+                raise
+        return delivered
 
     def next_batch(self) -> Batch:
         """For batches(): the next one; the one before is done."""
@@ -173,17 +182,24 @@ class Stream:
                 if end.__cause__ is not None:
                     raise end.__cause__ from end.__cause__.__cause__  # a death keeps its reason
                 raise StopIteration from None
-            do = delivered.cursor.take(delivered, self._commit is not None)
-            if do is Do.COMMIT and self._commit is not None:
-                message_set = delivered.message_set
-                committed = self._commit(message_set.tp, message_set.resume_at) is None
-                do = delivered.cursor.commit_ended(delivered, committed)
+            try:
+                do = self._taken(delivered)
+            except BaseException:  # ctrl-C, too: the ticket of the next set would cover this one
+                delivered.cursor.give_back(delivered)
+                raise
             if do is Do.RAISE and delivered.failure is not None:
                 raise delivered.failure
             if do is Do.DELIVER:
-                if self._observe is not None:
-                    self._observe(delivered.message_set)
                 return delivered
+
+    def _taken(self, delivered: DeliveredSet) -> Do | None:
+        """Take a set that came off the queue.  DELIVER; RAISE its failure; None: it must not be delivered."""
+        do = delivered.cursor.take(delivered, self._commit is not None)
+        if do is Do.COMMIT and self._commit is not None:
+            message_set = delivered.message_set
+            committed = self._commit(message_set.tp, message_set.resume_at) is None
+            do = delivered.cursor.commit_ended(delivered, committed)
+        return do
 
     def done(self) -> None:
         """What was delivered counts as done, though nothing more is asked for: for a loop that ends here."""
@@ -219,7 +235,7 @@ class _Asked(Generic[T]):
 class Streams:
     """The streams of one connector: one per topic and thread; with a filter, thread n of every topic is stream n.
 
-    observe(message_set): called for each set that is delivered; commit(tp, position): for at-most-once
+    observer: called with everything that is delivered; commit(tp, position): for at-most-once
     """
 
     def __init__(
@@ -230,7 +246,7 @@ class Streams:
         budget: Budget,
         registration: Registration,
         decoders: Decoders,
-        observe: Callable[[MessageSet], object] | None,
+        observer: Observer | None,
         commit: Commit,
     ) -> None:
         static = registration.pattern == STATIC
@@ -246,7 +262,7 @@ class Streams:
                 check_crcs=config.check_crcs,
                 delivery=config.delivery,
                 decoders=decoders,
-                observe=observe,
+                observer=observer,
                 commit=commit,
             )
             self._streams[topic, n] = (stream, budget.for_stream(len(wanted)))
