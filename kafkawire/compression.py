@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from kafkawire.errors import LibraryMissing, LocalError, RemoteError
+from kafkawire.errors import LibraryMissing, LocalError, OpensTooLarge, RemoteError
 from kafkawire.kernels import ready
 from kafkawire.model import RECORD_BATCH
 from kafkawire.primitives import Bytes
@@ -71,7 +71,8 @@ def compress(codec: int, data: Bytes, magic: int = 0) -> bytes:
 
 
 def decompress(codec: int, data: Bytes, limit: int) -> bytes:
-    """A wrapper's value opened, at most limit bytes of it.  RemoteError when it is more, cut, or makes no sense."""
+    """A wrapper's value opened, at most limit bytes of it.  RemoteError when it is cut or makes no sense; OpensTooLarge
+    when it is more."""
     return bytes(opened(codec, data, limit))
 
 
@@ -99,8 +100,8 @@ def _library(codec: str) -> Any:
     return cramjam
 
 
-def _too_much(name: str, limit: int) -> RemoteError:
-    return RemoteError(f"{name} data opens to more than limit {limit} bytes")
+def _too_much(name: str, limit: int) -> OpensTooLarge:
+    return OpensTooLarge(f"{name} data opens to more than limit {limit} bytes")
 
 
 # ---- gzip ------------------------------------------------------------------------------------------------------

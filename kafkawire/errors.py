@@ -2,9 +2,11 @@
 
     LocalError    this cluster version cannot do what we asked, or we asked for nonsense
         LibraryMissing   a codec's library is not installed here
+        SetTooLarge      a whole set was asked for, and opens to more than may be open at once
     RemoteError   the other side sent bytes that make no sense
         Truncated        they end too early
         LeftOver         they go on after the end
+        OpensTooLarge    compressed data opens to more than was allowed
         CorruptMessage   an entry of a message set is damaged; has the position
             UnknownMagic     it says it has a format we do not know
         NodeError        a ZooKeeper node holds what no release of Kafka writes
@@ -45,8 +47,16 @@ class LibraryMissing(LocalError):
     """A codec needs a library that is not installed where this runs."""
 
 
+class SetTooLarge(LocalError):
+    """All columns of a set were asked for at once, and its entries open to more than may be open at once."""
+
+
 class RemoteError(WireError):
     """The other side sent nonsense."""
+
+
+class OpensTooLarge(RemoteError):
+    """Compressed data opens to more bytes than were allowed."""
 
 
 class Truncated(RemoteError):

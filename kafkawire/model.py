@@ -241,7 +241,11 @@ class MessageSet:
         return self.reader.messages(self, check_crcs)
 
     def index(self, check_crcs: bool = True) -> Columns:
-        """The same messages as columns of positions, all at once.  Raises nothing: damage is in the columns."""
+        """The same messages as columns of positions, all at once; damage is in the columns.
+
+        Raises SetTooLarge where its compressed entries open to more than 128 MiB together (pieces() reads such a set),
+        and LibraryMissing.
+        """
         return self.reader.index(self, check_crcs)
 
     def pieces(self, check_crcs: bool = True, most_bytes: int = PIECE_BYTES) -> Iterator[Columns]:

@@ -12,10 +12,10 @@ from dataclasses import replace
 from kafkawire.compression import SNAPPY, is_xerial
 from kafkawire.decode.documents import Document, codec_name, ends, framed_reader, text_or_hex
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
-from kafkawire.formats.layouts import OPEN_LIMIT
+from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.v07.layout import CODEC, HEAD, HEADS, LOG_OVERHEAD, LOWEST
 from kafkawire.formats.v07.messages import message_set
-from kafkawire.formats.v07.read import Wrapper, opened, wrapper
+from kafkawire.formats.v07.read import Wrapper, opened, opened_messages, wrapper
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import INT16, INT32, INT64, Reader
 
@@ -118,12 +118,14 @@ def _with_set(out: Document, data: memoryview, start: int) -> Decoded:
 
 
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
-    """A set fetched at position start, up to the first damage, and that damage.  A cut tail is no damage.
+    """A set fetched at position start, up to the first damage, and that damage.  A cut tail is no damage; a wrapper
+    that opens, with those before it, to more than OPEN_LIMIT is.
 
     wrapper    of a set that is one wrapper and nothing else
     wrappers   of any other: in the order of the set, each with its byte position and which messages it holds
     """
     whole, found = message_set("", 0, start, memoryview(data), None)
+    budget = OpenBudget(OPEN_LIMIT)  # all of its messages are kept
     messages: list[Document] = []
     wrappers: list[Document] = []
     damage = None
@@ -134,7 +136,7 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
                 outer = _wrapper(wrapped, run)
                 wrappers.append(outer)
                 before = len(messages)
-                messages.extend(_inner(whole, run))
+                messages.extend(_inner(whole, run, budget))
                 outer |= _ignored_tail(wrapped)
                 if len(found.runs) > 1:
                     holds = {"messages": len(messages) - before, "from": before}
@@ -167,8 +169,9 @@ def _plain(whole: MessageSet, run: Run) -> Iterator[Document]:
         at = after
 
 
-def _inner(whole: MessageSet, run: Run) -> Iterator[Document]:
-    for message in replace(whole, runs=(run,)).messages():
+def _inner(whole: MessageSet, run: Run, budget: OpenBudget) -> Iterator[Document]:
+    walk = Walk(whole.topic, whole.partition, whole.start, True, budget.limit)
+    for message in opened_messages(walk, whole.buffer, run, budget):
         where: Document = {"start": message.offset, "safe_commit": message.resume_at}
         yield where | text_or_hex("payload", message.value)
 
@@ -183,5 +186,5 @@ def _wrapper(outer: Wrapper, run: Run) -> Document:
 
 def _ignored_tail(outer: Wrapper) -> Document:
     """How many of the bytes it opens to are those of a cut last entry, where there are any."""
-    data, found = opened(outer, 1, [OPEN_LIMIT])
+    data, found = opened(outer, 1, OpenBudget(OPEN_LIMIT))
     return {"ignored_tail_bytes": len(data) - found.end} if found.end < len(data) else {}

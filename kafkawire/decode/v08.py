@@ -13,7 +13,9 @@ from typing import Any
 from kafkawire.compression import LZ4, SNAPPY, is_xerial
 from kafkawire.decode.documents import Document, codec_name, ends, framed_reader, text_or_hex
 from kafkawire.errors import CorruptMessage, RemoteError, UnknownMagic
+from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, Wrapper, message_set, wrapper
+from kafkawire.formats.v01.read import opened_messages
 from kafkawire.formats.v2.layout import MAGIC_AT, Batch, batch_at
 from kafkawire.formats.v2.read import Record, records
 from kafkawire.model import Message, MessageSet, Run, Scan
@@ -85,21 +87,24 @@ def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError
 
 
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
-    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage.
+    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage; an entry
+    that opens, with those before it, to more than OPEN_LIMIT is.
 
     wrapper    of a set that is one wrapper and nothing else
     wrappers   of any other: in the order of the set, each with its byte position and which offsets it holds
     batch, batches   the same of record batches (Kafka 0.11 and later).  Entries of older formats may stand before them,
                where the cluster was upgraded, and none behind them
     """
-    older, damage = _old_entries(data, start)
+    budget = OpenBudget(OPEN_LIMIT)  # all of its messages are kept
+    older, damage = _old_entries(data, start, budget)
     if not isinstance(damage, UnknownMagic) or bytes(data[damage.position :][MAGIC_AT : MAGIC_AT + 1]) != b"\2":
         return older, damage
-    return _with_batches(older, data, damage.position, start)
+    return _with_batches(older, data, damage.position, start, budget)
 
 
-def _old_entries(data: bytes | memoryview, start: int) -> tuple[Document, CorruptMessage | None]:
+def _old_entries(data: bytes | memoryview, start: int, budget: OpenBudget) -> tuple[Document, CorruptMessage | None]:
     whole, found = message_set("", 0, start, memoryview(data), -1)
+    walk = Walk("", 0, start, True, budget.limit)
     messages: list[Document] = []
     wrappers: list[Document] = []
     damage = None
@@ -109,7 +114,7 @@ def _old_entries(data: bytes | memoryview, start: int) -> tuple[Document, Corrup
                 outer = _wrapper(wrapper(data, run.begin, run.end))
                 wrappers.append(outer)
                 before = len(messages)
-                messages.extend(_message(message, {}) for message in _of(whole, run).messages())
+                messages.extend(_message(message, {}) for message in opened_messages(walk, whole.buffer, run, budget))
                 if len(found.runs) > 1:
                     outer |= {"position": run.begin, "holds": _holds(messages, before)}
             else:
@@ -125,7 +130,7 @@ def _old_entries(data: bytes | memoryview, start: int) -> tuple[Document, Corrup
 
 
 def _with_batches(
-    older: Document, data: bytes | memoryview, begin: int, start: int
+    older: Document, data: bytes | memoryview, begin: int, start: int, budget: OpenBudget
 ) -> tuple[Document, CorruptMessage | None]:
     messages: list[Document] = older["messages"]
     batches: list[Document] = []
@@ -137,7 +142,7 @@ def _with_batches(
                 continue
             before, said = len(messages), _batch(batch)
             batches.append(said)
-            found = list(records(data, batch))
+            found = list(records(data, batch, budget=budget))
             if batch.control:
                 said["control"] = [_control(record) for record in found]
                 continue

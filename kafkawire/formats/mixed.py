@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kafkawire.columns import Column, Columns, as_list
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage, UnknownMagic
+from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v01 import scan as entries
 from kafkawire.formats.v01.messages import ENTRY_OVERHEAD as ENTRY_OVERHEAD
@@ -27,6 +28,7 @@ from kafkawire.formats.v2 import columns as batches
 from kafkawire.formats.v2 import scan as batchscan
 from kafkawire.formats.v2 import write
 from kafkawire.formats.v2.layout import MAGIC_AT
+from kafkawire.kernels import compiled
 from kafkawire.model import (
     PIECE_BYTES,
     RECORD_BATCH,
@@ -194,8 +196,14 @@ def _pieces(message_set: MessageSet, parts: Sequence[Iterator[Columns]]) -> Iter
 
 
 def index(message_set: MessageSet, check_crcs: bool = True) -> Columns:
-    """The columns of a set of several formats, joined."""
-    return _joined(list(_pieces(message_set, [iter((part.index(check_crcs),)) for part in _stretches(message_set)])))
+    """The columns of a set of several formats, joined.  Raises SetTooLarge."""
+    kernels, budget = compiled(len(message_set.buffer)), OpenBudget(OPEN_LIMIT)
+
+    def columns(part: MessageSet) -> Iterator[Columns]:
+        within = batches.index_within if part.reader is batches.READER else v01.index_within
+        yield within(budget, kernels, part, check_crcs)
+
+    return _joined(list(_pieces(message_set, [columns(part) for part in _stretches(message_set)])))
 
 
 def _joined(parts: Sequence[Columns]) -> Columns:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 from groundwork.failpoints import failpoint
 from kafkawire.columns import Columns, as_list
@@ -36,7 +37,7 @@ from producer.partitioners import Sticky
 from producer.rows import Row
 from producer.verdicts import unknown_outcome
 from sparkpipeline.backfill.logends import stable_ends
-from sparkpipeline.backfill.parts import before, damaged, parts
+from sparkpipeline.backfill.parts import before, damaged, indexed, parts
 from sparkpipeline.backfill.plan import Copied
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
@@ -229,11 +230,13 @@ def messages_of(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -
     sets = read_sets(rng, access, options)
     try:
         for fetched in sets:
-            columns = fetched.index(options.check_crcs)
-            count = before(columns, rng.until)
-            yield from zip(columns.offsets[:count], columns.keys()[:count], columns.values()[:count], strict=True)
-            if columns.damage is not None and count == len(columns):
-                raise damaged(fetched, columns.damage)
+            for columns in fetched.pieces(options.check_crcs):
+                count = before(columns, rng.until)
+                yield from zip(columns.offsets[:count], columns.keys()[:count], columns.values()[:count], strict=True)
+                if count < len(columns):
+                    break
+                if columns.damage is not None:
+                    raise damaged(fetched, columns.damage)
     finally:
         sets.close()
 
@@ -271,8 +274,7 @@ def _passed(task: ChunkTask, reached: Reached, sender: TaskSender) -> tuple[int,
     aligned = False
     limit = task.config.message_max_bytes
     with _sets(rng, task) as sets:
-        for fetched in sets:
-            columns = fetched.index(task.read.check_crcs)
+        for fetched, columns in chain.from_iterable(indexed(each, rng.until, task.read.check_crcs) for each in sets):
             for part in parts(
                 fetched,
                 columns,
@@ -302,17 +304,19 @@ def _dealt(task: ChunkTask, sender: TaskSender) -> tuple[int, int]:
     messages = size = 0
     with _sets(task.rng, task) as sets:
         for fetched in sets:
-            columns = fetched.index(task.read.check_crcs)
-            count = before(columns, task.rng.until)
             sticky.forget()
             unkeyed = sticky.choose(task.rng.topic, ids)
-            dealt = _by_partition(columns, count, lambda key: ids[hashed(key, len(ids))], unkeyed)
-            for partition, (rows, numbers) in dealt.items():
-                sender.send(TopicPartition(task.rng.topic, partition), rows, numbers)
-            messages, size = messages + count, size + _bytes(columns, count)
-            if columns.damage is not None and columns.resume_at < task.rng.until:
-                sender.flush()
-                raise damaged(fetched, columns.damage)
+            for columns in fetched.pieces(task.read.check_crcs):
+                count = before(columns, task.rng.until)
+                dealt = _by_partition(columns, count, lambda key: ids[hashed(key, len(ids))], unkeyed)
+                for partition, (rows, numbers) in dealt.items():
+                    sender.send(TopicPartition(task.rng.topic, partition), rows, numbers)
+                messages, size = messages + count, size + _bytes(columns, count)
+                if columns.damage is not None and columns.resume_at < task.rng.until:
+                    sender.flush()
+                    raise damaged(fetched, columns.damage)
+                if columns.resume_at >= task.rng.until:
+                    break
     return messages, size
 
 

@@ -14,10 +14,31 @@ from itertools import count
 
 from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import CorruptMessage, SetTooLarge
 from kafkawire.model import BrokerPartition, Message, MessageSet, Part, Run, TopicPartition
 from producer.conversion import Output, Step, one_run, pass_through, reencode, transcode
 from sparkpipeline.errors import CorruptData
+
+
+def indexed(fetched: MessageSet, until: int, check_crcs: bool) -> Iterator[tuple[MessageSet, Columns]]:
+    """A set with its columns; where it opens to more than a set may, each entry before `until` as a set of its own."""
+    try:
+        columns = fetched.index(check_crcs)
+    except SetTooLarge:
+        start, last = fetched.start, fetched.runs[-1]
+        for run in fetched.runs:
+            if start >= until:
+                return
+            alone = one_run(fetched, run, start)
+            if run is last:
+                alone = replace(alone, resume_at=fetched.resume_at)
+            columns = alone.index(check_crcs)
+            yield alone, columns
+            if columns.damage is not None:
+                return
+            start = run.resume_at
+    else:
+        yield fetched, columns
 
 
 def parts(

@@ -15,7 +15,7 @@ reads the range fails, and nothing of it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kafkawire.columns import Columns
@@ -115,13 +115,14 @@ class EntryBoundaries:
             if begin is None:
                 return None
             found, _ = self._set(tp, at + begin, row.buffer[begin:])
-            columns = self._columns(found)
             behind = at + begin + self._largest
-            trusted = next((offset for offset in columns.offsets if offset >= behind), columns.resume_at)
-            if trusted >= behind:
-                return trusted
-            reached = columns.resume_at
-            broken = columns.damage is not None or self._leads_nowhere(tp, reached, row.buffer[reached - at :])
+            reached, broken = at + begin, False
+            for columns in self._pieces(found):
+                trusted = next((offset for offset in columns.offsets if offset >= behind), columns.resume_at)
+                if trusted >= behind:
+                    return trusted
+                reached, broken = columns.resume_at, columns.damage is not None
+            broken = broken or self._leads_nowhere(tp, reached, row.buffer[reached - at :])
             since = reached - at + 1 if broken else None
         return None
 
@@ -130,9 +131,10 @@ class EntryBoundaries:
         _, scan = self._set(tp, position, tail)
         return scan.damage is not None or scan.needed > self._largest
 
-    def _columns(self, found: MessageSet) -> Columns:
+    @staticmethod
+    def _pieces(found: MessageSet) -> Iterator[Columns]:
         try:
-            return found.index()
+            yield from found.pieces()
         except LibraryMissing as missing:
             where = {"topic": found.topic, "partition": found.partition, "offset": found.start}
             raise CodecMissing(f"{missing}; install it where the driver runs, too", **where) from None

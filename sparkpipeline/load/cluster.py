@@ -172,11 +172,13 @@ def _sampled(brokers: Brokers, rng: OffsetRange, size: int, cap_bytes: int) -> f
         if not scan.runs:
             needed = min(cap_bytes, scan.needed)
             return _sampled(brokers, rng, needed, cap_bytes) if needed > size else None
-        columns = fetched.index(check_crcs=False)
+        columns = next(filter(len, fetched.pieces(check_crcs=False)), None)
     except (OffsetOutOfRange, LibraryMissing, WireError):
         return None  # it is deleted or damaged, or only executors can open it: what reads the range says so
+    if columns is None:
+        return None
     sizes = [max(0, n) for sizes in (columns.key_size, columns.value_size) for n in as_list(sizes)]
-    return max(1.0, sum(sizes) / len(columns)) if len(columns) else None
+    return max(1.0, sum(sizes) / len(columns))
 
 
 @dataclass(frozen=True, slots=True)

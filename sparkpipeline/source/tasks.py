@@ -169,8 +169,8 @@ def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
 
 def _average(message_set: MessageSet) -> float | None:
     """Gaps count as offsets: ranges are measured in offsets, too."""
-    columns = message_set.index(False)
-    if not len(columns):
+    columns = next(filter(len, message_set.pieces(False)), None)  # the first are enough: a set may open to gigabytes
+    if columns is None:
         return None
     content = sum(max(size, 0) for column in (columns.key_size, columns.value_size) for size in column)
     offsets = columns.offsets[-1] - message_set.start + 1

@@ -12,6 +12,7 @@ from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats import mixed
 from kafkawire.formats.compiled import Kernels, load
+from kafkawire.formats.layouts import OpenBudget
 from kafkawire.formats.mixed import message_set
 from kafkawire.formats.v2 import columns as batches
 from kafkawire.formats.v2.layout import LOG_APPEND_TIME, OVERHEAD, batch_at
@@ -135,7 +136,7 @@ def test_blocks_of_headers_are_the_bytes_that_stand_there(compiled: Kernels) -> 
 
 def test_neighbours_without_a_codec_are_not_copied() -> None:
     data = memoryview(bytearray(b"".join(batch(rows_of(n, 10)) for n in range(0, 1000, 10))))
-    found = list(batches.layouts(message_set("t", 0, 0, data, 1000)[0], True, 1 << 20, 1 << 30))
+    found = list(batches.layouts(message_set("t", 0, 0, data, 1000)[0], True, OpenBudget(1 << 20), 1 << 30))
     assert len(found) == 1
     assert len(found[0].pieces) == 1
     assert found[0].data() is found[0].pieces[0]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkawire.dialects import dialect
+from kafkawire.errors import SetTooLarge
+from kafkawire.formats.v01 import columns as v01
+from kafkawire.formats.v2 import columns as v2
 from kafkawire.model import MessageSet, TopicPartition
 from sparkpipeline.backfill import logends as module
 from sparkpipeline.backfill.chunkcopy import Reached, compare
 from sparkpipeline.backfill.folder import BackfillFolder
 from sparkpipeline.backfill.job import bound
 from sparkpipeline.backfill.logends import End, stable_ends
-from sparkpipeline.backfill.parts import parts
+from sparkpipeline.backfill.parts import indexed, parts
 from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane, Request, check, differences
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
@@ -260,3 +264,44 @@ def test_a_replica_that_is_behind_for_long_is_named(monkeypatch):
     clock = Clock(monkeypatch, {A: End(3, 4), B: End(0, 0)})
     with pytest.raises(Refused, match="topic=t partition=0 visible=3 stored=4: the leader has 1 messages"):
         clock.stable(0.0)
+
+
+# sets that open to more than a set may
+
+
+def limited(found: MessageSet, limit: int) -> MessageSet:
+    """The set, whose columns may have so many opened bytes."""
+    index = {0: v01.index, 1: v01.index, 2: v2.index}[found.format]
+    return replace(found, reader=replace(found.reader, index=partial(index, limit=limit)))
+
+
+@pytest.mark.parametrize(("release", "magic"), [("0.8.2", 0), ("0.10.2", 1), ("3.9", 2)])
+@pytest.mark.parametrize("until", [9, 7, 4])
+@pytest.mark.parametrize("codec", [None, 1])
+def test_a_set_that_opens_to_more_than_a_set_may_is_copied_entry_by_entry(release, magic, until, codec):
+    spoken = dialect(release)
+    entries = []
+    for first in (0, 3, 6):
+        rows = [(first + n, b"%d" % (first + n), bytes(50_000), None) for n in range(3)]
+        entry = bytes(spoken.messages.encode(rows, codec=1, magic=magic))
+        entries.append(first.to_bytes(8, "big") + entry[8:] if magic == 2 else entry)
+    found, _ = spoken.messages.message_set("orders", 3, 0, memoryview(b"".join(entries)), 100)
+    with pytest.raises(SetTooLarge):
+        limited(found, 200_000).index()
+    target = TopicPartition("orders", 3)
+
+    def copied(fetched: MessageSet) -> tuple[list[bytes | None], int]:
+        keys: list[bytes | None] = []
+        counted = 0
+        for number, (alone, columns) in enumerate(indexed(fetched, until, True)):
+            some = parts(
+                alone, columns, until, target, dialect=spoken, message_max_bytes=1 << 20, codec=codec,
+                aligned=number > 0,
+            )  # fmt: skip
+            for part in some:
+                counted += part.count
+                there, _ = spoken.messages.message_set("orders", 3, 0, memoryview(part.entries), 100)
+                keys += [message.key for message in there.messages()]
+        return keys, counted
+
+    assert copied(limited(found, 200_000)) == copied(found) == ([b"%d" % n for n in range(until)], until)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kafkawire.columns import Alike, Column, Columns, Entries, Later, column, in_order, sorted_out
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats import layouts as common
-from kafkawire.formats.layouts import Indexing
+from kafkawire.formats.layouts import Indexing, OpenBudget
 from kafkawire.formats.v01.read import Wrapper, opened, shift_of, wrapper
 from kafkawire.formats.v01.scan import (
     AGAIN,
@@ -66,6 +66,11 @@ class Layout(common.Layout[Segment]):
 
     pinned: int | None = None  # of the nested wrapper we are in, and were in when damage was met
 
+    def back_to(self, pieces: int, segments: int, size: int) -> None:
+        """Take off what was laid since it had so many pieces, segments and bytes."""
+        common.Layout.back_to(self, pieces, segments, size)
+        self.pinned = None
+
     @property
     def timed(self) -> bool:
         """Whether any of its messages may have a timestamp."""
@@ -78,29 +83,38 @@ class Layout(common.Layout[Segment]):
         return magics.pop() if len(magics) == 1 else None
 
 
-def layouts(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Layout]:
+def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_bytes: int) -> Iterator[Layout]:
     """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
 
-    limit bounds the bytes one top-level wrapper opens to.  Raises nothing.
+    budget: of the first; a top-level wrapper that exceeds what is left of it begins the next piece.  Raises
+    LibraryMissing.
 
     No checksum covers an offset: a piece with a senseless one ends before the set does all the same.
     """
-    layout, before_end = Layout(message_set.start), message_set.resume_at - 1
+    layout, before_end = Layout(message_set.start, budget), message_set.resume_at - 1
     for number, run in enumerate(message_set.runs, 1):
         if run.codec:
-            layout.damage = _outermost(layout, message_set, run, check_crcs, limit)
+            before = len(layout.pieces), len(layout.segments), layout.size
+            untouched = layout.budget.untouched
+            layout.damage = _outermost(layout, message_set, run, check_crcs)
+            if layout.budget.exceeded and not untouched:  # what is open beside it may be what is too much
+                layout.back_to(*before)
+                layout.full = True
+                yield layout
+                layout = Layout(layout.resume_at, OpenBudget(budget.limit))
+                layout.damage = _outermost(layout, message_set, run, check_crcs)
             if layout.damage is not None:
                 yield layout
                 return
             layout.resume_at = max(layout.resume_at, min(run.resume_at, before_end))
             if 2 * layout.size >= most_bytes and number < len(message_set.runs):  # rather half of it than a copy more
                 yield layout
-                layout = Layout(layout.resume_at)
+                layout = Layout(layout.resume_at, OpenBudget(budget.limit))
             continue
         for piece in _cut(message_set.buffer, run, most_bytes):
             if layout.size and layout.size + piece.end - piece.begin > most_bytes:
                 yield layout
-                layout = Layout(layout.resume_at)
+                layout = Layout(layout.resume_at, OpenBudget(budget.limit))
             begin = layout.lay(message_set.buffer[piece.begin : piece.end])
             layout.segments.append(_plain(piece, begin, message_set.start))
             layout.resume_at = max(layout.resume_at, min(piece.resume_at, before_end))
@@ -159,15 +173,13 @@ def _hop(view: memoryview, magic: int) -> tuple[int, int, int]:
     return at, count, last
 
 
-def _outermost(
-    layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool, limit: int
-) -> CorruptMessage | None:
+def _outermost(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -> CorruptMessage | None:
     try:
         outer = wrapper(message_set.buffer, run.begin, run.end, check_crcs)
     except CorruptMessage as exc:
         return exc
     try:
-        _Opening(layout, check_crcs, run.begin, message_set.start, [limit]).inside(outer, outer.offset, 1)
+        _Opening(layout, check_crcs, run.begin, message_set.start).inside(outer, outer.offset, 1)
     except CorruptMessage as exc:
         return within(exc, run.begin)
     except RemoteError as exc:
@@ -188,11 +200,10 @@ class _Opening:
     check_crcs: bool
     at: int  # of the top-level wrapper
     start: int
-    left: list[int]  # bytes all depths may still open
 
     def inside(self, outer: Wrapper, offset: int, depth: int) -> None:
         """What a wrapper holds.  offset: its absolute one."""
-        data, found = opened(outer, depth, self.left)
+        data, found = opened(outer, depth, self.layout.budget)
         if not found.runs:
             return
         shift = shift_of(outer, found, offset, depth)
@@ -270,6 +281,7 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
 
 _INDEXING = Indexing(layouts, _columns_of)
 index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
+index_within = _INDEXING.index_within
 
 
 def _reached(start: int, offsets: Column, pinned: int | None) -> int:

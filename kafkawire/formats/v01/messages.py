@@ -22,6 +22,7 @@ from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.layouts import MAX_DEPTH as MAX_DEPTH
 from kafkawire.formats.layouts import OPEN_LIMIT as OPEN_LIMIT
 from kafkawire.formats.v01.columns import index as index
+from kafkawire.formats.v01.columns import index_within as index_within
 from kafkawire.formats.v01.columns import pieces as pieces
 from kafkawire.formats.v01.columns import pieces_by as pieces_by
 from kafkawire.formats.v01.read import CRC_FROM, NOBODY, bad_crc, opened_messages

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from kafkawire import compression
 from kafkawire.errors import CorruptMessage, RemoteError, UnknownMagic
-from kafkawire.formats.layouts import MAX_DEPTH, OPEN_LIMIT, Walk
+from kafkawire.formats.layouts import MAX_DEPTH, OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.v01.scan import AGAIN, CODEC, ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD, LOWEST, Scan, scan
 from kafkawire.formats.v01.uniform import are_right, find, rows
 from kafkawire.model import PIECE_BYTES, Message, MessageSet, Run, made
@@ -70,18 +70,17 @@ def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True) -> Wra
     return Wrapper(offset, crc, magic, attributes, timestamp, view[value_at:end])
 
 
-def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[Bytes, Scan]:
+def opened(outer: Wrapper, depth: int, budget: OpenBudget) -> tuple[Bytes, Scan]:
     """A wrapper's value decompressed, and its entries found: all complete, all of the wrapper's format.
 
-    left: bytes that may still be opened, counted down here.  Raises CorruptMessage with a position in the opened bytes,
+    Raises CorruptMessage with a position in the opened bytes,
     or RemoteError for what does not decompress.
     """
     if depth > MAX_DEPTH:
         raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0, outer.offset)
     if outer.codec > compression.LZ4:  # zstd came with record batches
         raise RemoteError(f"unknown codec {outer.codec}")
-    data = compression.opened(outer.codec, outer.value, left[0])
-    left[0] -= len(data)
+    data = budget.opened(outer.codec, outer.value)
     found = scan(data, LOWEST)
     if found.damage:
         raise found.damage
@@ -236,11 +235,11 @@ def bad_crc(data: bytes, at: int, after: int, base: int, offset: int, stored: in
 # ---- wrappers --------------------------------------------------------------------------------------------------
 
 
-def opened_messages(walk: Walk, buffer: Bytes, run: Run) -> Iterator[Message]:
+def opened_messages(walk: Walk, buffer: Bytes, run: Run, budget: OpenBudget | None = None) -> Iterator[Message]:
     """The messages of a top-level wrapper; any damage within is reported at the wrapper's own position."""
     outer = wrapper(buffer, run.begin, run.end, walk.check_crcs)
     try:
-        yield from _inside(walk, outer, outer.offset, 1, [walk.limit])
+        yield from _inside(walk, outer, outer.offset, 1, budget or OpenBudget(walk.limit))
     except CorruptMessage as exc:
         kind = type(exc)
         raise kind(f"inside the wrapper, {exc}", run.begin, exc.offset) from exc
@@ -248,20 +247,21 @@ def opened_messages(walk: Walk, buffer: Bytes, run: Run) -> Iterator[Message]:
         raise CorruptMessage(str(exc), run.begin, outer.offset) from exc
 
 
-def _inside(walk: Walk, outer: Wrapper, offset: int, depth: int, left: list[int]) -> Iterator[Message]:
-    """What a wrapper holds.  offset: its absolute one; left: bytes all depths may still open."""
-    view, found = opened(outer, depth, left)
+def _inside(walk: Walk, outer: Wrapper, offset: int, depth: int, budget: OpenBudget) -> Iterator[Message]:
+    """What a wrapper holds.  offset: its absolute one; budget: of all depths."""
+    view, found = opened(outer, depth, budget)
     data = bytes(view)  # slices of bytes cost half of those of a view
+    del view  # or there are two of it until the last message
     if not found.runs:
         return
     shift = shift_of(outer, found, offset, depth)
     if shift is None:
-        yield from _at_one_offset(walk, outer, data, found, offset, depth, left)
+        yield from _at_one_offset(walk, outer, data, found, offset, depth, budget)
         return
     for run in found.runs:
         if run.codec:
             nested = wrapper(data, run.begin, run.end, walk.check_crcs)
-            yield from _inside(walk, nested, nested.offset + shift, depth + 1, left)
+            yield from _inside(walk, nested, nested.offset + shift, depth + 1, budget)
         else:
             yield from _PLAIN[run.magic](walk, data, run.begin, run.end, 0, shift, outer.appended_ms)
 
@@ -283,7 +283,7 @@ def shift_of(outer: Wrapper, found: Scan, offset: int, depth: int) -> int | None
 
 
 def _at_one_offset(
-    walk: Walk, outer: Wrapper, data: bytes, found: Scan, offset: int, depth: int, left: list[int]
+    walk: Walk, outer: Wrapper, data: bytes, found: Scan, offset: int, depth: int, budget: OpenBudget
 ) -> Iterator[Message]:
     """A nested wrapper of v0 as 0.9 stores it: the broker numbered the wrapper and not what is in it.
 
@@ -294,7 +294,7 @@ def _at_one_offset(
         return
     held: Message | None = None
     try:
-        for message in _unnumbered(replace(walk, start=LOWEST), outer, data, found, depth, left):
+        for message in _unnumbered(replace(walk, start=LOWEST), outer, data, found, depth, budget):
             if held is not None:
                 yield held
             held = replace(message, offset=offset, resume_at=offset)
@@ -306,12 +306,14 @@ def _at_one_offset(
         yield replace(held, resume_at=offset + 1)
 
 
-def _unnumbered(walk: Walk, outer: Wrapper, data: bytes, found: Scan, depth: int, left: list[int]) -> Iterator[Message]:
+def _unnumbered(
+    walk: Walk, outer: Wrapper, data: bytes, found: Scan, depth: int, budget: OpenBudget
+) -> Iterator[Message]:
     """What such a wrapper holds, with the offsets its producer gave."""
     for run in found.runs:
         if run.codec:
             nested = wrapper(data, run.begin, run.end, walk.check_crcs)
-            yield from _inside(walk, nested, nested.offset, depth + 1, left)
+            yield from _inside(walk, nested, nested.offset, depth + 1, budget)
         else:
             yield from _PLAIN[run.magic](walk, data, run.begin, run.end, 0, 0, outer.appended_ms)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats import layouts as common
-from kafkawire.formats.layouts import Indexing
+from kafkawire.formats.layouts import Indexing, OpenBudget
 from kafkawire.formats.v07.layout import ENTRY_OVERHEAD, HEADS, LENGTH, LOG_OVERHEAD
 from kafkawire.formats.v07.read import Wrapper, bad_crc, opened, within, wrapper
 from kafkawire.formats.v07.scan import AGAIN, cut
@@ -50,29 +50,38 @@ class Layout(common.Layout[Segment]):
     __slots__ = ()
 
 
-def layouts(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Layout]:
+def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_bytes: int) -> Iterator[Layout]:
     """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
 
-    limit bounds the bytes one top-level wrapper opens to.  Raises nothing.
+    budget: of the first; a top-level wrapper that exceeds what is left of it begins the next piece.  Raises
+    LibraryMissing.
     """
-    layout = Layout(message_set.start)
+    layout = Layout(message_set.start, budget)
     for number, run in enumerate(message_set.runs, 1):
         if run.resume_at <= message_set.start:
             continue
         if run.codec:
-            layout.damage = _outermost(layout, message_set, run, check_crcs, limit)
+            before = len(layout.pieces), len(layout.segments), layout.size
+            untouched = layout.budget.untouched
+            layout.damage = _outermost(layout, message_set, run, check_crcs)
+            if layout.budget.exceeded and not untouched:  # what is open beside it may be what is too much
+                layout.back_to(*before)
+                layout.full = True
+                yield layout
+                layout = Layout(layout.resume_at, OpenBudget(budget.limit))
+                layout.damage = _outermost(layout, message_set, run, check_crcs)
             if layout.damage is not None:
                 yield layout
                 return
             layout.resume_at = run.resume_at
             if 2 * layout.size >= most_bytes and number < len(message_set.runs):  # rather half of it than a copy more
                 yield layout
-                layout = Layout(layout.resume_at)
+                layout = Layout(layout.resume_at, OpenBudget(budget.limit))
             continue
         for piece in cut(message_set.buffer, _wanted(message_set, run), most_bytes):
             if layout.size and layout.size + piece.end - piece.begin > most_bytes:
                 yield layout
-                layout = Layout(layout.resume_at)
+                layout = Layout(layout.resume_at, OpenBudget(budget.limit))
             begin = layout.lay(message_set.buffer[piece.begin : piece.end])
             layout.segments.append(_plain(piece, begin))
             layout.resume_at = piece.resume_at
@@ -98,16 +107,14 @@ def _plain(run: Run, begin: int) -> Segment:
     return Segment(begin, end, run.magic, run.entries, run.resume_at - end, None, begin - run.begin, None)
 
 
-def _outermost(
-    layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool, limit: int
-) -> CorruptMessage | None:
+def _outermost(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -> CorruptMessage | None:
     at = run.resume_at - run.end + run.begin
     try:
         outer = wrapper(message_set.buffer, run.begin, run.end, check_crcs, at)
     except CorruptMessage as exc:
         return exc
     try:
-        _Opening(layout, check_crcs, run.begin, at, [limit]).inside(outer, 1)
+        _Opening(layout, check_crcs, run.begin, at).inside(outer, 1)
     except RemoteError as exc:
         return within(exc, run.begin, at)
     return None
@@ -121,11 +128,10 @@ class _Opening:
     check_crcs: bool
     wrapper_at: int
     position: int
-    left: list[int]  # bytes all depths may still open
 
     def inside(self, outer: Wrapper, depth: int) -> None:
         """What a wrapper holds."""
-        data, found = opened(outer, depth, self.left)
+        data, found = opened(outer, depth, self.layout.budget)
         base = self.layout.lay(data)
         for run in found.runs:
             if run.codec:
@@ -171,6 +177,7 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
 
 _INDEXING = Indexing(layouts, _columns_of)
 index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
+index_within = _INDEXING.index_within
 
 
 @dataclass(frozen=True, slots=True)

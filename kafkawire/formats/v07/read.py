@@ -13,10 +13,9 @@ import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
-from kafkawire import compression
 from kafkawire.compression import GZIP, SNAPPY
 from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.formats.layouts import MAX_DEPTH, OPEN_LIMIT, Walk
+from kafkawire.formats.layouts import MAX_DEPTH, OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.v07.layout import CODEC, ENTRY_OVERHEAD, HEADS, LENGTH, LOG_OVERHEAD, MAGIC_1
 from kafkawire.formats.v07.scan import AGAIN, scan
 from kafkawire.formats.v07.uniform import are_right, find, values
@@ -50,18 +49,17 @@ def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True, offset
     return Wrapper(crc, attributes, value)
 
 
-def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[Bytes, Scan]:
+def opened(outer: Wrapper, depth: int, budget: OpenBudget) -> tuple[Bytes, Scan]:
     """A wrapper's payload decompressed, and its complete entries found; their damage is for who has done them to raise.
 
-    left: bytes that may still be opened, counted down here.  Raises CorruptMessage with a position in the opened bytes,
+    Raises CorruptMessage with a position in the opened bytes,
     or RemoteError for what does not decompress.
     """
     if depth > MAX_DEPTH:
         raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0)
     if outer.codec not in (GZIP, SNAPPY):  # 3 is lz4 from 0.8.2 on, and nothing in 0.7
         raise RemoteError(f"unknown codec {outer.codec}")
-    data = compression.opened(outer.codec, outer.value, left[0])
-    left[0] -= len(data)
+    data = budget.opened(outer.codec, outer.value)
     found = scan(data, 0)
     return data, found if found.end == len(data) else replace(found, damage=_damaged_tail(data, found))
 
@@ -153,7 +151,7 @@ def bad_crc(value: Bytes, stored: int, position: int, offset: int | None) -> Cor
 # ---- wrappers --------------------------------------------------------------------------------------------------
 
 
-def opened_messages(walk: Walk, buffer: Bytes, run: Run) -> Iterator[Message]:
+def opened_messages(walk: Walk, buffer: Bytes, run: Run, budget: OpenBudget | None = None) -> Iterator[Message]:
     """The messages of a top-level wrapper, all at its position; only the last moves the position past it.
 
     Any damage within is reported at the wrapper's own position, and what is before it is not known to be the last.
@@ -162,7 +160,7 @@ def opened_messages(walk: Walk, buffer: Bytes, run: Run) -> Iterator[Message]:
     outer = wrapper(buffer, run.begin, run.end, walk.check_crcs, at)
     held: bytes | None = None
     try:
-        for value in _inside(walk, outer, 1, [walk.limit]):
+        for value in _inside(walk, outer, 1, budget or OpenBudget(walk.limit)):
             if held is not None:
                 yield _inner(walk, at, held, at)
             held = value
@@ -185,13 +183,14 @@ def within(damage: RemoteError, wrapper_at: int, offset: int) -> CorruptMessage:
     return type(damage)(f"inside the wrapper, {damage}", wrapper_at, offset)
 
 
-def _inside(walk: Walk, outer: Wrapper, depth: int, left: list[int]) -> Iterator[bytes]:
-    """The payloads a wrapper holds, those of wrappers in it included.  left: bytes all depths may still open."""
-    view, found = opened(outer, depth, left)
+def _inside(walk: Walk, outer: Wrapper, depth: int, budget: OpenBudget) -> Iterator[bytes]:
+    """The payloads a wrapper holds, those of wrappers in it included.  budget: of all depths."""
+    view, found = opened(outer, depth, budget)
     data = bytes(view)  # slices of bytes cost half of those of a view
+    del view  # or there are two of it until the last message
     for run in found.runs:
         if run.codec:
-            yield from _inside(walk, wrapper(data, run.begin, run.end, walk.check_crcs), depth + 1, left)
+            yield from _inside(walk, wrapper(data, run.begin, run.end, walk.check_crcs), depth + 1, budget)
             continue
         at, unpack, overhead = run.begin, HEADS[run.magic].unpack_from, ENTRY_OVERHEAD[run.magic]
         one_by_one = at

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats import layouts as common
-from kafkawire.formats.layouts import OPEN_LIMIT, Indexing
+from kafkawire.formats.layouts import OPEN_LIMIT, Indexing, OpenBudget
 from kafkawire.formats.v2.layout import OVERHEAD, Batch, batch_at
 from kafkawire.formats.v2.read import check_crc, opened
 from kafkawire.formats.v2.scan import before, cut, stamped
@@ -71,37 +71,50 @@ class Layout(common.Layout[Segment]):
         return self.lay(data)
 
 
-def layouts(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Layout]:
+def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_bytes: int) -> Iterator[Layout]:
     """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
 
-    limit bounds the bytes one batch opens to.  Raises LibraryMissing alone, where a codec's package is not installed.
+    budget: of the first; a batch that exceeds what is left of it begins the next piece.  Raises LibraryMissing alone,
+    where a codec's package is not installed.
     """
-    layout = Layout(message_set.start)
+    layout = Layout(message_set.start, budget)
     for run in message_set.runs:
         size = layout.size + run.end - run.begin
         if layout.size and (size > most_bytes or (run.codec and 2 * layout.size >= most_bytes)):
             yield layout
-            layout = Layout(layout.resume_at)
-        try:
-            segment = _laid(layout, message_set, run, check_crcs, limit)
-        except CorruptMessage as damage:
-            layout.damage = damage
+            layout = Layout(layout.resume_at, OpenBudget(budget.limit))
+        untouched = layout.budget.untouched
+        layout.damage = _lay(layout, message_set, run, check_crcs)
+        if layout.budget.exceeded and not untouched:  # what is open beside it may be what is too much
+            layout.damage, layout.full = None, True
+            yield layout
+            layout = Layout(layout.resume_at, OpenBudget(budget.limit))
+            layout.damage = _lay(layout, message_set, run, check_crcs)
+        if layout.damage is not None:
             yield layout
             return
-        layout.segments.append(segment)
         layout.resume_at = run.resume_at
     layout.resume_at = message_set.resume_at
     yield layout
 
 
-def _laid(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool, limit: int) -> Segment:
+def _lay(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -> CorruptMessage | None:
+    """Add a batch to a layout; what is damaged, if that cannot be."""
+    try:
+        layout.segments.append(_laid(layout, message_set, run, check_crcs))
+    except CorruptMessage as damage:
+        return damage
+    return None
+
+
+def _laid(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -> Segment:
     buffer = message_set.buffer
     batch = batch_at(buffer, run.begin)
     assert batch is not None, "a run is a complete batch"
     if check_crcs:
         check_crc(buffer, batch)
     if batch.codec:
-        data = opened(buffer, batch, limit)
+        data = opened(buffer, batch, layout.budget)
         _check_count(batch, len(data))
         begin = layout.lay_opened(data)
         end = begin + len(data)
@@ -158,6 +171,7 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
 
 _INDEXING = Indexing(layouts, _columns_of)
 index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
+index_within = _INDEXING.index_within
 
 
 @dataclass(frozen=True, slots=True)

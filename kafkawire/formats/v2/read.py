@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkawire import compression
 from kafkawire.castagnoli import crc32c
 from kafkawire.errors import CorruptMessage, LibraryMissing, RemoteError
-from kafkawire.formats.layouts import OPEN_LIMIT
+from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget
 from kafkawire.formats.v2.layout import CRC_FROM, OVERHEAD, Batch
 from kafkawire.headers import text
 from kafkawire.primitives import Bytes
@@ -46,8 +45,8 @@ def check_bytes(buffer: Bytes, begin: int, end: int, crc: int, base_offset: int)
         raise CorruptMessage("wrong checksum", begin, base_offset)
 
 
-def opened(buffer: Bytes, batch: Batch, limit: int = OPEN_LIMIT) -> bytes:
-    """The bytes of a batch's records, decompressed to at most `limit` bytes.
+def opened(buffer: Bytes, batch: Batch, budget: OpenBudget) -> bytes:
+    """The bytes of a batch's records, decompressed.
 
     Raises CorruptMessage, and LibraryMissing where the codec's package is not installed.
     """
@@ -55,21 +54,23 @@ def opened(buffer: Bytes, batch: Batch, limit: int = OPEN_LIMIT) -> bytes:
     if not batch.codec:
         return bytes(records)
     try:
-        return compression.decompress(batch.codec, records, limit)
+        return bytes(budget.opened(batch.codec, records))
     except LibraryMissing:
         raise
     except RemoteError as why:
         raise CorruptMessage(str(why), batch.begin, batch.base_offset) from why
 
 
-def records(buffer: Bytes, batch: Batch, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Record]:
-    """All records of a batch, those of a control batch too.
+def records(
+    buffer: Bytes, batch: Batch, check_crcs: bool = True, limit: int = OPEN_LIMIT, budget: OpenBudget | None = None
+) -> Iterator[Record]:
+    """All records of a batch, those of a control batch too.  It opens to limit bytes at most, or what budget has left.
 
     Raises CorruptMessage for a wrong checksum before the first, and where the bytes are no records, after those before.
     """
     if check_crcs:
         check_crc(buffer, batch)
-    data, at = opened(buffer, batch, limit), 0
+    data, at = opened(buffer, batch, budget or OpenBudget(limit)), 0
     for n in range(batch.count):
         try:
             record, at = _record(data, at, batch)
