@@ -23,10 +23,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import gevent
 import gevent.event
@@ -55,6 +55,8 @@ Lock = gevent.lock.BoundedSemaphore
 Timeout = gevent.Timeout  # a BaseException; `deadline` raises one that `except Exception` catches
 GreenletExit = gevent.GreenletExit
 now = time.monotonic
+T = TypeVar("T")
+TURN_S = 0.01  # of work, after which others have a turn
 
 
 class TaskDied(Exception):
@@ -226,6 +228,16 @@ def _stack(whose: str, frame: FrameType) -> Iterator[str]:
 def sleep(seconds: float = 0.0) -> None:
     """Let other greenlets run for that long, at least once."""
     gevent.sleep(seconds)
+
+
+def in_turns(items: Iterable[T], turn_s: float = TURN_S) -> Iterator[T]:
+    """Yield the items, and let other greenlets run between two of them once that much time went by."""
+    until = now() + turn_s
+    for item in items:
+        yield item
+        if now() >= until:
+            sleep()
+            until = now() + turn_s
 
 
 def wait_any(things: Collection[Any], timeout_s: float | None = None) -> list[Any]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from groundwork.tasks import TaskGroup, now, sleep
+from groundwork.tasks import TaskGroup, in_turns, now, sleep
 from kafkawire import kernels
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import MessageSet, Part, PartitionId, Ticket, TopicPartition
@@ -295,7 +295,7 @@ class Flow:
         submit = self.sender.submit
         try:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
-            for step in topic.steps(fetched, aligned, skipped, place=place):
+            for step in in_turns(topic.steps(fetched, aligned, skipped, place=place)):  # some of it may be opened
                 if step.parts:
                     for part, ticket in tickets(step):
                         submit(part, ticket)

@@ -421,8 +421,10 @@ def by_columns(
             yield from builder.build()
             raise
         builder.resume_at = rows.resume_at
-        if damage is not None:
+        builder.read += sum(len(stretch.columns.data) for stretch in rows.stretches)
+        if builder.full or damage is not None:
             yield from builder.build()
+        if damage is not None:
             raise damage
     yield from builder.build()
 

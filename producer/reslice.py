@@ -58,6 +58,7 @@ def resliced(
             except MessageRefused:
                 yield from made.build()
                 raise
+            made.read += len(columns.data)
             if made.full or made.size > STEP_BYTES // 2 or columns.damage is not None:
                 yield from made.build()
             if columns.damage is not None:

@@ -11,6 +11,7 @@ from kafkawire.model import Part
 
 STEP_BYTES = 1 << 20  # of entries, after which a step ends
 PART_MAX_BYTES = 8 << 20  # a request of several parts stays far below socket.request.max.bytes (100 MiB)
+READ_BYTES = 16 << 20  # of what was opened, after which a step ends even if little of it is sent
 BATCH_OVERHEAD = 61  # header of a record batch: of one that we write, or that 1.1 and later make of a set, and measure
 
 
@@ -44,6 +45,7 @@ class StepBuilder(ABC):
     resume_at: int | None = None
     reached: int | None = None  # resume_at of the step before, or the start of the set
     size: int = 0  # bytes of their entries
+    read: int = 0  # bytes of what they were read from
 
     @property
     def limit(self) -> int:
@@ -51,10 +53,11 @@ class StepBuilder(ABC):
 
     @property
     def full(self) -> bool:
-        return self.size >= min(self.limit, STEP_BYTES)
+        return self.size >= min(self.limit, STEP_BYTES) or self.read >= READ_BYTES
 
     def build(self) -> Iterator[Step]:
         """The collected messages as one step, if there are any; then starts over."""
+        self.read = 0
         if self.resume_at is None or self.resume_at == self.reached:
             return
         parts = tuple(self.parts())

@@ -21,9 +21,10 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from groundwork.failpoints import failpoint
-from groundwork.tasks import Event, TaskGroup, now, sleep
+from groundwork.tasks import Event, TaskGroup, in_turns, now, sleep
 from kafkawire.errors import LocalError
 from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.exactlyonce.position import metadata_of, position_of
@@ -265,7 +266,8 @@ class PartitionTransactions:
         elif fetched.resume_at <= position:
             share.ticket(fetched.resume_at).done()
         else:
-            there = sum(1 for message in fetched.messages() if message.offset < position)
+            before = takewhile(lambda message: message.offset < position, fetched.messages())
+            there = sum(1 for _ in in_turns(before))
             self.period.pass_on(fetched, share, there)
 
     # ---- a transaction ----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from groundwork.tasks import TaskGroup, sleep
+from groundwork.tasks import TaskGroup, in_turns, sleep
 from kafkawire.errors import LocalError, RemoteError, WireError
 from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.flow import Forward
@@ -275,25 +275,25 @@ class Resumer:
             assert gate.tail is not None
             gate.held.appendleft((fetched, share))
             self._refuse(gate, f"what it holds at {gate.tail.offset(why.at)} is not what the source has next")
-        except RemoteError as damage:
+        except (RemoteError, LocalError) as damage:  # the library of its codec may be missing here
             gate.held.appendleft((fetched, share))
             self._refuse(gate, f"the source cannot be compared: {damage}")
 
     def _compare_set(self, gate: ResumeGate, match: TailMatch, fetched: MessageSet, share: Share) -> None:
         known = gate.checkpoint.position if gate.checkpoint is not None else fetched.start
-        messages = list(fetched.messages())
-        before = sum(1 for message in messages if message.offset < known)
-        there = before + match.feed([digest(message.key, message.value) for message in messages[before:]])
-        at_end = fetched.high_watermark is not None and fetched.resume_at >= fetched.high_watermark
-        if there == len(messages) and at_end:
-            match.end()
-        if there < len(messages):
+        there, at, at_border = 0, fetched.start, True
+        for message in in_turns(fetched.messages()):  # one after the other: a set may open to gigabytes
+            if message.offset >= known and not match.feed([digest(message.key, message.value)]):
+                if self._current(gate):  # else the period ended meanwhile
+                    self._open(gate, match, at, at_border)
+                    gate.pass_on(fetched, share, there)
+                return
             # Within an entry of 0.7 there is no offset of its own: the older checkpoint stays the last.
-            at_border = there == 0 or messages[there - 1].resume_at > messages[there - 1].offset
-            at = fetched.start if there == 0 else messages[there - 1].resume_at
-            self._open(gate, match, at, at_border)
-            gate.pass_on(fetched, share, there)
+            there, at, at_border = there + 1, message.resume_at, message.resume_at > message.offset
+        if not self._current(gate):
             return
+        if fetched.high_watermark is not None and fetched.resume_at >= fetched.high_watermark:
+            match.end()
         share.ticket(fetched.resume_at).done()
         if match.done and fetched.resume_at >= known:
             self._open(gate, match, fetched.resume_at, True)

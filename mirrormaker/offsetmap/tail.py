@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from zlib import crc32
 
-from groundwork.tasks import Lock, now, sleep
+from groundwork.tasks import Lock, in_turns, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
@@ -96,7 +96,7 @@ class TailReader:
                 return None
             found, scan = self._fetched(tp, at)
             kept_back = _lengths(scan.kept_back, at)
-            for message in found.messages():
+            for message in in_turns(found.messages()):
                 while at < message.offset and at in kept_back:
                     skips.append((len(digests), kept_back[at]))
                     at += kept_back[at]

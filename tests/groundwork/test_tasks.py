@@ -7,10 +7,23 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from groundwork.tasks import Event, TaskDied, TaskGroup, connect, deadline, in_greenlet, now, sleep, stacks, wait_any
+from groundwork.tasks import (
+    Event,
+    TaskDied,
+    TaskGroup,
+    connect,
+    deadline,
+    in_greenlet,
+    in_turns,
+    now,
+    sleep,
+    stacks,
+    wait_any,
+)
 
 
 def forever() -> None:
@@ -316,3 +329,21 @@ def test_ctrl_c_in_a_worker_reaches_the_program() -> None:
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=20)
     assert out == "interrupted\n"
+
+
+def test_others_run_between_two_items_that_take_long():
+    turns: list[str] = []
+
+    def items() -> Iterator[int]:
+        for n in range(3):
+            turns.append(f"item {n}")
+            yield n
+
+    with_others = TaskGroup()
+    with_others.spawn("other", lambda: turns.append("other"))
+    assert list(in_turns(items(), 0.0)) == [0, 1, 2]
+    assert turns == ["item 0", "other", "item 1", "item 2"]
+    with_others.spawn("other", lambda: turns.append("late"))
+    assert list(in_turns(items(), 60.0)) == [0, 1, 2]
+    assert "late" not in turns
+    with_others.stop(1.0)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from groundwork.tasks import TaskGroup, sleep
+from kafkawire import compression
+from kafkawire.compression import GZIP
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.formats.v01 import messages as v08
@@ -130,6 +132,24 @@ def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: 
     flow.take(fetched(20, 3), share)
     assert flow.passed[-1] == (20, 0)
     assert flow.waiting == {}
+
+
+def test_a_set_is_compared_entry_by_entry_and_not_opened_behind_the_end_of_the_tail(
+    tmp_path: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of all its messages was gigabytes where whoever writes to the topic wanted it so."""
+    wrappers = [
+        bytes(v08.encode([(3 * n + i, None, b"v%d" % (3 * n + i), None) for i in range(3)], GZIP)) for n in range(4)
+    ]
+    found = v08.message_set("t", 0, 0, memoryview(b"".join(wrappers)), 100)[0]
+    opened: list[int] = []
+    original = compression.opened
+    monkeypatch.setattr(compression, "opened", lambda *args: (opened.append(1), original(*args))[1])
+    flow = Flow(tmp_path, tasks, Tails(Tail(50, 54, digests(0, 4), False)))
+    flow.checkpoint(0, 50)
+    flow.take(found, Share())
+    until(lambda: flow.passed == [(0, 4)])
+    assert len(opened) == 2
 
 
 def test_an_empty_target_is_begun_and_the_checkpoint_is_on_the_disk_before_anything_is_sent(

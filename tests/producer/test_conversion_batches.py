@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.batchseal import unsealed
+from kafkawire.columns import Columns
+from kafkawire.columns import Part as Stretch
 from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage, LocalError
@@ -20,7 +22,7 @@ from kafkawire.headers import packed
 from kafkawire.kernels import prepare
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
 from mirrormaker.losses import Losses
-from producer import conversion
+from producer import conversion, steps
 from producer.conversion import (
     FieldLost,
     Lists,
@@ -33,6 +35,7 @@ from producer.conversion import (
     reencode,
     transcode,
 )
+from producer.reslice import Share, resliced
 
 V07, V08, V010, V011, V39, V40 = (dialect(one) for one in ("0.7", "0.8.2", "0.10.2", "0.11", "3.9", "4.0"))
 SOURCE, TARGET = TopicPartition("orders", 3), TopicPartition("copy", 5)
@@ -366,3 +369,45 @@ def test_joining_is_for_neighbours_of_one_codec(monkeypatch: pytest.MonkeyPatch)
     steps = list(pass_through(fetched(data), TARGET, V39, LIMIT))
     assert [(part.codec, part.count) for step in steps for part in step.parts] == [(0, 2), (LZ4, 4), (0, 1)]
     assert read(steps) == wanted(rows_of(100, 7))
+
+
+# sets that open to far more than is sent
+
+
+def bombs(count: int, size: int) -> MessageSet:
+    """Record batches of a few hundred bytes, each of a large message and a small one."""
+    batches = []
+    for n in range(count):
+        rows = [(2 * n, b"k", bytes(size), None), (2 * n + 1, b"k", b"small", None)]
+        batches.append((2 * n).to_bytes(8, "big") + bytes(V39.messages.encode(rows, GZIP, 2))[8:])
+    found, _ = V39.messages.message_set("orders", 3, 0, memoryview(b"".join(batches)), 100)
+    assert isinstance(found, MessageSet)
+    return found
+
+
+def test_a_step_ends_by_what_was_opened_for_it_though_little_of_that_is_sent(monkeypatch):
+    """A handler that keeps little or nothing: else all of what a set opens to is held, and no other task has a turn."""
+    monkeypatch.setattr(steps, "READ_BYTES", 1_000_000)
+    found = bombs(20, 400_000)
+    held: list[int] = []
+
+    def little(columns: Columns, end: int) -> list[Share]:
+        held.append(len(columns.data))
+        return [Share(TARGET, Stretch(columns, row, row + 1), 5) for row in range(end) if columns.value_size[row] == 5]
+
+    def nothing(rows: Rows) -> list[Placed]:
+        held.append(sum(len(stretch.columns.data) for stretch in rows.stretches))
+        return [Placed({}, rows.resume_at)]
+
+    for made, ended, sent in (
+        (resliced([(found, 0)], little, V39, 100_000_000), 5, 20),
+        (by_columns(found, nothing, V39, 100_000_000), 7, 0),
+    ):
+        ends: list[int] = []
+        count = 0
+        for step in made:
+            assert sum(held) <= 1_700_000
+            held.clear()
+            ends.append(step.resume_at)
+            count += sum(part.count for part in step.parts)
+        assert (len(ends), ends[-1], count) == (ended, 40, sent)
