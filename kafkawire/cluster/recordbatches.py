@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkawire.errors import RemoteError, WireError
+from kafkawire.formats.layouts import OpenBudget
 from kafkawire.formats.v2.layout import CODEC, LOG_OVERHEAD, MAGIC_AT, Batch, batch_at
 from kafkawire.formats.v2.read import records
 from kafkawire.model import TopicPartition
@@ -24,7 +25,7 @@ from kafkawire.protocol.request import FetchedPartition, Request, Store
 
 VERSION = 4
 _SIZE = struct.Struct(">qi")
-_OPEN_LIMIT = 16 << 20  # bytes of records that are opened to look for headers
+_OPEN_LIMIT = 16 << 20  # bytes of the records of one response that are opened to look for headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +93,19 @@ def ask(wanted: Sequence[tuple[TopicPartition, int, int]], committed: bool = Fal
 
 def held(fetched: Iterable[FetchedPartition]) -> dict[TopicPartition, LogBatches]:
     """What a reply to ask() says of each partition.  Raises RemoteError for what is no batch."""
+    budget = OpenBudget(_OPEN_LIMIT)
     return {
-        row.tp: LogBatches(row.error, row.high_watermark or 0, len(row.aborted), tuple(batches(row.buffer)))
+        row.tp: LogBatches(row.error, row.high_watermark or 0, len(row.aborted), tuple(batches(row.buffer, budget)))
         for row in fetched
     }
 
 
-def batches(data: Bytes) -> list[RecordBatch]:
+def batches(data: Bytes, budget: OpenBudget | None = None) -> list[RecordBatch]:
     """The complete batches in the bytes of a log, entries of older formats too; a last one that is cut is left out.
 
-    Raises RemoteError for what is none.
+    budget: of what is opened; whether a batch beyond it has headers is not known.  Raises RemoteError for what is none.
     """
+    budget = budget or OpenBudget(_OPEN_LIMIT)
     found, at, view = [], 0, memoryview(data)
     while len(view) - at > MAGIC_AT:
         base, size = _SIZE.unpack_from(view, at)
@@ -111,12 +114,12 @@ def batches(data: Bytes) -> list[RecordBatch]:
             raise RemoteError(f"a record batch at offset {base} says that it has {size} bytes")
         if end > len(view):
             break
-        found.append(_batch(view[at:end]))
+        found.append(_batch(view[at:end], budget))
         at = end
     return found
 
 
-def _batch(view: memoryview) -> RecordBatch:
+def _batch(view: memoryview, budget: OpenBudget) -> RecordBatch:
     magic = view[MAGIC_AT]
     if magic < 2:
         offset, _ = _SIZE.unpack_from(view)
@@ -133,13 +136,15 @@ def _batch(view: memoryview) -> RecordBatch:
         count=head.count,
         transactional=head.transactional,
         control=head.control,
-        headers=None if head.control else _any_headers(view, head),
+        headers=None if head.control else _any_headers(view, head, budget),
     )
 
 
-def _any_headers(view: memoryview, head: Batch) -> bool | None:
+def _any_headers(view: memoryview, head: Batch, budget: OpenBudget) -> bool | None:
     """Whether any of a batch's records has headers; None where they cannot be opened."""
+    if budget.exceeded:
+        return None
     try:
-        return any(record.headers for record in records(view, head, check_crcs=False, limit=_OPEN_LIMIT))
+        return any(record.headers for record in records(view, head, check_crcs=False, budget=budget))
     except WireError:  # a codec that we cannot open, or bytes that are no records
         return None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkawire import compression, kernels
+from kafkawire.cluster import recordbatches
 from kafkawire.compression import GZIP, SNAPPY, ZSTD
 from kafkawire.decode import v07 as decode07
 from kafkawire.decode import v08 as decode08
@@ -167,3 +168,13 @@ def test_what_is_decoded_as_a_document_shares_one_limit(
     document, damage = decode.set_document(found.buffer, 0)
     assert len(document["messages"]) == 4
     assert f"more than limit {LIMIT} bytes, of which" in str(damage)
+
+
+def test_looking_for_headers_opens_no_more_than_its_limit_of_a_response(
+    opened: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = bombs("3.9", [2] * ENTRIES, ZSTD)
+    monkeypatch.setattr(recordbatches, "_OPEN_LIMIT", LIMIT)
+    del opened[:]
+    assert [batch.headers for batch in recordbatches.batches(found.buffer)] == [False, False] + [None] * (ENTRIES - 2)
+    assert sum(opened) <= LIMIT
