@@ -18,8 +18,9 @@ import pytest
 from groundwork.httpserver import BadRequest, parse
 from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD, compress, opened
-from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.errors import CorruptMessage, RemoteError, SetTooLarge
 from kafkawire.formats import mixed
+from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget
 from kafkawire.formats.v01 import messages as v01
 from kafkawire.formats.v01.read import MAX_DEPTH, wrapper
 from kafkawire.formats.v01.read import opened as opened_wrapper
@@ -122,9 +123,21 @@ def test_wrappers_of_wrappers_end_at_a_depth_and_share_one_limit() -> None:
         fetched, _ = formats.message_set("t", 0, 0, memoryview(inner), None)
         with pytest.raises(CorruptMessage, match=f"wrappers nested deeper than {MAX_DEPTH}"):
             list(fetched.messages(False))
-    left = [10_000]  # bytes all depths may still open
+    budget = OpenBudget(10_000)  # of all depths
     with pytest.raises(RemoteError, match="opens to more than limit 10000 bytes"):
-        opened_wrapper(wrapper(memoryview(_wrapped(bytes(MIB))), 0, len(_wrapped(bytes(MIB))), False), 1, left)
+        opened_wrapper(wrapper(memoryview(_wrapped(bytes(MIB))), 0, len(_wrapped(bytes(MIB))), False), 1, budget)
+
+
+def test_entries_side_by_side_in_a_set_share_one_limit() -> None:
+    """Each of them is within it; a fetch of 1 MB would be gigabytes."""
+    batches = []
+    for n in range(3):
+        entry = bytes(mixed.encode([(n, None, bytes(OPEN_LIMIT // 2 - MIB), None)], ZSTD, 2))
+        batches.append(n.to_bytes(8, "big") + entry[8:])
+    fetched, _ = mixed.message_set("t", 0, 0, memoryview(b"".join(batches)), None)
+    with pytest.raises(SetTooLarge, match=f"t/0 at 0: the .* bytes of a message set open to more than {OPEN_LIMIT:,}"):
+        fetched.index()
+    assert sum(map(len, fetched.pieces())) == 3
 
 
 def _wrapped(entries: bytes) -> bytes:
