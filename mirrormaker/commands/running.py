@@ -76,7 +76,7 @@ def opened(file: Path | None, socket_path: Path | None) -> Connection:
     except NoMirror as reason:
         missing = "" if file.exists() else f"{file}: no such file; of that name "
         raise NoMirror(f"{missing}{reason}", reason.forbidden) from reason
-    others = [place for place in places if place.stem.startswith(f"{found.path.stem}.")]
+    others = [place for place in places if place.name.startswith(f"{found.path.name}.")]
     if others:
         listed = ", ".join(map(str, others))
         click.echo(f"this is {found.path}; of the same file there is also {listed} (--socket)", err=True)

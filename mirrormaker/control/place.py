@@ -6,7 +6,7 @@
     without that, too           mirrormaker-UID/NAME.sock in the folder for temporary files, UID: of the user
 
 NAME is the name of the configuration file without its suffix.  A second mirror of the same file (two may share a group)
-takes NAME.PID.sock beside it.
+takes NAME.sock.PID beside it: no file's own socket has such a name, so no command takes another mirror for it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 OFF = "none"
 SYSTEMD = Path("/run/mirrormaker")  # RuntimeDirectory=mirrormaker/%i
 SUFFIX = ".sock"
+_SOCKET = re.compile(rf".+{re.escape(SUFFIX)}(\.[0-9]+)?")
 
 
 class NoFolder(OSError):
@@ -47,7 +48,7 @@ def _own_folder(environ: Mapping[str, str]) -> Path:
 
 def beside(path: Path, pid: int) -> Path:
     """The place of a mirror that finds its own taken."""
-    return path.with_name(f"{path.stem}.{pid}{path.suffix}")
+    return path.with_name(f"{path.name}.{pid}")
 
 
 def make_folder(path: Path, environ: Mapping[str, str]) -> None:
@@ -79,14 +80,14 @@ def candidates(name: str, configured: str, environ: Mapping[str, str]) -> list[P
 
 def _others_beside(first: Path) -> list[Path]:
     """Sockets of further mirrors of the same file."""
-    named = re.compile(rf"{re.escape(first.stem)}\.[0-9]+{re.escape(first.suffix)}")
+    named = re.compile(rf"{re.escape(first.name)}\.[0-9]+")
     return sorted(path for path in _listed(first.parent) if named.fullmatch(path.name))
 
 
 def all_sockets(environ: Mapping[str, str]) -> list[Path]:
     """The sockets of all mirrors that have theirs at a default place, and that this user may see."""
     folders: Iterable[Path] = dict.fromkeys([_default_folder(environ), *_listed(SYSTEMD), _own_folder(environ)])
-    return sorted({path for folder in folders for path in _listed(folder) if path.suffix == SUFFIX})
+    return sorted({path for folder in folders for path in _listed(folder) if _SOCKET.fullmatch(path.name)})
 
 
 def _listed(folder: Path) -> list[Path]:

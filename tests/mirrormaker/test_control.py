@@ -24,7 +24,7 @@ from mirrormaker.control.actions import RunningMirror, actions_of
 from mirrormaker.control.client import Connection, NoMirror, Refused, _answer, connect
 from mirrormaker.control.keptfile import KeptFile
 from mirrormaker.control.limiter import Limiter
-from mirrormaker.control.place import NoFolder, beside, candidates, make_folder, own_place
+from mirrormaker.control.place import NoFolder, all_sockets, beside, candidates, make_folder, own_place
 from mirrormaker.control.server import ControlServer
 from mirrormaker.quarantine import ReleaseRefused
 from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WaitingTopic, as_json
@@ -252,7 +252,8 @@ def test_nonsense_is_answered_and_ends_nothing(mirror: Mirror, line: bytes, sent
 def test_a_second_mirror_of_the_file_listens_beside_the_first(mirror: Mirror, tmp_path: Path) -> None:
     other = mirror.hub.call(lambda: ControlServer(mirror.tasks, {}))
     at = mirror.hub.call(other.start, mirror.path, {})
-    assert at == tmp_path / f"orders.{os.getpid()}.sock"
+    assert at.parent == tmp_path
+    assert at == beside(mirror.path, os.getpid())
     assert candidates("orders", str(mirror.path), {}) == [mirror.path, at]
     mirror.hub.call(other.close)
     assert not at.exists()
@@ -271,7 +272,21 @@ def test_the_place_follows_from_the_file_and_the_environment(tmp_path: Path) -> 
     assert own.parent.name == f"mirrormaker-{os.getuid()}"
     found = candidates("orders", "", {"XDG_RUNTIME_DIR": str(tmp_path)})
     assert found == [tmp_path / "mirrormaker/orders.sock", Path("/run/mirrormaker/orders/orders.sock")]
-    assert beside(Path("/r/orders.sock"), 7) == Path("/r/orders.7.sock")
+    assert beside(Path("/r/orders.sock"), 7) == Path("/r/orders.sock.7")
+
+
+def test_a_mirror_whose_file_has_a_number_in_its_name_is_not_taken_for_a_second_one_of_another_file(
+    tmp_path: Path,
+) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    first, numbered = own_place("orders", "", environ), own_place("orders.7", "", environ)
+    assert first is not None
+    assert numbered is not None
+    make_folder(first, environ)
+    for path in (first, numbered, beside(first, 7)):
+        path.touch()
+    assert [path for path in candidates("orders", "", environ) if path.exists()] == [first, beside(first, 7)]
+    assert all_sockets(environ) == sorted([first, numbered, beside(first, 7)])
 
 
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
