@@ -54,6 +54,7 @@ from mirrormaker.topics import OUT_OF_REACH, TopicMissing
 from producer.conversion import MessageHandlerFailed, Output
 from producer.errors import TooLarge
 from zkconsumer.errors import DamagedMessage
+from zkconsumer.fetching.partition import Reset
 from zkconsumer.fetching.progress import Parked
 
 log = logging.getLogger(__name__)
@@ -327,8 +328,12 @@ class WatchedShare:
         return self._share.topic
 
     @property
-    def begins_new_log(self) -> bool:
-        return self._share.begins_new_log
+    def reset(self) -> Reset | None:
+        return self._share.reset
+
+    @property
+    def ended(self) -> Callable[[], bool]:
+        return self._share.ended
 
     def holding(self) -> Callable[[], bool]:
         return self._share.holding()

@@ -16,6 +16,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, logger_of
+from zkconsumer.fetching.partition import Reset
 from zkconsumer.fetching.progress import Parked
 from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.group import StoreStatus
@@ -34,7 +35,9 @@ class Share(Protocol):
     @property
     def topic(self) -> int | None: ...
     @property
-    def begins_new_log(self) -> bool: ...
+    def reset(self) -> Reset | None: ...
+    @property
+    def ended(self) -> Callable[[], bool]: ...
     def holding(self) -> Callable[[], bool]: ...
 
 
@@ -246,6 +249,12 @@ class Source:
         go_on_at, measure: see ConsumerConnector.unpark.
         """
         return self._connector is not None and self._connector.unpark(tp, go_on_at=go_on_at, measure=measure)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Read on at an offset, in another period of the partition.  Raises ConsumerError."""
+        if self._connector is None:
+            raise ConsumerError("it has not begun yet")
+        self._connector.seek(tp, offset)
 
     def set_paused(self, paused: Mapping[str | TopicPartition, bool]) -> None:
         """Pause exactly these topics and partitions; False: one that is read while its topic is paused."""

@@ -3,13 +3,16 @@
     begin       InitProducerId of the partition's transactional id: who owned it before is fenced, what it left open is
                 aborted, what it had decided to commit is committed.  Then the position is read from the target: it can
                 change no more but by us
-    gate        sets that the source gives meanwhile are held; those before the position are done without being sent
+    gate        sets that the source gives meanwhile are held.  Where they begin before the position the source is moved
+                to it, and another period begins there; after a reset the position is set back instead (position.py)
     transact    every transaction.interval.ms: the parts of all steps that came are sent, and once all are acknowledged
                 the position behind them is committed in the same transaction.  Then the source may commit
     over        the coordinator has aborted it (it took longer than transaction.timeout.ms), or a broker has forgotten
                 the producer: initialized again, the position says whether it was committed, and if not it is sent again
     fenced      another process owns the partition now, or believes so: the period ends, and the next one, if the group
                 gives us the partition still, begins with the position
+    lapsed      the lease is over, and may be renewed before anything else notices: nothing is sent or committed
+                meanwhile.  Then an open transaction is treated as one that is over
 
 Whoever initialized last is the only one who can commit, and commits behind what was committed before: so it holds
 whatever a process believes about its lease, even one that wakes up after minutes (SIGSTOP) and goes on sending.
@@ -19,15 +22,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from groundwork.failpoints import failpoint
-from groundwork.tasks import Event, TaskGroup, in_turns, now, sleep
+from groundwork.tasks import Event, TaskGroup, now, sleep
 from kafkawire.errors import LocalError
 from kafkawire.model import MessageSet, TopicPartition
-from mirrormaker.exactlyonce.position import metadata_of, position_of
+from mirrormaker.exactlyonce.position import (
+    Beginning,
+    Position,
+    beginning,
+    metadata_of,
+    position_of,
+)
 from mirrormaker.exactlyonce.steps import Step, StepQueue
 from mirrormaker.source import Share
 from producer.coordinators import Coordinators, TransactionRefused
@@ -36,14 +44,15 @@ from producer.sender import Sender
 from producer.sequences import Sequences
 from producer.transaction import State, Transaction
 from zkconsumer.errors import ConsumerError
+from zkconsumer.fetching.partition import Reset
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
-UNPARK_S = 0.1
+UNPARK_S = LAPSE_S = 0.1
 REFRESH_S = 3600.0  # brokers forget an offset that was not committed for a day (0.11 to 1.x), later ones for a week
 
-PassOn = Callable[[MessageSet, Share, int], object]  # the last: how many of its first messages are in the target
+PassOn = Callable[[MessageSet, Share], object]
 
 
 class ExactlyOnceRefused(LocalError):
@@ -58,14 +67,17 @@ class PeriodOver(UnknownOutcome):
 class Period:
     """One ownership period of a source partition.
 
-    key: another one is another period.  owned(): whether it still lasts.  topic: the czxid of the source's topic.
+    key: another one is another period.  owned(): whether the lease holds, and it is not over.  ended(): whether it is
+    over for good.  topic: the czxid of the source's topic.  reset: the newest of the partition since it is owned.
     at: a partition of the target that offsets are committed for.
     """
 
     source: TopicPartition
     key: object
     owned: Callable[[], bool]
+    ended: Callable[[], bool]
     topic: int | None
+    reset: Reset | None
     at: TopicPartition
     pass_on: PassOn
 
@@ -90,8 +102,9 @@ class Transacting:
 class PartitionTransactions:
     """The transactions of one source partition during one ownership period; run() is its task.
 
-    name: transactional id, and group of the position.  waiting: where it says why the partition waits, by its name.
-    unpark(tp): fetches a parked partition again; False: not yet.
+    name: transactional id, and group of the position.  followed: the reset that the position was set back for already,
+    and that of this period once it was.  waiting: where it says why the partition waits, by its name.  unpark(tp):
+    fetches a parked partition again; False: not yet.  seek(tp, offset): reads on there, in another period.
     """
 
     def __init__(
@@ -103,15 +116,19 @@ class PartitionTransactions:
         how: Transacting,
         waiting: dict[str, str],
         unpark: Callable[[TopicPartition], bool],
+        seek: Callable[[TopicPartition, int], object],
         tasks: TaskGroup,
+        followed: Reset | None = None,
     ) -> None:
         self.period = period
+        self.followed = followed
         self._source = source
         self._name = name
         self._how = how
         self._coordinators = how.coordinators
         self._waiting = waiting
         self._unpark = unpark
+        self._seek = seek
         self._tasks = tasks
         self._transaction = Transaction(name, how.timeout_ms)
         self._wake = Event()
@@ -119,7 +136,7 @@ class PartitionTransactions:
         self.sender = how.sender(self._sequences, name)
         self._steps = StepQueue()
         self._held: deque[tuple[MessageSet, Share]] = deque()
-        self._position: int | None = None  # in the target
+        self._position: Position | None = None  # in the target
         self._open = self._busy = self.over = self._flushed = False
         self._refused: ExactlyOnceRefused | None = None
         self.ended_by = ""  # why the period ended in the middle of a transaction
@@ -134,7 +151,7 @@ class PartitionTransactions:
         elif self.ended_by:
             share.ticket(fetched.resume_at).failed(PeriodOver(self.ended_by), fetched.start)
         elif self._open and not self._busy:
-            self._pass(fetched, share)
+            self.period.pass_on(fetched, share)
         else:
             self._held.append((fetched, share))
 
@@ -166,11 +183,6 @@ class PartitionTransactions:
         self.sender.close_links()
         self._wake.set()
 
-    @property
-    def position(self) -> int:
-        """Source offset before which the target has everything; 0: it has nothing, or that is not known yet."""
-        return self._position or 0
-
     def pending(self, topic: str) -> bool:
         """Whether something for a target topic is not committed yet."""
         steps = (*self._steps.open, *self._steps.waiting)
@@ -190,23 +202,35 @@ class PartitionTransactions:
             self._how.retire(self)
 
     def _run(self) -> None:
-        if not self._initialize():
+        if not self._initialize() or not self._begin():
             return
-        self._begin()
         committed_at = now()
-        while self._current():
-            if self._steps.waiting:
+        while self._lease_holds():
+            if self._transaction.state is not State.READY:
+                self._lapsed()
+            elif self._steps.waiting:
                 self._transact()
                 committed_at = now()
             elif self._position is not None and now() - committed_at > REFRESH_S:
-                self._refresh()
+                self._refresh(self._position.offset)
                 committed_at = now()
             else:
                 self._wake.wait(POLL_S)
                 self._wake.clear()
 
+    @property
+    def _lasts(self) -> bool:
+        """The period is not over; the lease may be."""
+        return not self.over and not self.period.ended()
+
     def _current(self) -> bool:
-        return not self.over and self.period.owned()
+        return self._lasts and self.period.owned()
+
+    def _lease_holds(self) -> bool:
+        """Wait until the lease is renewed, if it is over; False: the period is."""
+        while self._lasts and not self.period.owned():
+            sleep(LAPSE_S)
+        return self._lasts
 
     def _said(self, why: str) -> None:
         name = str(self.period.source)
@@ -220,55 +244,87 @@ class PartitionTransactions:
         transaction, period = self._transaction, self.period
         if transaction.state is not State.NEW:
             transaction.restart("")
-        while self._current():
+        while self._lease_holds():
             if not self._coordinators.carry_out(transaction, self._current, self._said):
                 continue
             found = self._coordinators.committed(self._name, self._current, self._said)
             if found is None:
-                return False
+                continue
+            position = position_of(found, period.topic)
             assert transaction.producer is not None
             self._sequences.renew(transaction.producer)
-            self._position = position_of(found.values(), period.topic)
+            self._position = position
             return True
         return False
 
     # ---- the gate ---------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Let the sets go on that were held."""
+    def _begin(self) -> bool:
+        """Let the sets go on that were held, from where source and target agree; False: another period does."""
+        start = self._held[0][0].start
+        reset = self.period.reset if self.period.reset is not self.followed else None
+        match beginning(self._position, start, reset):
+            case Beginning.AT_POSITION:
+                self._move_source(start)
+                return False
+            case Beginning.SET_BACK:
+                if not self._set_back(start):
+                    return False
+        self.followed = self.period.reset
         self._open = self._busy = True
         self._tasks.spawn(f"held-{self._name}", self._pass_held)
+        return True
+
+    def _move_source(self, start: int) -> None:
+        """Read on at the position: what lies before it is in the target."""
+        assert self._position is not None
+        log.info(
+            "source %s: %s goes on at %d, as the target says; the group committed %d",
+            self._source,
+            self.period.source,
+            self._position.offset,
+            start,
+            extra={"key": self.period.source},
+        )
+        try:
+            self._seek(self.period.source, self._position.offset)
+        except ConsumerError:
+            pass  # it is stopping, or the partition is not ours any more
+
+    def _set_back(self, start: int) -> bool:
+        """Commit a lower position, before anything from there on is sent; False: the period is over."""
+        before = self._position
+        assert before is not None
+        while self._position is not None and self._position.offset > start:
+            if not self._lease_holds():
+                return False
+            if self._transaction.state is State.READY:
+                self._transaction.begin()
+                self._end_transaction(start, before.at)
+            elif self._transaction.fenced:
+                self._end_period(self._transaction.why)
+                return False
+            elif not self._restarted():
+                return False
+        log.warning(
+            "source %s: %s goes on at %d after a reset, and the position in the target was set back from %d: messages "
+            "from there on are copied again",
+            self._source,
+            self.period.source,
+            start,
+            before.offset,
+            extra={"key": self.period.source, "event": "position-set-back", "source": self._source},
+        )
+        return True
 
     def _pass_held(self) -> None:
-        if self._held and self._position is not None:
-            fetched, _ = self._held[0]
-            log.log(
-                logging.INFO if self._position != fetched.start else logging.DEBUG,
-                "source %s: %s goes on at %d, as the target says; the group committed %d",
-                self._source,
-                self.period.source,
-                max(self._position, fetched.start),
-                fetched.start,
-                extra={"key": self.period.source},
-            )
+        """Pass on what was held, in its order; what comes meanwhile is held behind it."""
         try:
-            while self._held and self._current():
-                self._pass(*self._held.popleft())
+            while self._held and self._lease_holds() and self._held:
+                self.period.pass_on(*self._held.popleft())
                 sleep(0)
         finally:
             self._busy = False
-
-    def _pass(self, fetched: MessageSet, share: Share) -> None:
-        """A set, without what the target has of it."""
-        position = self._position if self._position is not None else fetched.start
-        if fetched.start >= position:
-            self.period.pass_on(fetched, share, 0)
-        elif fetched.resume_at <= position:
-            share.ticket(fetched.resume_at).done()
-        else:
-            before = takewhile(lambda message: message.offset < position, fetched.messages())
-            there = sum(1 for _ in in_turns(before))
-            self.period.pass_on(fetched, share, there)
 
     # ---- a transaction ----------------------------------------------------------------------------------------------
 
@@ -325,29 +381,46 @@ class PartitionTransactions:
         self._steps.committed()
         return True
 
+    def _refresh(self, position: int) -> None:
+        """Commit the position once more, so that brokers do not forget it."""
+        self._transaction.begin()
+        self._ended(position)
+
     def _ended(self, position: int) -> bool:
-        offsets = {self.period.at: (position, metadata_of(self.period.topic))}
-        self._transaction.commit(self._name, offsets)
+        """Commit the open transaction with the position behind it; what becomes of one that is over is done, too."""
+        if self._end_transaction(position):
+            return True
+        if self._current():
+            self._lost()
+        return False
+
+    def _end_transaction(self, position: int, others: Collection[TopicPartition] = ()) -> bool:
+        """Commit the open transaction with the position behind it.  others: further partitions of the target that it is
+        committed for."""
+        committed = position, metadata_of(self.period.topic)
+        self._transaction.commit(self._name, dict.fromkeys({self.period.at, *others}, committed))
         if not self._coordinators.carry_out(self._transaction, self._current, self._said):
-            if self._current():
-                self._lost()
             return False
         self._sequences.ended()
-        self._position = position
+        self._position = Position(position, self.period.topic is not None)
         self.commits += 1
         return True
 
-    def _refresh(self) -> None:
-        """Commit the position once more, so that brokers do not forget it."""
-        assert self._position is not None
-        self._transaction.begin()
-        self._ended(self._position)
-
     # ---- what ends one ----------------------------------------------------------------------------------------------
+
+    @property
+    def _offset(self) -> int | None:
+        return None if self._position is None else self._position.offset
+
+    def _lapsed(self) -> None:
+        """The lease was over in the middle of a transaction, and is renewed."""
+        if self._transaction.state is not State.NEW:
+            self._transaction.restart("the lease was over for a moment")
+        self._lost()
 
     def _lost(self) -> None:
         """The transaction is over, and may be committed or not: the position tells."""
-        why, fenced, before = self._transaction.why, self._transaction.fenced, self._position
+        why, fenced, before = self._transaction.why, self._transaction.fenced, self._offset
         log.warning(
             "source %s: %s: the transaction is over: %s; %s",
             self._source,
@@ -361,12 +434,12 @@ class PartitionTransactions:
             return
         if not self._restarted():
             return
-        if self._steps.open and self._position == self._steps.end:
+        if self._steps.open and self._offset == self._steps.end:
             self._steps.committed()
-        elif self._position == before:
+        elif self._offset == before:
             self._steps.aborted()
         else:
-            self._end_period(f"{why}; its position is {self._position} now, and was {before}")
+            self._end_period(f"{why}; its position is {self._offset} now, and was {before}")
 
     def _restarted(self) -> bool:
         """Abort what is open by another epoch, which no request of the one before can disturb."""
@@ -379,11 +452,11 @@ class PartitionTransactions:
         assert step.failure is not None
         reason, at = step.failure.reason, step.failure.at
         if len(self._steps.open) > 1:
-            before = self._position
-            if self._restarted() and self._position == before:
+            before = self._offset
+            if self._restarted() and self._offset == before:
                 self._steps.aborted(step)
             elif self._current():
-                self._end_period(f"its position is {self._position} now, and was {before}")
+                self._end_period(f"its position is {self._offset} now, and was {before}")
             return
         reached = step.reached if len(step.items) == 1 else None
         if reached is None:
@@ -401,7 +474,7 @@ class PartitionTransactions:
         self._fail_all(PeriodOver(self.ended_by))
 
     def _fetch_again(self) -> None:
-        while self.period.owned():
+        while not self.period.ended():
             sleep(UNPARK_S)
             try:
                 if self._unpark(self.period.source):

@@ -18,7 +18,7 @@ from functools import partial
 from groundwork.tasks import TaskGroup
 from kafkawire.dialects import Dialect
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
-from mirrormaker.exactlyonce.partition import PartitionTransactions, Period, Transacting
+from mirrormaker.exactlyonce.partition import PartitionTransactions, PassOn, Period, Transacting
 from mirrormaker.exactlyonce.position import name_of
 from mirrormaker.exactlyonce.steps import Step
 from mirrormaker.flow import Delivery, Forward, Tickets
@@ -70,6 +70,7 @@ class ExactlyOnce:
             coordinators=self._coordinators,
             inner=plain.tickets,
             unpark=source.unpark,
+            seek=source.seek,
             tasks=self._tasks,
         )
         self._target.transactions[source.name] = made
@@ -79,7 +80,8 @@ class ExactlyOnce:
 class SourceTransactions:
     """Gate and tickets of one source's flow (mirrormaker.flow.Delivery).
 
-    inner: tickets without transactions.  unpark(tp): fetches a parked partition again; False: not yet.
+    inner: tickets without transactions.  unpark(tp): fetches a parked
+    partition again; False: not yet.  seek(tp, offset): reads on there.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class SourceTransactions:
         coordinators: Coordinators,
         inner: Tickets,
         unpark: Callable[[TopicPartition], bool],
+        seek: Callable[[TopicPartition, int], object],
         tasks: TaskGroup,
     ) -> None:
         self.waiting: dict[str, str] = {}
@@ -104,6 +107,7 @@ class SourceTransactions:
         self._coordinators = coordinators
         self._inner = inner
         self._unpark = unpark
+        self._seek = seek
         self._tasks = tasks
         self._partitions: dict[TopicPartition, PartitionTransactions] = {}
         self._routes: dict[TopicPartition, TopicRoute] = {}  # of the last set of each
@@ -116,7 +120,7 @@ class SourceTransactions:
         if current is None or current.period.key is not share.period:
             current = self._begin(fetched, share, topic, forward)
         elif self._routes[fetched.tp] is not topic:  # a reload, or the target topic was created again
-            current.reroute(_position_at(topic), partial(forward, topic))
+            current.reroute(_position_at(topic), _pass_on(topic, forward))
         self._routes[fetched.tp] = topic
         current.admit(fetched, share)
 
@@ -124,7 +128,6 @@ class SourceTransactions:
         self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None = None
     ) -> Callable[[RouteStep], Sequence[tuple[Part, Ticket]]]:
         current = self._partitions[fetched.tp]  # a set goes through admit first
-        begin = max(fetched.start, current.position)
         return partial(self._of_step, current, self._inner.of_set(fetched, share, topic, begin))
 
     @staticmethod
@@ -139,15 +142,18 @@ class SourceTransactions:
 
     def _begin(self, fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> PartitionTransactions:
         tp = fetched.tp
-        if tp in self._partitions:
-            self._partitions[tp].stop()
+        before = self._partitions.get(tp)
+        if before is not None:
+            before.stop()
         period = Period(
             source=tp,
             key=share.period,
             owned=share.holding(),
+            ended=share.ended,
             topic=share.topic,
+            reset=share.reset,
             at=_position_at(topic),
-            pass_on=partial(forward, topic),
+            pass_on=_pass_on(topic, forward),
         )
         made = PartitionTransactions(
             period,
@@ -163,7 +169,9 @@ class SourceTransactions:
             ),
             waiting=self.waiting,
             unpark=self._unpark,
+            seek=self._seek,
             tasks=self._tasks,
+            followed=None if before is None else before.followed,
         )
         self._partitions[tp] = made
         self._tasks.spawn(f"transactions-{self._source}-{tp}", made.run)
@@ -201,3 +209,8 @@ class SourceTransactions:
 def _position_at(topic: TopicRoute) -> TopicPartition:
     """The partition of the target that the positions of a topic's source partitions are committed for."""
     return TopicPartition(topic.target, topic.partitions[0])
+
+
+def _pass_on(topic: TopicRoute, forward: Forward) -> PassOn:
+    """Nothing of a set is skipped: the target has nothing of it."""
+    return lambda fetched, share: forward(topic, fetched, share, 0)

@@ -16,6 +16,7 @@ from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Checkpoint, Checkpoints, OwnershipPeriod
 from mirrormaker.source import Share
 from zkconsumer.errors import ConsumerError
+from zkconsumer.fetching.partition import Reset
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)
@@ -107,12 +108,20 @@ class MapRecorder:
         """The newest checkpoint that is exact, and written."""
         return self._exact.get((source, target))
 
-    def is_of_former_log(self, source: TopicPartition, topic: int | None, begins: bool) -> bool:
-        """Whether all that is recorded of a source partition is of an earlier topic than this one (czxid).
+    def is_of_former_log(
+        self, source: TopicPartition, target: TopicPartition, topic: int | None, reset: Reset | None
+    ) -> bool:
+        """Whether what is recorded of a source partition is of another log than the one that is read now.
 
-        begins: its log is begun now, which counts where no topic is recorded (maps of earlier releases)."""
+        topic: its czxid; None: not known.  reset: that chose where reading begins; None: none did.  A log that was cut
+        is another one from there on.
+        """
         last = self._topics.get(source)
-        return topic is not None and (begins if last is None else last != topic)
+        if None not in (topic, last) and topic != last:
+            return True
+        if reset is None or not (reset.former or (source, target) in self._exact):
+            return False
+        return reset.sets_back(topic is not None and topic == last)
 
     def begin(
         self,

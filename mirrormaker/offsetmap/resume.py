@@ -6,7 +6,8 @@
     refused    the tail is not what this mirror sent: the partition is parked with the reason
 
 A source topic that was deleted and created again has another log, and the target holds nothing from it: the checkpoint
-is of the former log, and the partition is resumed behind all that the target has.
+is of the former log, and the partition is resumed behind all that the target has.  After a reset that goes back it is
+the same, since the log was cut: what it has from there on is not in the target.
 
 Each ownership period begins like that: after a restart, after a rebalance, after a parked partition is retried.  A
 request with an unknown outcome (its connection broke, or a leader that may have appended it answered with an error) is
@@ -37,9 +38,11 @@ from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
 from mirrormaker.routes import TopicRoute
 from mirrormaker.source import Share
 from zkconsumer.errors import ConsumerError
+from zkconsumer.fetching.partition import Reset
 
 log = logging.getLogger(__name__)
 RETRY_S = 1.0  # backoff while the target does not answer
+LAPSE_S = 0.1  # between looks at a lease that is over
 UNPARK_S = 0.5  # between tries to fetch a parked partition again
 HELP = "; what the map says and what the target holds do not fit together: compare both, or set resume: committed once"
 
@@ -112,15 +115,18 @@ class ResumeGate:
     """The gate of one ownership period.  topic: the czxid of the source's topic.
 
     checkpoint: the last one of the map; None: there is none, and the target must be empty, or new_log: what it holds is
-    of the log of an earlier topic.
+    of the log of an earlier topic, or of what the log had before a reset.  owned(): the lease holds, and the period is
+    not over; ended(): it is over for good.  reset: the newest of the partition since it is owned.
     """
 
     source: TopicPartition
     target: TopicPartition
     period: object  # of the consumer's shares: another one is another period
     owned: Callable[[], bool]
+    ended: Callable[[], bool]
     pass_on: Callable[[MessageSet, Share, int], object]  # the last: how many of its first messages are not to be sent
     topic: int | None = None
+    reset: Reset | None = None
     new_log: bool = False
     checkpoint: Checkpoint | None = None
     tail: Tail | None = None
@@ -154,6 +160,7 @@ class Resumer:
         self._tasks = tasks
         self._unpark = unpark
         self._gates: dict[TopicPartition, ResumeGate] = {}
+        self._followed: dict[TopicPartition, Reset | None] = {}  # the newest reset that a gate was opened behind
 
     def admit(self, fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> None:
         """Let a set go on, now or once it is known from where; sets of a partition keep their order."""
@@ -178,14 +185,17 @@ class Resumer:
     ) -> None:
         gate = self._gates.get(fetched.tp)
         if gate is None or gate.period is not share.period:
+            reset = share.reset if share.reset is not self._followed.get(fetched.tp) else None
             gate = self._gates[fetched.tp] = ResumeGate(
                 fetched.tp,
                 target,
                 period=share.period,
                 owned=share.holding(),
+                ended=share.ended,
                 pass_on=pass_on,
                 topic=share.topic,
-                new_log=self._recorder.is_of_former_log(fetched.tp, share.topic, share.begins_new_log),
+                reset=share.reset,
+                new_log=self._recorder.is_of_former_log(fetched.tp, target, share.topic, reset),
             )
             self._tasks.spawn(f"resume-{self._name}-{fetched.tp}", self._read, gate)
         if gate.open and not gate.busy:
@@ -206,7 +216,7 @@ class Resumer:
             self._tasks.spawn(f"again-{self._name}-{source}", self._fetch_again, gate)
 
     def _fetch_again(self, gate: ResumeGate) -> None:
-        while self._current(gate):
+        while not gate.ended():
             sleep(UNPARK_S)
             try:
                 if self._unpark(gate.source):
@@ -214,15 +224,25 @@ class Resumer:
             except ConsumerError:
                 return  # it is stopping
 
+    def _lasts(self, gate: ResumeGate) -> bool:
+        """Its period is not over; the lease may be."""
+        return self._gates.get(gate.source) is gate and not gate.ended()
+
     def _current(self, gate: ResumeGate) -> bool:
-        return self._gates.get(gate.source) is gate and gate.owned()
+        return self._lasts(gate) and gate.owned()
+
+    def _lease_holds(self, gate: ResumeGate) -> bool:
+        """Wait until the lease is renewed, if it is over; False: the period is."""
+        while self._lasts(gate) and not gate.owned():
+            sleep(LAPSE_S)
+        return self._lasts(gate)
 
     def _read(self, gate: ResumeGate) -> None:
         """Until the tail is read, or the period is over."""
         name = str(gate.source)
         self.waiting[name] = "resume: the target's end has to be still for one request.timeout.ms"
         try:
-            while self._current(gate):
+            while gate.tail is None and self._lease_holds(gate):
                 gate.checkpoint = None if gate.new_log else self._recorder.checkpoint(gate.source, gate.target)
                 begin = gate.checkpoint.offset if gate.checkpoint is not None else None
                 try:
@@ -233,11 +253,9 @@ class Resumer:
                 except WireError as why:
                     self.waiting[name] = f"resume: {why}"
                     sleep(RETRY_S)
-                    continue
-                break
         finally:
             self.waiting.pop(name, None)
-        if gate.tail is not None and self._current(gate):
+        if gate.tail is not None and self._lease_holds(gate):
             self._begin(gate, gate.tail)
 
     def _begin(self, gate: ResumeGate, tail: Tail) -> None:
@@ -258,7 +276,7 @@ class Resumer:
         """Compare what was held back with the tail, and let the rest go on."""
         gate.busy = True
         try:
-            while gate.held and gate.refused is None and self._current(gate):
+            while gate.held and gate.refused is None and self._lease_holds(gate) and gate.held:
                 fetched, share = gate.held.popleft()
                 if gate.open:
                     gate.pass_on(fetched, share, 0)
@@ -305,6 +323,7 @@ class Resumer:
             gate.source, gate.target, period=gate.period, owned=gate.owned, offset=at, end=end, topic=gate.topic
         )
         gate.open = True
+        self._followed[gate.source] = gate.reset
         twice = f"; {match.repeated} of them twice" if match.repeated else ""
         log.info(
             "source %s: %s goes on at %d, behind offset %d of %s: %d messages were there without an answer%s",

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from groundwork.tasks import TaskGroup, now, sleep
-from kafkawire.errors import LocalError
+from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.model import Message, MessageSet, Part, ProducerId, TopicPartition
 from kafkawire.protocol.stableoffsets import StableOffset
 from mirrormaker.exactlyonce.partition import PartitionTransactions, Period, PeriodOver, Transacting
 from mirrormaker.exactlyonce.position import metadata_of
 from mirrormaker.exactlyonce.steps import Step
+from mirrormaker.exactlyonce.transactions import SourceTransactions
+from mirrormaker.flow import ShareTickets
+from mirrormaker.options import MirrorOptions
+from mirrormaker.target import Target
 from producer.coordinators import Coordinators, TransactionRefused
 from producer.outcomes import Counters
 from producer.sender import Sender
 from producer.sequences import Sequences
+from producer.steps import Step as RouteStep
 from producer.transaction import AddPartitions, CommitOffsets, End, Initialize, Transaction
 from tests.fakes.tickets import Ticket
+from zkconsumer.fetching.partition import Reset
 
 SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("t", 3)
 NAME = "mirror-dc1-t-0"
@@ -49,6 +56,8 @@ class FakeTarget:
         self.added: set[TopicPartition] = set()
         self.fail: dict[type, list[str]] = {}
         self.ends = 0
+        self.positions: list[StableOffset | None] = []  # all that were committed
+        self.lapse: Member | None = None  # its lease lapses at the next commit of offsets
 
     def ask(self, transaction: Transaction, ask: object) -> None:
         met = self.fail.get(type(ask), [])
@@ -68,12 +77,15 @@ class FakeTarget:
         if isinstance(ask, AddPartitions):
             self.added |= ask.tps
         elif isinstance(ask, CommitOffsets):
+            if self.lapse is not None:
+                self.lapse.owned, self.lapse = False, None
             ((_, (offset, metadata)),) = ask.offsets.items()
             self.pending = StableOffset(offset, metadata, 0)
         elif isinstance(ask, End):
             assert ask.commit
             self.committed += self.open
             self.position = self.pending or self.position
+            self.positions.append(self.position)
             self.open, self.pending, self.added = [], None, set()
             self.ends += 1
         transaction.answered(cast(Any, ask), [48 if what == "over after" else 0], "here")
@@ -147,17 +159,31 @@ class FakeShare:
 
 
 class Member:
-    """A process that believes that it owns the partition."""
+    """A process that believes that it owns the partition.
 
-    def __init__(self, target: FakeTarget, tasks: TaskGroup, interval_s: float = 0.02) -> None:
-        self.target, self.tasks, self.owned = target, tasks, True
+    reset: that its period began with; followed: that an earlier period set the position back for.  sought: where it had
+    the source read on.
+    """
+
+    def __init__(
+        self,
+        target: FakeTarget,
+        tasks: TaskGroup,
+        interval_s: float = 0.02,
+        reset: Reset | None = None,
+        followed: Reset | None = None,
+        topic: int | None = TOPIC,
+    ) -> None:
+        self.target, self.tasks, self.owned, self.over = target, tasks, True, False
         self.share = FakeShare()
-        self.skipped: list[int] = []
+        self.sought: list[int] = []
+        self.lapses_behind: int | None = None  # its lease lapses once this set is passed on
         self.unparked = 0
         self.waiting: dict[str, str] = {}
         self.senders: list[FakeSender] = []
         period = Period(
-            source=SOURCE, key=object(), owned=lambda: self.owned, topic=TOPIC, at=TARGET, pass_on=self._pass_on
+            source=SOURCE, key=object(), owned=lambda: self.owned, ended=lambda: self.over, topic=topic, reset=reset,
+            at=TARGET, pass_on=self._pass_on,
         )  # fmt: skip
         how = Transacting(
             interval_s=interval_s,
@@ -168,8 +194,9 @@ class Member:
             retire=lambda transactions: setattr(transactions.sender, "closed", True),
         )
         self.transactions = PartitionTransactions(
-            period, source="dc1", name=NAME, how=how, waiting=self.waiting, unpark=self._unpark, tasks=tasks
-        )
+            period, source="dc1", name=NAME, how=how, waiting=self.waiting, unpark=self._unpark, seek=self._seek,
+            tasks=tasks, followed=followed,
+        )  # fmt: skip
         self.task = tasks.spawn("transactions", self.transactions.run)
 
     def _sender(self, sequences: Sequences, transactional_id: str) -> Sender:
@@ -181,9 +208,14 @@ class Member:
         self.unparked += 1
         return True
 
-    def _pass_on(self, fetched: Any, share: Any, skipped: int) -> None:
-        self.skipped.append(skipped)
-        for message in list(fetched.messages())[skipped:]:
+    def _seek(self, tp: TopicPartition, offset: int) -> None:
+        self.sought.append(offset)
+        self.over = True
+
+    def _pass_on(self, fetched: Any, share: Any) -> None:
+        if fetched.resume_at == self.lapses_behind:
+            self.owned = False
+        for message in fetched.messages():
             part = Part(TARGET, message.value, 2, 0, 1, message.offset + 1)
             self.transactions.enqueue(Step(message.offset + 1, [(part, share.ticket(message.offset + 1))]))
 
@@ -198,6 +230,8 @@ class Member:
 
 
 class FakeSet:
+    tp = SOURCE
+
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
         self.start, self.resume_at = messages[0].offset, messages[-1].offset + 1
@@ -214,15 +248,15 @@ class _As:
 
 
 @contextmanager
-def members(target: FakeTarget, count: int = 1) -> Iterator[list[Member]]:
+def members(target: FakeTarget, count: int = 1, **period: Any) -> Iterator[list[Member]]:
     tasks = TaskGroup()
-    made = [Member(target, tasks) for _ in range(count)]
+    made = [Member(target, tasks, **period) for _ in range(count)]
     try:
         yield made
         assert tasks.death is None
     finally:
         for member in made:
-            member.owned = False
+            member.over = True
         tasks.stop(5)
 
 
@@ -250,9 +284,108 @@ def test_what_the_target_has_is_not_sent_again():
     with members(target) as (member,):
         member.give(0, 9)
         member.give(10, 19)
+        until(lambda: member.senders[0].closed)
+        assert member.sought == [15]
+        assert not member.share.tickets
+    with members(target) as (member,):
+        member.give(15, 19)
         until(lambda: member.told(20))
         assert target.committed == values(15, 19)
-        assert (member.told(10), member.skipped) == (["done"], [5])
+        assert member.sought == []
+
+
+CUT, NOTHING_COMMITTED = Reset(0, 200), Reset(0)
+
+
+@pytest.mark.parametrize(
+    ("reset", "metadata", "topic"),
+    [
+        (CUT, metadata_of(TOPIC), TOPIC),
+        (CUT, "", None),
+        (NOTHING_COMMITTED, "", None),
+        (Reset(0, 200, former=True), "", TOPIC),
+    ],
+    ids=["the log was cut", "the same, creation unknown", "nothing committed, creation unknown", "a former topic"],
+)
+def test_after_a_reset_that_goes_back_everything_is_copied_and_the_position_goes_back(
+    reset: Reset, metadata: str, topic: int | None, caplog: pytest.LogCaptureFixture
+):
+    target = FakeTarget()
+    target.position = StableOffset(200, metadata, 0)
+    with members(target, reset=reset, topic=topic) as (member,):
+        member.give(0, 199)
+        until(lambda: member.told(200))
+        assert target.committed == values(0, 199)
+        assert target.positions[0] == StableOffset(0, metadata_of(topic), 0)  # before anything is sent
+        assert target.position == StableOffset(200, metadata_of(topic), 0)
+        assert member.sought == []
+        assert member.transactions.followed is reset
+    assert "goes on at 0 after a reset, and the position in the target was set back from 200" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reset", "followed"),
+    [(NOTHING_COMMITTED, None), (Reset(5, 2), None), (CUT, CUT), (Reset(0, 3, former=True), None)],
+    ids=["of this creation", "a gap", "set back for it before", "of this creation, the committed offset is not"],
+)
+def test_after_any_other_start_what_the_target_has_is_not_sent_again(reset: Reset, followed: Reset | None):
+    target = FakeTarget()
+    target.position = StableOffset(15, metadata_of(TOPIC), 0)
+    with members(target, reset=reset, followed=followed) as (member,):
+        member.give(5, 19)
+        until(lambda: member.sought)
+        assert (member.sought, target.committed, target.position.offset) == ([15], [], 15)
+
+
+@pytest.mark.parametrize("ask", [CommitOffsets, End])
+@pytest.mark.parametrize("how", ["over", "over after"])
+def test_a_position_whose_set_back_fails_is_set_back_again(ask: type, how: str):
+    target = FakeTarget()
+    target.position = StableOffset(200, "", 0)
+    target.fail[ask] = [how]
+    with members(target, reset=CUT) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+        assert target.committed == values(0, 9)
+        assert target.position.offset == 10
+
+
+def test_a_lease_that_lapses_and_is_renewed_leaves_no_step_behind():
+    target = FakeTarget()
+    with members(target) as (member,):
+        member.owned = False  # while the position is read
+        member.give(0, 9)
+        sleep(0.15)
+        member.owned = True
+        until(lambda: member.told(10))
+        member.owned = False  # while nothing is sent
+        sleep(0.7)
+        member.owned = True
+        member.give(10, 19)
+        until(lambda: member.told(20))
+        target.lapse = member  # in the middle of a transaction
+        member.give(20, 29)
+        until(lambda: not member.owned)
+        member.give(30, 39)
+        sleep(0.15)
+        member.owned = True
+        until(lambda: member.told(40))
+        assert target.committed == values(0, 39)
+        assert member.unparked == 0
+
+
+def test_what_is_held_while_the_lease_lapses_is_overtaken_by_nothing():
+    target = FakeTarget()
+    with members(target) as (member,):
+        member.lapses_behind = 10
+        member.give(0, 9)
+        member.give(10, 19)
+        until(lambda: not member.owned)
+        member.give(20, 29)
+        sleep(0.15)
+        member.owned = True
+        until(lambda: member.told(30))
+        assert target.committed == values(0, 29)
 
 
 def test_the_position_of_a_deleted_topic_says_nothing_of_a_new_one():
@@ -291,13 +424,11 @@ def test_who_comes_later_fences_who_came_before_and_nothing_is_there_twice():
         zombie.give(0, 9)
         until(lambda: zombie.told(10))
         with members(target) as (owner,):
-            owner.give(0, 9)
             owner.give(10, 19)
             zombie.give(10, 19)  # it still believes that it owns the partition
             until(lambda: owner.told(20) and zombie.unparked)
             assert target.committed == values(0, 19)
             assert isinstance(zombie.share.tickets[11].told[0][1], PeriodOver)
-            assert owner.told(10) == ["done"]
             zombie.give(20, 29)  # and goes on
             until(lambda: zombie.told(30))
             assert zombie.told(30) == ["failed"]
@@ -313,7 +444,7 @@ def test_past_the_lease_nothing_is_committed():
         member.give(0, 9)
         until(lambda: member.told(10))
         ends = target.ends
-        member.owned = False
+        member.owned, member.over = False, True
         member.give(10, 19)
         until(lambda: member.senders[0].closed)
         assert (target.ends, member.told(20)) == (ends, [])
@@ -340,3 +471,111 @@ def test_a_cluster_that_refuses_parks_the_partition_with_what_helps():
         ((_, reason, _),) = member.share.tickets[10].told
         assert "t/0, delivery.guarantee: exactly-once: ClusterAuthorizationFailed (31); give" in str(reason)
         assert target.committed == []
+
+
+class SourcePeriod:
+    """The source's side of one period of its partition."""
+
+    def __init__(self, reset: Reset | None, topic: int | None = TOPIC) -> None:
+        self.period, self.reset, self.topic, self.over = object(), reset, topic, False
+        self.tickets: dict[int, Ticket] = {}
+
+    def ticket(self, resume_at: int, parts: int = 1) -> Ticket:
+        return self.tickets.setdefault(resume_at, Ticket())
+
+    @property
+    def ended(self) -> Callable[[], bool]:
+        return lambda: self.over
+
+    def holding(self) -> Callable[[], bool]:
+        return lambda: not self.over
+
+
+@contextmanager
+def source_of(target: FakeTarget) -> Iterator[tuple[SourceTransactions, list[int]]]:
+    """The transactions of source "dc1", group "mirror", and where it was moved to."""
+    tasks, sought = TaskGroup(), list[int]()
+    made = SourceTransactions(
+        "dc1",
+        prefix="mirror",
+        target=cast(
+            Target,
+            SimpleNamespace(
+                transactional_sender=lambda sequences, name: FakeSender(target, sequences, tasks),
+                retire=lambda sender: None,
+            ),
+        ),
+        mirror=MirrorOptions(transaction_interval_ms=20),
+        queued_max_bytes=10_000,
+        coordinators=cast(Coordinators, _As(target)),
+        inner=ShareTickets(),
+        unpark=lambda tp: True,
+        seek=lambda tp, offset: sought.append(offset),
+        tasks=tasks,
+    )
+    try:
+        yield made, sought
+        assert tasks.death is None
+    finally:
+        tasks.stop(5)
+
+
+def given(made: SourceTransactions, share: SourcePeriod, first: int, last: int) -> None:
+    """A set of the messages first to last, passed through the flow's route."""
+
+    def forward(topic: object, fetched: Any, share: Any, skipped: int) -> None:
+        for message in fetched.messages():
+            part = Part(TARGET, message.value, 2, 0, 1, message.offset + 1)
+            assert not made.of_set(fetched, share, cast(Any, topic))(cast(Any, RouteStep(message.offset + 1, (part,))))
+
+    messages = [Message("t", 0, n, None, b"%d" % n, None, None, None, n + 1) for n in range(first, last + 1)]
+    route = SimpleNamespace(target="t", partitions=[3])
+    made.admit(cast(MessageSet, FakeSet(messages)), cast(Any, share), cast(Any, route), cast(Any, forward))
+
+
+def test_a_reset_is_followed_once_whatever_period_comes_next():
+    """The second begins before what the first committed, since its tickets were never told."""
+    target = FakeTarget()
+    target.position = StableOffset(200, metadata_of(TOPIC), 0)
+    first, second, third = SourcePeriod(CUT), SourcePeriod(CUT), SourcePeriod(Reset(0, 12))
+    with source_of(target) as (made, sought):
+        given(made, first, 0, 9)
+        until(lambda: first.tickets.get(10) and first.tickets[10].told)
+        first.over = True
+        given(made, second, 5, 14)
+        until(lambda: sought)
+        second.over = True
+        assert (sought, target.position.offset) == ([10], 10)
+        given(made, third, 0, 4)  # cut once more
+        until(lambda: third.tickets.get(5) and third.tickets[5].told)
+        assert target.position.offset == 5
+    assert target.committed == [*values(0, 9), *values(0, 4)]
+
+
+def test_a_reset_that_was_not_followed_yet_is_followed_by_the_next_period():
+    target = FakeTarget()
+    target.position = StableOffset(200, "", 0)
+    target.fail[Initialize] = ["refused"]
+    first, second = SourcePeriod(CUT), SourcePeriod(CUT)
+    with source_of(target) as (made, sought):
+        given(made, first, 0, 9)
+        until(lambda: first.tickets.get(10) and first.tickets[10].told)
+        target.fail.clear()
+        first.over = True
+        given(made, second, 0, 9)
+        until(lambda: second.tickets.get(10) and second.tickets[10].told)
+        assert (sought, target.committed) == ([], values(0, 9))
+
+
+def test_a_damaged_message_in_front_of_the_position_is_opened_by_nobody():
+    class Damaged(FakeSet):
+        def messages(self) -> list[Message]:
+            raise CorruptMessage("checksum", 3)
+
+    target = FakeTarget()
+    target.position = StableOffset(5, metadata_of(TOPIC), 0)
+    with members(target) as (member,):
+        messages = [Message("t", 0, n, None, b"", None, None, None, n + 1) for n in range(10)]
+        member.transactions.admit(cast(MessageSet, Damaged(messages)), cast(Any, member.share))
+        until(lambda: member.sought)
+        assert member.sought == [5]

@@ -6,7 +6,12 @@ import pytest
 
 from kafkawire.model import Part, TopicPartition
 from kafkawire.protocol.stableoffsets import StableOffset
-from mirrormaker.exactlyonce.position import metadata_of, name_of, position_of
+from mirrormaker.exactlyonce.position import (
+    Position,
+    metadata_of,
+    name_of,
+    position_of,
+)
 from mirrormaker.exactlyonce.steps import Step, StepQueue, StepTicket
 from tests.fakes.tickets import Ticket
 
@@ -135,15 +140,18 @@ def test_a_part_that_may_not_be_sent_any_more_makes_the_transaction_unwanted():
     assert queue.unwanted
 
 
+A, B, C = (TopicPartition(name, 0) for name in "abc")
+
+
 def test_a_position_is_that_of_the_same_log():
-    rows = [StableOffset(40, metadata_of(7), 0), StableOffset(90, metadata_of(8), 0), StableOffset(30, "", 0)]
-    assert position_of(rows, 7) == 40
-    assert position_of(rows, 8) == 90
-    assert position_of(rows, 9) == 30
-    assert position_of(rows, None) == 90
-    assert position_of([], 7) is None
+    rows = {A: StableOffset(40, metadata_of(7), 0), B: StableOffset(90, metadata_of(8), 0), C: StableOffset(30, "", 0)}
+    assert position_of(rows, 7) == Position(40, True, (A, C))
+    assert position_of(rows, 8) == Position(90, True, (B, C))
+    assert position_of(rows, 9) == Position(30, False, (C,))
+    assert position_of(rows, None) == Position(90, False, (A, B, C))
+    assert position_of({}, 7) is None
 
 
 @pytest.mark.parametrize("partition", [0, 11])
 def test_a_source_partition_has_one_name_for_its_transactions_and_its_position(partition: int):
-    assert name_of("mirror", "dc1", TopicPartition("orders", partition)) == f"mirror-dc1-orders-{partition}"
+    assert name_of("mirror", "dc1", TopicPartition("or-ders", partition)) == f"mirror-dc1-or-ders-{partition}"

@@ -29,6 +29,7 @@ from mirrormaker.selection import Selection
 from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction
 from mirrormaker.topics import TopicMissing
 from zkconsumer.errors import Closed
+from zkconsumer.fetching.partition import Reset
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.text import Header
 
@@ -45,11 +46,15 @@ class Share:
 
     period = "one"
     topic: int | None = None
-    begins_new_log = False
+    reset: Reset | None = None
 
     def __init__(self) -> None:
         self.tickets: list[tuple[int, int]] = []
         self.told: list[tuple[object, ...]] = []
+
+    @property
+    def ended(self) -> Callable[[], bool]:
+        return lambda: False
 
     def holding(self) -> Callable[[], bool]:
         return lambda: True

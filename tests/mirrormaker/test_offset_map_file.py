@@ -17,6 +17,7 @@ from mirrormaker.offsetmap.file import MIN_ENTRIES, FileStorage, MapInUse, thinn
 from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.tickets import part_tickets
 from zkconsumer.errors import ConsumerError
+from zkconsumer.fetching.partition import Reset
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, gathered
 from zkconsumer.offsetmap.text import Header
@@ -38,7 +39,11 @@ class Share:
 
     period = "period"
     topic = None
-    begins_new_log = False
+    reset: Reset | None = None
+
+    @property
+    def ended(self) -> Callable[[], bool]:
+        return lambda: False
 
     def holding(self) -> Callable[[], bool]:
         return lambda: True

@@ -60,7 +60,7 @@ class Partition:
         self.progress = Progress(self.begin)
         self.fetched = 0
         self.owned = True
-        self.period, self.begins_new_log = "one", False
+        self.period, self.reset = "one", None
         self.dialect = self._dialect = dialect(release)
 
     topic_id: int | None = None

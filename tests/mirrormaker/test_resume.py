@@ -11,7 +11,7 @@ from groundwork.tasks import TaskGroup, sleep
 from kafkawire import compression
 from kafkawire.compression import GZIP
 from kafkawire.dialects import dialect
-from kafkawire.errors import LinkLost
+from kafkawire.errors import LibraryMissing, LinkLost
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
 from kafkawire.protocol.request import ProducedPartition
@@ -25,6 +25,7 @@ from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute, but_the_firs
 from producer.batches import Batch, Batches, Limits
 from producer.conversion import Placed, Rows, pass_through
 from producer.outcomes import Outcomes, Patience
+from zkconsumer.fetching.partition import Reset
 from zkconsumer.offsetmap.text import Header
 
 TP = TopicPartition("t", 0)
@@ -46,12 +47,16 @@ class Share:
     """Tickets of one period, and what each was told."""
 
     topic: int | None = None
-    begins_new_log = False
+    reset: Reset | None = None
 
     def __init__(self, period: object = "one") -> None:
         self.period = period
         self.told: list[tuple[object, ...]] = []
-        self.owned = True
+        self.owned, self.over = True, False
+
+    @property
+    def ended(self) -> Callable[[], bool]:
+        return lambda: self.over
 
     def holding(self) -> Callable[[], bool]:
         return lambda: self.owned
@@ -177,7 +182,7 @@ def test_another_period_reads_the_tail_again_and_what_the_old_one_held_is_forgot
     flow, old, new = Flow(tmp_path, tasks, tails), Share("one"), Share("two")
     flow.take(fetched(0, 3), old)
     until(lambda: tails.asked)
-    old.owned = False
+    old.owned, old.over = False, True
     flow.take(fetched(0, 3), new)
     tails.ready = True
     until(lambda: flow.passed)
@@ -195,14 +200,66 @@ def test_of_a_topic_that_was_created_again_nothing_counts_as_being_there(
         Share(),
     )
     flow.checkpoint(10, 50, 7 if known else None)
-    share.topic, share.begins_new_log = 9, not known
+    share.topic, share.reset = 9, None if known else Reset(0, 10, former=True)
     flow.take(fetched(0, 20), share)
     until(lambda: flow.passed == [(0, 0)])
     assert flow.recorder.checkpoint(TP, TP) == Checkpoint(0, 60)
     again = Share("parked, and read again")
-    again.topic, again.begins_new_log = share.topic, share.begins_new_log
+    again.topic, again.reset = share.topic, share.reset
     flow.take(fetched(0, 20), again)
     until(lambda: flow.passed == [(0, 0), (0, 3)])  # of its own log it goes by the map
+
+
+def test_after_a_reset_that_goes_back_nothing_counts_as_being_there_and_that_once(
+    tmp_path: Path, tasks: TaskGroup
+) -> None:
+    """The log was cut below the checkpoint at 10: without a new period what came since would be left out."""
+    tails = Tails(Tail(60, 60, (), empty=False), Tail(60, 63, digests(0, 3), False))
+    flow, share = Flow(tmp_path, tasks, tails), Share()
+    flow.checkpoint(10, 50)
+    share.reset = Reset(0, 10)
+    flow.take(fetched(0, 20), share)
+    until(lambda: flow.passed == [(0, 0)])
+    assert flow.recorder.checkpoint(TP, TP) == Checkpoint(0, 60)
+    again = Share("parked, and read again")
+    again.reset = share.reset
+    flow.take(fetched(0, 20), again)
+    until(lambda: flow.passed == [(0, 0), (0, 3)])
+
+
+def test_a_reset_over_messages_that_are_gone_leaves_the_checkpoint_as_it_is(tmp_path: Path, tasks: TaskGroup) -> None:
+    flow, share = Flow(tmp_path, tasks, Tails(Tail(50, 52, digests(10, 12), False))), Share()
+    flow.checkpoint(10, 50)
+    share.reset = Reset(8, 4)
+    flow.take(fetched(8, 10), share)
+    until(lambda: flow.passed == [(8, 4)])
+
+
+def test_a_lease_that_lapses_and_is_renewed_holds_nothing_up(tmp_path: Path, tasks: TaskGroup) -> None:
+    tails = Tails(Tail(0, 0, (), empty=True), Tail(0, 0, (), empty=True))
+    tails.ready = False
+    flow, share = Flow(tmp_path, tasks, tails), Share()
+    flow.take(fetched(0, 3), share)
+    until(lambda: tails.asked)
+    share.owned, tails.ready = False, True
+    until(lambda: len(tails.answers) == 1)
+    share.owned = True
+    until(lambda: flow.passed == [(0, 0)])
+
+
+def test_a_set_that_cannot_be_opened_here_parks_its_partition(
+    tmp_path: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(self: MessageSet, check_crcs: bool = True) -> None:
+        raise LibraryMissing("zstd needs a library")
+
+    flow, share = Flow(tmp_path, tasks, Tails(Tail(50, 52, digests(10, 12), False))), Share()
+    flow.checkpoint(10, 50)
+    monkeypatch.setattr(MessageSet, "messages", missing)
+    flow.take(fetched(10, 3), share)
+    until(lambda: len(share.told) == 2)
+    assert "the source cannot be compared: zstd needs a library" in str(share.told[1][1])
+    assert tasks.death is None
 
 
 REFUSALS = [

@@ -26,6 +26,7 @@ from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.fetching.fetcher import EMPTY_DISTANCE_S, Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
+from zkconsumer.fetching.partition import Reset
 from zkconsumer.fetching.positions import ENDS_S
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.session.lease import Lease
@@ -183,6 +184,8 @@ def test_without_a_position_it_begins_where_the_reset_policy_says(fetching, rese
     fetching.until(lambda: fetching.located == [T0])
     assert cursor.committable() == begins
     assert fetching.events[0].kind == "start"
+    assert cursor.reset is not None
+    assert (cursor.reset.to, cursor.reset.wanted, cursor.reset.former) == (begins, None, False)
 
 
 def test_out_of_range_is_a_gap_of_exact_size_or_a_reset(cluster, fetching):
@@ -197,6 +200,27 @@ def test_out_of_range_is_a_gap_of_exact_size_or_a_reset(cluster, fetching):
     beyond = fetching.add(T1, 9)
     fetching.until(lambda: beyond.position == 0)
     assert [event.kind for event in fetching.events] == ["reset"]
+    assert [c.reset is not None and c.reset.sets_back(same_topic=True) for c in (cursor, beyond)] == [False, True]
+
+
+def test_a_partition_that_is_read_from_its_position_was_never_reset(fetching):
+    cursor = fetching.add(T0, 2)
+    fetching.until(lambda: cursor.position == 5)
+    assert cursor.reset is None
+
+
+@pytest.mark.parametrize(
+    ("reset", "of_another_topic", "of_the_same"),
+    [
+        (Reset(0), True, False),
+        (Reset(0, 9, former=True), True, False),
+        (Reset(0, 9), True, True),
+        (Reset(9, 3), False, False),
+    ],
+    ids=["nothing committed", "a former topic", "the log was cut", "a gap"],
+)
+def test_a_reset_goes_back_where_offsets_may_hold_other_messages_now(reset, of_another_topic, of_the_same):
+    assert (reset.sets_back(same_topic=False), reset.sets_back(same_topic=True)) == (of_another_topic, of_the_same)
 
 
 def test_out_of_range_parks_where_the_policy_is_fail(fetching):

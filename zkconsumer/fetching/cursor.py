@@ -32,6 +32,7 @@ from zkconsumer.fetching.partition import (
     Do,
     FetchedSet,
     Partition,
+    Reset,
     Seek,
     State,
     Withheld,
@@ -87,9 +88,17 @@ class DeliveredSet(FetchedSet):
         return None if self.cursor.topic is None else self.cursor.topic.czxid
 
     @property
-    def begins_new_log(self) -> bool:
-        """The reset policy chose the position, because the committed offset was of an earlier topic."""
-        return bool(self.cursor.seek.former)
+    def reset(self) -> Reset | None:
+        """The newest reset of the partition; None: it was read from its committed offset, or a program's, ever since it
+        is owned."""
+        return self.cursor.reset
+
+    @property
+    def ended(self) -> Callable[[], bool]:
+        """A check that outlives the set: whether its period is over for good.  A lease that is over may be renewed."""
+        period = self.period
+        assert period is not None
+        return lambda: period.closed
 
     def holding(self) -> Callable[[], bool]:
         """A check that outlives the set: whether no other member can own the partition yet, because the lease holds
@@ -132,6 +141,7 @@ class Cursor:
         self.on_corrupt = on_corrupt
         self.partition = Partition(tp, lease, reset, owner=self)
         self.topic: TopicCreation | None = None  # the topic whose log is read; None: not known
+        self.reset: Reset | None = None  # the newest
         self.rest: Rest | None = None  # its state does not change while it rests
         self.changes = 0  # of what may change while it rests, and ends of rests
         self._channel = channel

@@ -134,6 +134,29 @@ class Seek:
     former: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reset:
+    """A start that auto.offset.reset or the listener chose; each reset is an object of its own.
+
+    to: where reading starts.  wanted: the position that it replaces; None: nothing was committed.  former: the position
+    that it replaces is of an earlier topic.
+    """
+
+    to: int
+    wanted: int | None = None
+    former: bool = False
+
+    def sets_back(self, same_topic: bool) -> bool:
+        """Whether offsets from `to` on may hold other messages than those that were read there before.
+
+        same_topic: what was read before is known to be of the topic of today.  A start that is no lower than the wanted
+        position is a gap: the log lost its oldest messages, and the rest is what it was.
+        """
+        if self.wanted is None or self.former:
+            return not same_topic
+        return self.to < self.wanted
+
+
 class FetchedSet:
     """A fetched message set on its way through the partition; nbytes count until it is done or dropped.
 

@@ -14,6 +14,7 @@ from kafkawire.model import Broker, TopicPartition
 from zkconsumer.errors import FormerLog, OutOfRange
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partition import Reset
 
 
 def out_of_range(cursor: Cursor, earliest: int, latest: int) -> bool:
@@ -48,6 +49,7 @@ def apply_reset(
         cursor.park(FormerLog(tp, wanted, former) if former else outside)
         return False
     to = chosen if chosen is not None else latest if seek.reset == "largest" else earliest
+    cursor.reset = Reset(to, wanted, bool(seek.former))
     who = seek.reset if chosen is None else "by the listener"
     if wanted is not None and former:
         on_event(_begins_new_log(tp, wanted, former, to, earliest, latest, who, unit))
