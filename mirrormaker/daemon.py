@@ -161,12 +161,12 @@ class Daemon:
             )
             for options in configuration.sources
         ]
-        several, kept_in = len(self._sources) > 1, state_folder(os.environ)
+        kept_in = state_folder(os.environ)
         self._maps = OffsetMaps(
             self._target,
             mirror,
             self._tasks,
-            several=several,
+            sources=configuration.sources,
             state_folder=kept_in,
             worker=supervisor.worker if supervisor is not None else 1,
         )

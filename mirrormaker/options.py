@@ -408,7 +408,8 @@ class MirrorOptions(Options):
         "transactional.id.prefix",
         "",
         "prefix of the transactional ids and of the groups of positions in the target, one of each for a source "
-        "partition: PREFIX-SOURCE-TOPIC-PARTITION; default: the source's group.id",
+        "partition: PREFIX-SOURCE-TOPIC-PARTITION, with lengths behind it where PREFIX or SOURCE contain '-'; default: "
+        "the source's group.id",
     )
     transaction_interval_ms: int = option(
         "transaction.interval.ms", 500,

@@ -33,6 +33,7 @@ from mirrormaker.exactlyonce.position import (
     Beginning,
     Position,
     beginning,
+    former_position_of,
     metadata_of,
     position_of,
 )
@@ -82,6 +83,19 @@ class Period:
     pass_on: PassOn
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of one source partition in the target.
+
+    name: transactional id, and group of the position.  former: under which earlier releases kept the position, where
+    that is another one; shared: partitions of another source may have had the former name.
+    """
+
+    name: str
+    former: str = ""
+    shared: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transacting:
     """How partitions are copied in transactions.
@@ -102,9 +116,9 @@ class Transacting:
 class PartitionTransactions:
     """The transactions of one source partition during one ownership period; run() is its task.
 
-    name: transactional id, and group of the position.  followed: the reset that the position was set back for already,
-    and that of this period once it was.  waiting: where it says why the partition waits, by its name.  unpark(tp):
-    fetches a parked partition again; False: not yet.  seek(tp, offset): reads on there, in another period.
+    followed: the reset that the position was set back for already, and that of this period once it was.  waiting: where
+    it says why the partition waits, by its name.  unpark(tp): fetches a parked partition again; False: not yet.
+    seek(tp, offset): reads on there, in another period.
     """
 
     def __init__(
@@ -112,7 +126,7 @@ class PartitionTransactions:
         period: Period,
         *,
         source: str,
-        name: str,
+        names: Names,
         how: Transacting,
         waiting: dict[str, str],
         unpark: Callable[[TopicPartition], bool],
@@ -123,7 +137,8 @@ class PartitionTransactions:
         self.period = period
         self.followed = followed
         self._source = source
-        self._name = name
+        self._names = names
+        self._name = name = names.name
         self._how = how
         self._coordinators = how.coordinators
         self._waiting = waiting
@@ -251,11 +266,23 @@ class PartitionTransactions:
             if found is None:
                 continue
             position = position_of(found, period.topic)
+            if position is None and self._names.former:
+                if not self._fence_former():
+                    continue
+                found = self._coordinators.committed(self._names.former, self._current, self._said)
+                if found is None:
+                    continue
+                position = former_position_of(found, period.topic, period.at.topic, self._names.shared)
             assert transaction.producer is not None
             self._sequences.renew(transaction.producer)
             self._position = position
             return True
         return False
+
+    def _fence_former(self) -> bool:
+        """Initialize the transactional id that an earlier release used: what that left open is aborted."""
+        former = Transaction(self._names.former, self._how.timeout_ms)
+        return self._coordinators.carry_out(former, self._current, self._said)
 
     # ---- the gate ---------------------------------------------------------------------------------------------------
 

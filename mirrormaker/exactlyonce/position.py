@@ -32,11 +32,11 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from kafkawire.model import TopicPartition
+from kafkawire.model import TopicPartition, partition_named
 from zkconsumer.fetching.partition import Reset
 
 _TOPIC = "topic="
@@ -78,9 +78,34 @@ def name_of(prefix: str, source: str, tp: TopicPartition) -> str:
     """Name of a source partition in the target: its transactional id, and the group of its position.
 
     PREFIX-SOURCE-TOPIC-PARTITION.  One for each partition, because its owner must fence the one before it, and no
-    other.
+    other.  Where prefix or source contain "-", or the partition is one of 0.7 (BROKER-INDEX), the lengths of prefix,
+    source and topic follow, so that no two partitions of any mirrors have the same name:
+
+        mirror-eu-west-orders-0             prefix mirror, source eu, topic west-orders
+        mirror-eu-west-orders-0@6.7.6       prefix mirror, source eu-west, topic orders
     """
+    joined = former_name_of(prefix, source, tp)
+    if "-" not in f"{prefix}{source}{tp.partition}":
+        return joined
+    return f"{joined}@{len(prefix)}.{len(source)}.{len(tp.topic)}"
+
+
+def former_name_of(prefix: str, source: str, tp: TopicPartition) -> str:
+    """The name without lengths, under which earlier releases kept the position."""
     return f"{prefix}-{source}-{tp.topic}-{tp.partition}"
+
+
+def is_shared(name: str, others: Collection[tuple[str, str]]) -> bool:
+    """Whether a name without lengths may also be that of a partition of another source.
+
+    others: prefix and source of each.
+    """
+    for prefix, source in others:
+        begins = f"{prefix}-{source}-"
+        topic, _, partition = name.removeprefix(begins).rpartition("-")
+        if name.startswith(begins) and topic and partition_named(partition) is not None:
+            return True
+    return False
 
 
 # ---- positions ----------------------------------------------------------------------------------------------------
@@ -102,6 +127,19 @@ def position_of(found: Mapping[TopicPartition, CommittedOffset], topic: int | No
     named = {row.offset for row in mine.values() if topic is not None and row.metadata == metadata_of(topic)}
     offset = max(row.offset for row in mine.values())
     return Position(offset, offset in named, tuple(mine))
+
+
+def former_position_of(
+    found: Mapping[TopicPartition, CommittedOffset], topic: int | None, target: str, shared: bool
+) -> Position | None:
+    """The position that an earlier release committed under the name without lengths; None: it has none that is
+    certainly of this source partition.
+
+    target: the target topic.  shared: partitions of another source may have had that name.  Then only a commit that
+    names the topic's creation counts.
+    """
+    position = position_of({tp: row for tp, row in found.items() if tp.topic == target}, topic)
+    return None if position is None or (shared and not position.same_topic) else position._replace(at=())
 
 
 def _of_another(metadata: str, topic: int | None) -> bool:

@@ -11,18 +11,18 @@ transaction.interval.ms.  Connections for these are shared; for the messages eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from groundwork.tasks import TaskGroup
 from kafkawire.dialects import Dialect
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
-from mirrormaker.exactlyonce.partition import PartitionTransactions, PassOn, Period, Transacting
-from mirrormaker.exactlyonce.position import name_of
+from mirrormaker.exactlyonce.partition import Names, PartitionTransactions, PassOn, Period, Transacting
+from mirrormaker.exactlyonce.position import former_name_of, is_shared, name_of
 from mirrormaker.exactlyonce.steps import Step
 from mirrormaker.flow import Delivery, Forward, Tickets
-from mirrormaker.options import MirrorOptions
+from mirrormaker.options import MirrorOptions, SourceOptions
 from mirrormaker.routes import TopicRoute
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
@@ -47,10 +47,13 @@ def require_transactions(target: Dialect) -> None:
 class ExactlyOnce:
     """Exactly-once copies into one target, from all its sources."""
 
-    def __init__(self, target: Target, mirror: MirrorOptions, tasks: TaskGroup) -> None:
+    def __init__(
+        self, target: Target, mirror: MirrorOptions, tasks: TaskGroup, sources: Sequence[SourceOptions]
+    ) -> None:
         self._target = target
         self._mirror = mirror
         self._tasks = tasks
+        self._prefixes = {each.name: mirror.transactional_id_prefix or each.group_id for each in sources}
         self._coordinators: Coordinators | None = None
 
     def check(self) -> None:
@@ -63,7 +66,8 @@ class ExactlyOnce:
             self._coordinators = self._target.coordinators()
         made = SourceTransactions(
             source.name,
-            prefix=self._mirror.transactional_id_prefix or source.options.group_id,
+            prefix=self._prefixes[source.name],
+            others=[(prefix, name) for name, prefix in self._prefixes.items() if name != source.name],
             target=self._target,
             mirror=self._mirror,
             queued_max_bytes=source.options.queued_max_bytes,
@@ -80,7 +84,7 @@ class ExactlyOnce:
 class SourceTransactions:
     """Gate and tickets of one source's flow (mirrormaker.flow.Delivery).
 
-    inner: tickets without transactions.  unpark(tp): fetches a parked
+    others: prefix and source of each other source.  inner: tickets without transactions.  unpark(tp): fetches a parked
     partition again; False: not yet.  seek(tp, offset): reads on there.
     """
 
@@ -89,6 +93,7 @@ class SourceTransactions:
         source: str,
         *,
         prefix: str,
+        others: Collection[tuple[str, str]],
         target: Target,
         mirror: MirrorOptions,
         queued_max_bytes: int,
@@ -101,6 +106,7 @@ class SourceTransactions:
         self.waiting: dict[str, str] = {}
         self._source = source
         self._prefix = prefix
+        self._others = others
         self._target = target
         self._mirror = mirror
         self._queued_max_bytes = queued_max_bytes
@@ -158,7 +164,7 @@ class SourceTransactions:
         made = PartitionTransactions(
             period,
             source=self._source,
-            name=name_of(self._prefix, self._source, tp),
+            names=self._names(tp),
             how=Transacting(
                 interval_s=self._mirror.transaction_interval_ms / 1000,
                 timeout_ms=self._mirror.transaction_timeout_ms,
@@ -176,6 +182,10 @@ class SourceTransactions:
         self._partitions[tp] = made
         self._tasks.spawn(f"transactions-{self._source}-{tp}", made.run)
         return made
+
+    def _names(self, tp: TopicPartition) -> Names:
+        name, former = name_of(self._prefix, self._source, tp), former_name_of(self._prefix, self._source, tp)
+        return Names(name) if name == former else Names(name, former, is_shared(former, self._others))
 
     def _max_bytes(self) -> int:
         """Of one transaction: all that are open are less than what may be fetched and not done."""

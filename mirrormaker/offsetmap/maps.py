@@ -7,6 +7,7 @@ offset.map.topic     a topic; with several sources one for each, TOPIC.SOURCE
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from groundwork.tasks import TaskGroup
@@ -18,7 +19,7 @@ from mirrormaker.offsetmap.resume import Resumer
 from mirrormaker.offsetmap.tail import TailReader
 from mirrormaker.offsetmap.tickets import MapTickets, ResumeTickets
 from mirrormaker.offsetmap.topic import open_topic
-from mirrormaker.options import MirrorOptions
+from mirrormaker.options import MirrorOptions, SourceOptions
 from mirrormaker.source import Source
 from mirrormaker.target import Target
 from zkconsumer.offsetmap.text import Header
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 class OffsetMaps:
     """The maps of all sources into one target.
 
-    several: there are several sources.  state_folder: what systemd gave, or nothing.  worker: number of this process,
+    sources: of the mirror.  state_folder: what systemd gave, or nothing.  worker: number of this process,
     where several share the folder: each writes a file of its own.
     """
 
@@ -39,16 +40,16 @@ class OffsetMaps:
         mirror: MirrorOptions,
         tasks: TaskGroup,
         *,
-        several: bool,
+        sources: Sequence[SourceOptions],
         state_folder: str,
         worker: int = 1,
     ) -> None:
         self._worker = worker
-        self._exactly_once = ExactlyOnce(target, mirror, tasks) if mirror.exactly_once else None
+        self._exactly_once = ExactlyOnce(target, mirror, tasks, sources) if mirror.exactly_once else None
         self._target = target
         self._mirror = mirror
         self._tasks = tasks
-        self._several = several
+        self._several = len(sources) > 1
         self._folder = "" if mirror.map_topic else mirror.map_folder or state_folder
         self._recorders: list[MapRecorder] = []
         self._deliveries: dict[str, Delivery] = {}  # by source

@@ -13,7 +13,7 @@ from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.model import Message, MessageSet, Part, ProducerId, TopicPartition
 from kafkawire.protocol.stableoffsets import StableOffset
-from mirrormaker.exactlyonce.partition import PartitionTransactions, Period, PeriodOver, Transacting
+from mirrormaker.exactlyonce.partition import Names, PartitionTransactions, Period, PeriodOver, Transacting
 from mirrormaker.exactlyonce.position import metadata_of
 from mirrormaker.exactlyonce.steps import Step
 from mirrormaker.exactlyonce.transactions import SourceTransactions
@@ -30,7 +30,8 @@ from tests.fakes.tickets import Ticket
 from zkconsumer.fetching.partition import Reset
 
 SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("t", 3)
-NAME = "mirror-dc1-t-0"
+NAME, FORMER = "mirror-dc1-t-0", "mirror-dc1-t-0 of before"
+NAMES = Names(NAME)
 TOPIC = 7
 
 
@@ -44,7 +45,8 @@ def until(condition: Callable[[], object]) -> None:
 class FakeTarget:
     """Transactions of one transactional id; what is committed, as a read_committed reader sees it.
 
-    fail: what the next questions of a kind meet: "over" (refused), "over after" (done, and refused), a code to refuse.
+    former: what is committed under the name of an earlier release.  fenced: how often that was initialized.  fail: what
+    the next questions of a kind meet: "over" (refused), "over after" (done, and refused), a code to refuse.
     """
 
     def __init__(self) -> None:
@@ -58,6 +60,8 @@ class FakeTarget:
         self.ends = 0
         self.positions: list[StableOffset | None] = []  # all that were committed
         self.lapse: Member | None = None  # its lease lapses at the next commit of offsets
+        self.former: dict[TopicPartition, StableOffset] = {}
+        self.fenced = 0
 
     def ask(self, transaction: Transaction, ask: object) -> None:
         met = self.fail.get(type(ask), [])
@@ -66,6 +70,10 @@ class FakeTarget:
             transaction.answered(cast(Any, ask), [59], "here")
             return
         if isinstance(ask, Initialize):
+            if transaction.id == FORMER:
+                self.fenced += 1
+                transaction.initialized(ProducerId(2, self.fenced))
+                return
             self.epoch += 1
             self.open, self.pending, self.added = [], None, set()
             transaction.initialized(ProducerId(1, self.epoch))
@@ -105,6 +113,9 @@ class FakeTarget:
         return transaction.ask is None
 
     def committed_offsets(self, group: str, wanted: object, said: object = None) -> dict[Any, Any]:
+        if group == FORMER:
+            assert self.fenced, "what the former owner left open may still change it"
+            return dict(self.former)
         assert group == NAME
         return {} if self.position is None else {TARGET: self.position}
 
@@ -173,6 +184,7 @@ class Member:
         reset: Reset | None = None,
         followed: Reset | None = None,
         topic: int | None = TOPIC,
+        names: Names = NAMES,
     ) -> None:
         self.target, self.tasks, self.owned, self.over = target, tasks, True, False
         self.share = FakeShare()
@@ -194,7 +206,7 @@ class Member:
             retire=lambda transactions: setattr(transactions.sender, "closed", True),
         )
         self.transactions = PartitionTransactions(
-            period, source="dc1", name=NAME, how=how, waiting=self.waiting, unpark=self._unpark, seek=self._seek,
+            period, source="dc1", names=names, how=how, waiting=self.waiting, unpark=self._unpark, seek=self._seek,
             tasks=tasks, followed=followed,
         )  # fmt: skip
         self.task = tasks.spawn("transactions", self.transactions.run)
@@ -350,6 +362,37 @@ def test_a_position_whose_set_back_fails_is_set_back_again(ask: type, how: str):
         assert target.position.offset == 10
 
 
+def test_a_position_under_the_name_of_an_earlier_release_counts_and_who_used_it_is_fenced():
+    target = FakeTarget()
+    target.former = {
+        TARGET: StableOffset(15, metadata_of(TOPIC), 0),
+        SOURCE._replace(topic="u"): StableOffset(90, "", 0),
+    }
+    names = Names(NAME, FORMER)
+    with members(target, names=names) as (member,):
+        member.give(0, 19)
+        until(lambda: member.sought)
+        assert (member.sought, target.fenced) == ([15], 1)
+    with members(target, names=names) as (member,):
+        member.give(15, 19)
+        until(lambda: member.told(20))
+        assert target.position == StableOffset(20, metadata_of(TOPIC), 0)
+    with members(target, names=names) as (member,):
+        member.give(20, 29)
+        until(lambda: member.told(30))
+        assert (target.committed, target.fenced) == (values(15, 29), 2)  # a position of its own is all that counts
+
+
+@pytest.mark.parametrize("committed", ["", metadata_of(TOPIC + 1)])
+def test_a_position_under_a_former_name_that_may_be_another_partitions_does_not_count(committed: str):
+    target = FakeTarget()
+    target.former = {TARGET: StableOffset(15, committed, 0)}
+    with members(target, names=Names(NAME, FORMER, shared=True)) as (member,):
+        member.give(0, 19)
+        until(lambda: member.told(20))
+        assert target.committed == values(0, 19)
+
+
 def test_a_lease_that_lapses_and_is_renewed_leaves_no_step_behind():
     target = FakeTarget()
     with members(target) as (member,):
@@ -492,12 +535,13 @@ class SourcePeriod:
 
 
 @contextmanager
-def source_of(target: FakeTarget) -> Iterator[tuple[SourceTransactions, list[int]]]:
+def source_of(target: FakeTarget, others: list[tuple[str, str]]) -> Iterator[tuple[SourceTransactions, list[int]]]:
     """The transactions of source "dc1", group "mirror", and where it was moved to."""
     tasks, sought = TaskGroup(), list[int]()
     made = SourceTransactions(
         "dc1",
         prefix="mirror",
+        others=others,
         target=cast(
             Target,
             SimpleNamespace(
@@ -538,7 +582,7 @@ def test_a_reset_is_followed_once_whatever_period_comes_next():
     target = FakeTarget()
     target.position = StableOffset(200, metadata_of(TOPIC), 0)
     first, second, third = SourcePeriod(CUT), SourcePeriod(CUT), SourcePeriod(Reset(0, 12))
-    with source_of(target) as (made, sought):
+    with source_of(target, []) as (made, sought):
         given(made, first, 0, 9)
         until(lambda: first.tickets.get(10) and first.tickets[10].told)
         first.over = True
@@ -557,7 +601,7 @@ def test_a_reset_that_was_not_followed_yet_is_followed_by_the_next_period():
     target.position = StableOffset(200, "", 0)
     target.fail[Initialize] = ["refused"]
     first, second = SourcePeriod(CUT), SourcePeriod(CUT)
-    with source_of(target) as (made, sought):
+    with source_of(target, []) as (made, sought):
         given(made, first, 0, 9)
         until(lambda: first.tickets.get(10) and first.tickets[10].told)
         target.fail.clear()

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from itertools import combinations, pairwise
 
-from kafkawire.model import Part, TopicPartition
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafkawire.model import BrokerPartition, Part, TopicPartition, partition_named
 from kafkawire.protocol.stableoffsets import StableOffset
 from mirrormaker.exactlyonce.position import (
     Position,
+    former_name_of,
+    former_position_of,
+    is_shared,
     metadata_of,
     name_of,
     position_of,
@@ -152,6 +160,48 @@ def test_a_position_is_that_of_the_same_log():
     assert position_of({}, 7) is None
 
 
+def test_a_former_position_is_that_of_the_target_topic_and_of_nobody_else():
+    rows = {A: StableOffset(40, metadata_of(7), 0), B: StableOffset(90, "", 0)}
+    assert former_position_of(rows, 7, "a", shared=True) == Position(40, True)
+    assert former_position_of(rows, None, "b", shared=False) == Position(90)
+    assert former_position_of(rows, 7, "b", shared=True) is None
+    assert former_position_of(rows, 8, "a", shared=False) is None
+    assert former_position_of(rows, 7, "c", shared=False) is None
+
+
 @pytest.mark.parametrize("partition", [0, 11])
 def test_a_source_partition_has_one_name_for_its_transactions_and_its_position(partition: int):
     assert name_of("mirror", "dc1", TopicPartition("or-ders", partition)) == f"mirror-dc1-or-ders-{partition}"
+    assert name_of("mirror", "eu-west", TopicPartition("orders", partition)) == (
+        f"mirror-eu-west-orders-{partition}@6.7.6"
+    )
+
+
+def readings(joined: str) -> Iterator[tuple[str, str, TopicPartition]]:
+    """Every prefix, source and partition that a name without lengths may be of."""
+    for cuts in combinations([n for n, c in enumerate(joined) if c == "-"], 3):
+        prefix, source, topic, rest = (joined[a + 1 : b] for a, b in pairwise((-1, *cuts, len(joined))))
+        partition = partition_named(rest)
+        if prefix and source and topic and partition is not None and str(partition) == rest:
+            yield prefix, source, TopicPartition(topic, partition)
+
+
+PARTS = st.text("a1-@.", min_size=1, max_size=6)
+PARTITIONS = st.integers(0, 12) | st.builds(BrokerPartition, st.integers(0, 2), st.integers(0, 12))
+WHOLES = st.tuples(PARTS, PARTS, st.builds(TopicPartition, st.text("a1-.", min_size=1, max_size=6), PARTITIONS))
+
+
+@given(WHOLES, WHOLES)
+@example(("m", "eu", TopicPartition("west-orders", 0)), ("m", "eu-west", TopicPartition("orders", 0)))
+@example(("m", "a-b", TopicPartition("t-1", 0)), ("m", "a", TopicPartition("t", BrokerPartition(1, 0))))
+def test_no_two_source_partitions_have_the_same_name(
+    one: tuple[str, str, TopicPartition], other: tuple[str, str, TopicPartition]
+):
+    wholes = {one, other, *readings(former_name_of(*one)), *readings(former_name_of(*other))}
+    assert len({name_of(*whole) for whole in wholes}) == len(wholes)
+
+
+def test_a_former_name_is_shared_where_another_source_may_have_had_it():
+    assert is_shared("m-eu-west-orders-0", [("m", "eu")])
+    assert is_shared("m-eu-west-orders-0", [("n", "x"), ("m-eu", "west")])
+    assert not is_shared("m-eu-west-orders-0", [("m", "us"), ("m-eu-west", "orders")])
