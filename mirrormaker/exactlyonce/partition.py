@@ -288,6 +288,8 @@ class PartitionTransactions:
 
     def _begin(self) -> bool:
         """Let the sets go on that were held, from where source and target agree; False: another period does."""
+        if not self._lease_holds():
+            return False  # the position was read for it, and moves no other
         start = self._held[0][0].start
         reset = self.period.reset if self.period.reset is not self.followed else None
         match beginning(self._position, start, reset):

@@ -306,6 +306,25 @@ def test_what_the_target_has_is_not_sent_again():
         assert member.sought == []
 
 
+def test_a_period_that_ends_while_its_position_is_read_moves_the_source_nowhere():
+    """Another period of the partition may have begun elsewhere meanwhile."""
+
+    class Slow(FakeTarget):
+        member: Member
+
+        def committed_offsets(self, *asked: Any) -> dict[Any, Any]:
+            self.member.over = True
+            return super().committed_offsets(*asked)
+
+    target = Slow()
+    target.position = StableOffset(15, metadata_of(TOPIC), 0)
+    with members(target) as (member,):
+        target.member = member
+        member.give(0, 9)
+        until(lambda: member.senders[0].closed)
+        assert member.sought == []
+
+
 CUT, NOTHING_COMMITTED = Reset(0, 200), Reset(0)
 
 
