@@ -59,18 +59,15 @@ Forward = Callable[[TopicRoute, MessageSet, Share, int], object]  # the last: ho
 
 
 class Tickets(Protocol):
-    """Makes the tickets for the parts of a fetched set.
+    """Makes the tickets for the parts of a fetched set."""
 
-    begin: source offset from which on the set is sent, where the target has what precedes it; None: all of it is sent.
-    """
-
-    def of_set(self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None = None) -> StepTickets: ...
+    def of_set(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> StepTickets: ...
 
 
 class ShareTickets:
     """Each part of a step carries the ticket of the set's share."""
 
-    def of_set(self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None = None) -> StepTickets:
+    def of_set(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> StepTickets:
         return partial(self._of_step, share)
 
     @staticmethod

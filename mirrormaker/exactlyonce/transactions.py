@@ -131,10 +131,10 @@ class SourceTransactions:
         current.admit(fetched, share)
 
     def of_set(
-        self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None = None
+        self, fetched: MessageSet, share: Share, topic: TopicRoute
     ) -> Callable[[RouteStep], Sequence[tuple[Part, Ticket]]]:
         current = self._partitions[fetched.tp]  # a set goes through admit first
-        return partial(self._of_step, current, self._inner.of_set(fetched, share, topic, begin))
+        return partial(self._of_step, current, self._inner.of_set(fetched, share, topic))
 
     @staticmethod
     def _of_step(

@@ -77,13 +77,12 @@ class MapRecorder:
         share: Share,
         single_target: bool,
         targets: Sequence[TopicPartition] = (),
-        begin: int | None = None,
         target: str = "",
     ) -> OwnershipPeriod:
         """The ownership period that a set belongs to; another share.period than before begins another one.
 
         single_target: all of the partition goes to one target partition; else it may go to all of targets.
-        begin: see mirrormaker.flow.Tickets.  target: the topic's name in the target; "": see rename().
+        target: the topic's name in the target; "": see rename().
         """
         known = self._periods.get(fetched.tp)
         before, route = self._routes.get(fetched.tp), (target, single_target, tuple(targets))
@@ -93,7 +92,7 @@ class MapRecorder:
         if known is None or known[0] is not share.period:
             began = self._checkpoints.begin(
                 fetched.tp,
-                fetched.start if begin is None else begin,
+                fetched.start,
                 _ms(),
                 single_target=single_target,
                 owned=share.holding(),

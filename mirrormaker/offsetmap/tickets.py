@@ -111,14 +111,14 @@ class MapTickets:
         self._recorder = recorder
 
     def of_set(
-        self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None = None
+        self, fetched: MessageSet, share: Share, topic: TopicRoute
     ) -> Callable[[Step], Sequence[tuple[Part, Ticket]]]:
-        return partial(self._of_step, share, self._period(fetched, share, topic, begin))
+        return partial(self._of_step, share, self._period(fetched, share, topic))
 
-    def _period(self, fetched: MessageSet, share: Share, topic: TopicRoute, begin: int | None) -> OwnershipPeriod:
+    def _period(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> OwnershipPeriod:
         single = topic.route.single_target
         others = () if single else [TopicPartition(topic.target, partition) for partition in topic.partitions]
-        return self._recorder.period(fetched, share, single, others, begin, topic.target)
+        return self._recorder.period(fetched, share, single, others, topic.target)
 
     def _of_step(self, share: Share, period: OwnershipPeriod, step: Step) -> Sequence[tuple[Part, Ticket]]:
         ticket = share.ticket(step.resume_at, len(step.parts))

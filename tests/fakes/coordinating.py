@@ -168,9 +168,15 @@ class GroupCluster:
                     for p in row["partitions"]
                 ],
             }
-            for row in body["topics"]
+            for row in self._asked(body["topics"])
         ]
-        return {"topics": topics}
+        return {"topics": topics} | ({"error": code} if body["topics"] is None else {})
+
+    def _asked(self, topics: list[Fields] | None) -> list[Fields]:
+        """The partitions that an OffsetFetch names; None: all that have an offset (version 2)."""
+        if topics is not None:
+            return topics
+        return [{"topic": topic, "partitions": [partition]} for topic, partition in self.committed]
 
     def _OffsetCommit(self, broker: int, body: Fields) -> Fields:
         code = self._refused(broker, body)
@@ -187,7 +193,7 @@ class GroupCluster:
         return {"topics": [_each(topic, row) for topic in body["topics"]]}
 
     def _ApiVersions(self, broker: int, body: Fields) -> Fields:
-        return {"error": 0, "api_versions": [(groupapis.OFFSET_FETCH.key, 0, 1)]}
+        return {"error": 0, "api_versions": [(groupapis.OFFSET_FETCH.key, 0, 2)]}
 
     def _Fetch(self, broker: int, body: Fields) -> Fields:
         self.changed.wait(body["max_wait_ms"] / 1000)

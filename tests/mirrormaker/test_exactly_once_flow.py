@@ -80,14 +80,17 @@ def test_a_period_begins_in_the_map_where_the_target_goes_on_and_not_where_its_f
     cluster.end(T_NAME, "aborted")
     cluster.ids[T_NAME].committed = {ALL: StableOffset(5, "", 0)}
     recorder.period(fetched("t", 0, 0), Share(), False, [ALL]).lies_behind(ALL, 0)  # as the killed one had it
+    sought: list[tuple[TopicPartition, int]] = []
     flow, _ = flow_into(
         cluster, tasks, Targets(all=1), inner=MapTickets(recorder), selection=selecting(t="all"),
-        source_topic=one_partition,
+        source_topic=one_partition, seek=lambda tp, offset: sought.append((tp, offset)),
     )  # fmt: skip
-    share = Share()
-    share.period = "two"
+    share, there = Share(), Share()
+    share.period, there.period = "two", "three"
     flow.take(fetched("t", 0, 0, 10), share)
-    until(lambda: share.told)
+    until(lambda: sought == [(T, 5)])
+    flow.take(fetched("t", 0, 5, 5), there)  # as the source does
+    until(lambda: there.told)
     recorder.before_commit({T: 10})
     assert [begin_of(tmp_path, cluster, {T: at}, {T: 12}) for at in (0, 4, 5)] == [0, 0, 5]
 

@@ -130,6 +130,7 @@ def flow_into(
     *,
     inner: Tickets | None = None,
     rename: object = None,
+    seek: Callable[[TopicPartition, int], object] = lambda tp, offset: None,
     selection: Selection,
     **more: Any,
 ) -> tuple[Flow, SourceTransactions]:
@@ -141,12 +142,14 @@ def flow_into(
     made = SourceTransactions(
         "dc1",
         prefix="mirror",
+        others=(),
         target=target,  # type: ignore[arg-type]
         mirror=SimpleNamespace(transaction_interval_ms=10, transaction_timeout_ms=60000),  # type: ignore[arg-type]
         queued_max_bytes=1 << 20,
         coordinators=cluster,  # type: ignore[arg-type]
         inner=inner or ShareTickets(),
         unpark=lambda tp: True,
+        seek=seek,
         tasks=tasks,
     )
     delivery = Delivery(tickets=made, admit=made.admit, waiting=made.waiting, pending=made.pending)
