@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import WireError
 from kafkawire.formats.v01.messages import encode
@@ -71,7 +72,10 @@ class Load:
 
     def attempt(self, tp: TopicPartition, request: requests.Request) -> bool:
         """Send a batch once; whether it was acknowledged.  If not, it may be in the log all the same."""
-        leader = self._client.leader(tp, refresh=self._refused)
+        try:
+            leader = self._client.leader(tp, refresh=self._refused)
+        except Unreachable:  # also of brokers that do not know of the cluster's first topic yet
+            return False
         self._refused = not (isinstance(leader, Broker) and self._accepted(leader, tp, request))
         return not self._refused
 

@@ -169,24 +169,24 @@ class TargetTopics:
             return self._read()
 
     def _read(self) -> ClusterView:
-        """With the lock held."""
+        """With the lock held: a view of now; empty while no broker knows of any topic.
+
+        Brokers of 0.8 without topics list no brokers either, and so do those that have just started.  The topics of the
+        latter are there already: ZooKeeper, and the controller, know them, and a topic that is named is not made again.
+        """
         began = now()
-        self._view = self._metadata.read(None)
+        try:
+            self._view = self._metadata.read(None)
+        except NothingKnown:
+            self._view = ClusterView()
         self._seen_at = now()
         self._poll_s = max(POLL_S, READ_SHARE * (self._seen_at - began))
         return self._view
 
     def _all(self, fresh_s: float) -> ClusterView:
-        """With the lock held: a view that is not older; empty while no broker knows of any topic.
-
-        A cluster of 0.8.0 or 0.8.1 gets its first topic that way.  That of brokers which have just started may be there
-        already: ZooKeeper, and the controller, know it then, and a topic that is named is not made again.
-        """
+        """With the lock held: a view that is not older."""
         if self._seen_at is None or now() - self._seen_at > fresh_s:
-            try:
-                return self._read()
-            except NothingKnown:
-                return ClusterView()
+            return self._read()
         return self._view
 
     # a round of new topics -------------------------------------------------------------------------------------------

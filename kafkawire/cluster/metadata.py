@@ -77,7 +77,7 @@ class MetadataSource:
             view = _among(topics, self.read(None))
         except NothingKnown:
             if LEADER_NOT_AVAILABLE in failed.errors.values():
-                return failed  # 0.8.0 and 0.8.1, while they create the first topic of the cluster
+                return failed  # brokers of 0.8, while they create the first topic of the cluster
             raise
         for topic in topics if create else ():
             if topic not in view.topics:

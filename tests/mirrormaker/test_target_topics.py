@@ -213,7 +213,7 @@ def test_zookeeper_gets_the_nodes_of_many_topics_at_once(monkeypatch):
 
 def test_the_first_topic_of_a_target_that_lists_no_brokers_until_then_is_made(monkeypatch):
     class Older(Cluster):
-        """0.8.0 and 0.8.1 list only brokers of partitions."""
+        """Brokers of 0.8 list none before the cluster has a topic."""
 
         def read(self, names: Sequence[str] | None) -> ClusterView:
             if not self.made:
