@@ -321,7 +321,7 @@ _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
     },
     "2.2": {apis.LIST_OFFSETS: 5, apis.JOIN_GROUP: 4, saslapis.SASL_AUTHENTICATE: 1},
     "2.3": {
-        apis.FETCH: 11,
+        apis.FETCH: 11,  # only to read a replica on purpose: consumers ask in v10, which followers refuse (requests08)
         apis.METADATA: 8,
         apis.OFFSET_COMMIT: 7,
         apis.JOIN_GROUP: 5,

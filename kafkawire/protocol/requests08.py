@@ -64,6 +64,11 @@ _MOST_INT32 = (1 << 31) - 1
 NO_SET = -1  # bytes of a set that is null
 NO_EPOCH = -1  # as a leader's: not known, so it is not checked
 NEWEST_WITH_RETENTION = 4  # of OffsetCommit
+# The newest version of Fetch that only the leader answers.  From v11 on (KIP-392) followers of 2.4 and later answer a
+# consumer without an error, up to what they have copied so far, so it would never learn that the leader moved; and a
+# leader with a replica selector names another replica and sends no data.  v11 has nothing else that v10 lacks (zstd
+# needs v10), and 4.x takes v4 and later.
+LEADERS_FETCH = 10
 _LEAST_TOPIC = 6  # an empty name and an empty array
 
 
@@ -288,8 +293,10 @@ def fetch(
     committed: by isolation level read_committed, from v4 on.  From v3 on the first entry of the first partition that
     has one comes whole, however large it is; of another partition nothing comes where its first one does not fit.
     rows: other partitions behind these (fetch_rows).  quiet: what is passed over in the reply.
+
+    Only the leader answers a consumer: any other broker refuses with 6.  Another replica_id asks any replica.
     """
-    version = d.speaks(apis.FETCH.key)
+    version = _leaders_fetch(d) if replica_id == CONSUMER else d.speaks(apis.FETCH.key)
     asked = [encode_rows(version, wanted), *rows] if wanted or not rows else list(rows)
     total = sum(each.total_bytes for each in asked)
     pieces = [_FETCH_HEAD.pack(replica_id, max_wait_ms, min_bytes)]
@@ -311,8 +318,13 @@ def fetch(
 
 
 def fetch_rows(d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
-    """Partitions that several fetches ask for, from the same positions."""
-    return encode_rows(d.speaks(apis.FETCH.key), wanted)
+    """Partitions that several fetches of a consumer ask for, from the same positions."""
+    return encode_rows(_leaders_fetch(d), wanted)
+
+
+def _leaders_fetch(d: ApiVersions) -> int:
+    """The version of Fetch in which a consumer asks."""
+    return min(d.speaks(apis.FETCH.key), LEADERS_FETCH)
 
 
 @lru_cache(64)

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from kafkawire.cluster.listoffsets import DEBUGGING
 from kafkawire.decode.v08 import response_document
+from kafkawire.dialects import dialect
 from kafkawire.errors import RemoteError, Truncated
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import requests08 as requests
 from kafkawire.protocol.apis import FETCH
-from kafkawire.protocol.request import FetchedPartition, Store
-from kafkawire.protocol.requests08 import FetchReplyParser
+from kafkawire.protocol.request import CONSUMER, FetchedPartition, Store
+from kafkawire.protocol.requests08 import LEADERS_FETCH, FetchReplyParser
 from tests.kafkawire.recordbatches import COMMIT, batch, marker, rows_of
 
 VERSIONS = range(FETCH.newest + 1)
@@ -32,7 +34,10 @@ class Speaks:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_is_asked_in_each_version(version: int, committed: bool) -> None:
-    request = requests.fetch(Speaks(version), 500, 1, [(T0, 7, 100), (U0, 8, 200), (T1, 9, 300)], committed=committed)
+    replica_id = CONSUMER if version <= LEADERS_FETCH else DEBUGGING
+    wanted = [(T0, 7, 100), (U0, 8, 200), (T1, 9, 300)]
+    request = requests.fetch(Speaks(version), 500, 1, wanted, replica_id, committed)
+    assert request.version == version
     asked = FETCH.decode_request(version, b"".join(request.buffers))
     assert [
         (topic["topic"], row["partition"], row["fetch_offset"], row["max_bytes"])
@@ -48,6 +53,17 @@ def test_what_is_asked_in_each_version(version: int, committed: bool) -> None:
     assert (row.get("log_start_offset"), row.get("current_leader_epoch")) == (
         -1 if version >= 5 else None, -1 if version >= 9 else None,
     )  # fmt: skip
+
+
+def test_consumers_ask_in_a_version_that_followers_refuse() -> None:
+    for release in ("2.4", "2.8", "3.9", "4.0"):
+        speaks = dialect(release)
+        request = requests.fetch(speaks, 500, 1, [(T0, 7, 100)], rows=[requests.fetch_rows(speaks, [(U0, 8, 200)])])
+        assert request.version == 10
+        asked = FETCH.decode_request(10, b"".join(request.buffers))
+        assert [topic["topic"] for topic in asked["topics"]] == ["t", "u"]
+        assert requests.fetch(speaks, 500, 1, [(T0, 7, 100)], DEBUGGING).version == 11
+    assert requests.fetch(dialect("0.11"), 500, 1, [(T0, 7, 100)]).version == 5
 
 
 def test_more_bytes_than_fit_a_request_are_asked_as_many_as_fit() -> None:

@@ -73,7 +73,7 @@ def _names(version: int) -> set[str]:
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 11), WANTED, st.booleans())
+@given(st.integers(0, requests08.LEADERS_FETCH), WANTED, st.booleans())
 def test_a_fetch_has_the_bytes_of_its_schema(version: int, wanted, committed: bool):
     asked = [(tp, at, size) for tp, (at, size) in wanted.items()]
     request = requests08.fetch(Speaks(version), 100, 1, asked, committed=committed)
@@ -81,7 +81,7 @@ def test_a_fetch_has_the_bytes_of_its_schema(version: int, wanted, committed: bo
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 11), WANTED)
+@given(st.integers(0, requests08.LEADERS_FETCH), WANTED)
 def test_rows_that_are_encoded_once_stand_behind_the_others(version: int, wanted):
     asked = [(tp, at, size) for tp, (at, size) in wanted.items()]
     rows = encode_rows(version, asked)
@@ -102,7 +102,7 @@ def test_rows_name_what_cannot_be_asked_for():
 
 
 @settings(max_examples=20)
-@given(st.integers(0, 11), WANTED)
+@given(st.integers(0, requests08.LEADERS_FETCH), WANTED)
 def test_rows_by_topic_are_joined_to_those_of_all(version: int, wanted):
     asked = sorted((tp, at, size) for tp, (at, size) in wanted.items())
     topics = sorted({tp.topic for tp, _, _ in asked})

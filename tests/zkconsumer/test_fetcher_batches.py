@@ -17,7 +17,7 @@ from kafkawire.dialects import dialect
 from kafkawire.formats.v2.layout import batch_at
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.session import Reply
-from kafkawire.protocol import apis
+from kafkawire.protocol import apis, requests08
 from kafkawire.protocol.request import FetchedPartition
 from tests.kafkawire.recordbatches import ABORT, COMMIT, TRANSACTIONAL, batch, marker, rows_of
 from zkconsumer.errors import ConsumerTimeout
@@ -32,7 +32,7 @@ from zkconsumer.streams.stream import Stream
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SPEAKS = dialect("3.9")
-VERSION = SPEAKS.speaks(apis.FETCH.key)
+VERSION = requests08.LEADERS_FETCH
 
 
 @dataclass
