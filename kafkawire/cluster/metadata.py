@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.cluster.view import NO_EPOCH, ClusterView, PartitionView
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, PartitionId
 from kafkawire.net.links import Links
@@ -48,8 +48,8 @@ class ViewSource(Protocol):
 class MetadataSource:
     """Asks one broker after the other until one answers.  Several tasks may read at a time.
 
-    The broker that answered last comes first, then the others it named, then the bootstrap list, which is never
-    forgotten.  A broker that fails is left out until an answer names it again, and then comes last.
+    The broker that answered last comes first, unless turn() was called, then the others it named, then the bootstrap
+    list, which is never forgotten.  A broker that fails is left out until an answer names it again.
     """
 
     def __init__(self, bootstrap: Sequence[tuple[str, int]], dialect: Dialect, links: Links) -> None:
@@ -70,6 +70,13 @@ class MetadataSource:
             return _among(topics, self.read(None))
         view = next(self._answers(topics, create))
         return view if _tells(view) else self._each(topics, view, create)
+
+    def turn(self) -> None:
+        """Begin the next read at another broker than the one that answered last.
+
+        Each broker answers from a copy of its own, which may be old for any length of time (broker-model-log.md 5.3).
+        """
+        self._known = [*self._known[1:], *self._known[:1]]
 
     def _each(self, topics: Sequence[str], failed: ClusterView, create: bool) -> ClusterView:
         """A view of the topics named, where a broker did not answer for all of them together."""
@@ -120,10 +127,12 @@ class MetadataSource:
         return self._links.answering_first(found.values())
 
     def _learn(self, answered: Broker, view: ClusterView) -> None:
-        """Keep the one that answered in front: its link is open."""
+        """Keep the one that answered in front: its link is open.  Behind it the others follow in turn."""
         address = (answered.host, answered.port)
         if view.brokers:
-            self._known = [b for b in view.brokers.values() if (b.host, b.port) != address]
+            others = list(view.brokers.values())
+            at = next((n for n, b in enumerate(others) if (b.host, b.port) == address), 0)
+            self._known = [b for b in (*others[at:], *others[:at]) if (b.host, b.port) != address]
         else:
             self._known = [known for known in self._known if known != answered]
         self._known.insert(0, answered)
@@ -163,4 +172,5 @@ LEADER_NOT_AVAILABLE = 5  # also a topic without partitions and without an error
 def _partition(row: dict[str, Any]) -> PartitionView:
     """Whatever the partition's error: who is named as leader is asked, and says so himself when it is wrong."""
     leader = row["leader"] if row["leader"] >= 0 else None
-    return PartitionView(leader, tuple(row["replicas"]), tuple(row["isr"]), row["error"])
+    epoch = row.get("leader_epoch", NO_EPOCH)
+    return PartitionView(leader, tuple(row["replicas"]), tuple(row["isr"]), row["error"], epoch)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from kafkawire.errors import Follows, error_info
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 
+NO_EPOCH = -1  # not known: brokers tell leader epochs from 2.1 on
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
@@ -18,6 +20,7 @@ class PartitionView:
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     error: int = 0  # the broker's code in a Metadata reply: 5 no leader now, 9 a replica is down; only shown
+    epoch: int = NO_EPOCH  # the leader epoch: of two views the one with the larger is newer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,11 @@ class ClusterView:
         if partition is None or partition.leader is None:
             return None
         return self.brokers.get(partition.leader)
+
+    def epoch(self, tp: TopicPartition) -> int:
+        """The leader epoch of tp; NO_EPOCH where it is not known, or tp is not."""
+        partition = self.topics.get(tp.topic, {}).get(tp.partition)
+        return NO_EPOCH if partition is None else partition.epoch
 
     def partitions(self, topic: str) -> list[PartitionId]:
         """Partition ids of a topic, numerically sorted; empty when the topic is unknown."""

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from kafkawire.cluster.metadata import MetadataSource, NothingKnown, Unreachable
+from kafkawire.cluster.metadata import MetadataSource, NothingKnown, Unreachable, read_reply
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from kafkawire.net.links import Links
@@ -75,6 +75,26 @@ def test_a_broker_that_has_just_started_is_passed_over_and_not_asked_first_again
         for topics in (None, ["t"], None):
             assert metadata.read(topics).partitions("t") == [0]
         assert [seen.broker for seen in cluster.seen("metadata")] == [1, 2, 3, 3, 3]
+
+
+def test_brokers_are_asked_in_turn_where_what_one_said_is_in_doubt(links: Links):
+    with FakeCluster({"t": 1}, brokers=3) as cluster:
+        metadata = source(cluster, links)
+        metadata.turn()
+        for _ in range(4):
+            assert metadata.read(None).partitions("t") == [0]
+            metadata.turn()
+        metadata.read(None)
+        metadata.read(None)
+        assert [seen.broker for seen in cluster.seen("metadata")] == [1, 2, 3, 1, 2, 2]
+
+
+def test_a_view_has_the_leader_epochs_that_brokers_tell() -> None:
+    row = {"error": 0, "partition": 0, "leader": 1, "replicas": [1], "isr": [1]}
+    for more, epoch in (({}, -1), ({"leader_epoch": 7}, 7)):
+        topics = [{"error": 0, "topic": "t", "partitions": [{**row, **more}]}]
+        view = read_reply({"brokers": [], "topics": topics})
+        assert (view.epoch(TopicPartition("t", 0)), view.epoch(TopicPartition("u", 0))) == (epoch, -1)
 
 
 def test_where_all_brokers_have_just_started_the_topics_are_not_known(links: Links):

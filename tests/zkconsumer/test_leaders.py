@@ -24,9 +24,13 @@ ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)
 T0 = TopicPartition("t", 0)
 
 
-def view(*brokers: Broker, errors: dict[str, int] | None = None, **topics: list[int | None]) -> ClusterView:
+def view(
+    *brokers: Broker, errors: dict[str, int] | None = None, epoch: int = -1, **topics: list[int | None]
+) -> ClusterView:
     """Leaders by topic, in the order of the partitions."""
-    made = {topic: {n: PartitionView(leader) for n, leader in enumerate(ids)} for topic, ids in topics.items()}
+    made = {
+        topic: {n: PartitionView(leader, epoch=epoch) for n, leader in enumerate(ids)} for topic, ids in topics.items()
+    }
     return ClusterView({b.id: b for b in brokers}, made, errors or {})
 
 
@@ -102,10 +106,14 @@ class Source:
         self.seen: ClusterView | Exception = seen
         self.refresh_s = refresh_s
         self.looks: list[tuple[list[TopicPartition], bool]] = []
+        self.doubts: list[int] = []  # how many looks there were before each
         self.changed: Callable[[], None] = lambda: None
 
     def watch(self, changed: Callable[[], None]) -> None:
         self.changed = changed
+
+    def doubt(self) -> None:
+        self.doubts.append(len(self.looks))
 
     def read(self, tps: Collection[TopicPartition], afresh: bool = False) -> ClusterView:
         self.looks.append((list(tps), afresh))
@@ -221,3 +229,62 @@ def test_nobody_to_ask_is_told_and_asked_again_as_if_it_were_the_first_time(worl
     world.source.seen = view(ONE, t=[1])
     world.until(lambda: world.at_home() == ONE)
     assert [event.kind for event in world.events] == ["leader"]
+
+
+MANY = [TopicPartition("t", n) for n in range(2000)]
+
+
+def test_partitions_that_another_broker_leads_in_a_newer_epoch_are_moved_by_one_refresh(worlds):
+    world = World(view(ONE, TWO, t=[1] * 2000, epoch=4), refresh_s=0.05)
+    worlds.append(world)
+    world.fetchers.add(map(Cursor, MANY))
+    world.until(lambda: world.at_home() == ONE and len(world.made[0].cursors) == 2000)
+    looks = len(world.source.looks)
+    world.source.seen = view(ONE, TWO, t=[1] + [2] * 1999, epoch=5)
+    world.until(lambda: len(world.made) == 2 and len(world.made[1].cursors) == 1999)
+    assert all(tps == [] for tps, _ in world.source.looks[looks:]), "no partition is looked up on its own"
+    assert [fetcher.broker for fetcher in world.made] == [ONE, TWO]
+    assert [str(event) for event in world.events] == [
+        "leader: 1,999 partitions (t/1 among them) are led by broker 2 (h2:9092) since a newer leader epoch; "
+        "fetching from it, no longer from broker 1 (h1:9092)"
+    ]
+
+
+def test_another_broker_is_asked_at_each_refresh_and_where_a_leader_refused(worlds):
+    world = World(view(ONE, TWO, t=[1, 1]), refresh_s=None)
+    refreshed = World(view(ONE, TWO, t=[1]), refresh_s=0.02)
+    worlds += [world, refreshed]
+    cursor = Cursor(T0)
+    world.fetchers.add([cursor])
+    world.until(lambda: world.at_home() == ONE)
+    world.made[0].remove(T0)
+    world.fetchers.find_leaders([cursor], "NotLeader")
+    world.until(lambda: world.at_home() == ONE)
+    world.fetchers.add([Cursor(TopicPartition("t", 1))])
+    world.until(lambda: len(world.made[-1].cursors) == 2)
+    assert world.source.doubts == [1]
+    refreshed.until(lambda: len(refreshed.source.looks) > 4)
+    assert refreshed.source.doubts[:4] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (view(ONE, TWO, t=[1], epoch=4), view(ONE, TWO, t=[2], epoch=3)),  # of a broker that is behind
+        (
+            view(ONE, TWO, t=[1]),
+            view(ONE, TWO, t=[2]),
+        ),  # before 2.1 nothing tells which is newer, but a follower refuses
+        (view(ONE, TWO, t=[1], epoch=4), view(ONE, TWO, t=[None], epoch=5)),
+        (view(ONE, TWO, t=[1], epoch=4), view(ONE, TWO, u=[2], epoch=9)),
+    ],
+)
+def test_what_a_refresh_says_otherwise_moves_nothing(worlds, before, after):
+    world = World(before, refresh_s=0.02)
+    worlds.append(world)
+    world.fetchers.add([Cursor(T0)])
+    world.until(lambda: world.at_home() == ONE)
+    world.source.seen = after
+    looks = len(world.source.looks)
+    world.until(lambda: len(world.source.looks) > looks + 3)
+    assert (world.at_home(), world.events) == (ONE, [])

@@ -12,6 +12,7 @@ from tests.fakes.replicas import ReplicaCluster
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetching.leaders import RefreshedLeaders
 from zkconsumer.refusals import NotLeader
 from zkconsumer.simple import SimpleConsumer
 from zkconsumer.streams.stream import Stream
@@ -85,3 +86,22 @@ def test_a_replica_is_read_only_where_a_program_asks_for_it(cluster: ReplicaClus
         consumer.fetch("t", 0, 0)
     with SimpleConsumer(*follower, debugging=True) as debugging:
         assert [message.offset for message in debugging.fetch("t", 0, 0).messages()] == list(range(10))
+
+
+def test_a_leader_that_does_not_know_that_it_was_deposed_is_left_at_the_next_refresh(
+    cluster: ReplicaCluster, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RefreshedLeaders, "refresh_s", 0.1)
+    cluster.append("t", 0, count=10)
+    assert reading.until(10) == list(range(10))
+    cluster.deluded.add(1)  # cut off from the controller: it answers fetches, and names itself
+    cluster.move("t", 0, 2)
+    cluster.append("t", 0, count=990, on=[2])
+    assert reading.until(1000) == list(range(1000))
+    cluster.append("t", 0, count=10, on=[2])
+    assert reading.until(1010) == list(range(1010))
+    fetches = len(cluster.seen("Fetch", broker=1))
+    asked = len(cluster.seen("Metadata", broker=1))
+    cluster.wait(lambda: len(cluster.seen("Metadata", broker=1)) > asked + 2)
+    assert len(cluster.seen("Fetch", broker=1)) == fetches, "what it says is of an older epoch"
+    assert "t/0" in str(reading.events)

@@ -7,6 +7,10 @@ of a producer's connections).
 A cursor belongs to one fetcher, or is unassigned: just owned, refused by its broker, its link lost, its broker at
 another address.  Leaders are looked up by leaders.py, which may report when brokers change: a broker
 that vanished, or came back at another port, loses its cursors at once.
+
+Every view that is read is compared with the leaders in use.  A leader that was replaced refuses fetches (6), unless it
+is cut off from the controller: then it does not know, and answers without an error.  A newer leader epoch in the view
+of another broker shows that.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable, Iterable
 
 from groundwork.tasks import Event, Task, TaskGroup, now
 from kafkawire.cluster.retry import Backoff
-from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.view import NO_EPOCH, ClusterView
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links, Pins
@@ -71,6 +75,7 @@ class Fetchers:
         self._outages = Outages(on_event)
         self._unassigned: dict[TopicPartition, _Unassigned] = {}
         self._misses: dict[TopicPartition, tuple[int, float]] = {}  # how many in a row, and when the last one was
+        self._epochs: dict[TopicPartition, int] = {}  # the leader epoch by which each has its fetcher
         self._reported: dict[TopicPartition, tuple[float, str]] = {}  # when last, and what
         self._wake = Event()
         self._stale = True  # brokers may have changed since the last lookup
@@ -91,6 +96,7 @@ class Fetchers:
         for tp in tps:
             self._unassigned.pop(tp, None)
             self._misses.pop(tp, None)
+            self._epochs.pop(tp, None)
             self._pins.forget(tp)
             self._outages.forget([tp], now())
             for fetcher, _ in self._fetchers.values():
@@ -184,9 +190,12 @@ class Fetchers:
     def _look_up(self) -> None:
         """Assign the unassigned cursors; brokers that vanished or moved lose their cursors and their fetcher."""
         refresh_s = self._source.refresh_s
-        refresh = self._stale or (refresh_s is not None and now() >= self._looked_up + refresh_s)
+        old = refresh_s is not None and now() >= self._looked_up + refresh_s
+        refresh = self._stale or old
         due = {tp: one.cursor for tp, one in self._unassigned.items() if one.due <= now()}
         if due or refresh:
+            if (old and self._looked_up) or not self._misses.keys().isdisjoint(due):
+                self._source.doubt()
             self._stale = False  # first: a change after the read sets it again
             try:
                 view = self._source.read(list(due), refresh)
@@ -195,6 +204,7 @@ class Fetchers:
                 raise
             self._looked_up = now()
             self._close_moved(view)
+            self._follow(view)
             for cursor in due.values():
                 self._assign(cursor, view)
         for key, (fetcher, _) in list(self._fetchers.items()):
@@ -207,6 +217,27 @@ class Fetchers:
                 how = "is at another address" if key[0] in view.brokers else "is gone from /brokers/ids"
                 self._close(key, f"{fetcher.broker} {how}")
 
+    def _follow(self, view: ClusterView) -> None:
+        """Move partitions that another broker leads in a newer leader epoch.  Without epochs nothing tells which of two
+        views is older, so a difference moves nothing."""
+        moved: dict[tuple[Broker, Broker], list[TopicPartition]] = {}
+        for fetcher, _ in list(self._fetchers.values()):
+            for tp, cursor in list(fetcher.cursors.items()):
+                if (epoch := view.epoch(tp)) <= self._epochs.get(tp, NO_EPOCH) or cursor.closing:
+                    continue
+                leader = self._source.leader(view, tp)
+                if leader == fetcher.broker:
+                    self._epochs[tp] = epoch
+                elif not isinstance(leader, NoLeader):
+                    fetcher.remove(tp)
+                    self._unassigned[tp] = _Unassigned(cursor, now())
+                    self._assign(cursor, view)
+                    moved.setdefault((fetcher.broker, leader), []).append(tp)
+        for (before, leader), tps in moved.items():
+            which = str(tps[0]) if len(tps) == 1 else f"{len(tps):,} partitions ({tps[0]} among them)"
+            led = f"{which} {'is' if len(tps) == 1 else 'are'} led by {leader} since a newer leader epoch"
+            self._on_event(ConsumerEvent("leader", f"{led}; fetching from it, no longer from {before}"))
+
     def _assign(self, cursor: Cursor, view: ClusterView) -> None:
         """Give a cursor to the fetcher of its leader."""
         waiting = self._unassigned.get(cursor.tp)
@@ -217,6 +248,7 @@ class Fetchers:
             self.find_leaders([cursor], leader.why, leader.lasting)
             return
         del self._unassigned[cursor.tp]
+        self._epochs[cursor.tp] = view.epoch(cursor.tp)
         self._fetcher(leader, self._pins.lane(cursor.tp, leader.id)).add(cursor)
 
     def _fetcher(self, broker: Broker, number: int) -> Fetcher:

@@ -1,7 +1,8 @@
 """Where a consumer looks leaders up: the sources of kafkawire.cluster, and how each is kept current.
 
 WatchedLeaders     ZooKeeper through the session of a member; a watch on /brokers/ids reports changes
-RefreshedLeaders   Metadata responses, read again now and then: nothing reports brokers that come, go or move
+RefreshedLeaders   Metadata responses, read again now and then, of another broker each time: nothing reports brokers
+                   that come, go or move, and leaders that do
 ConstantLeaders    the brokers of broker.list (0.7): nothing is looked up, nothing changes
 """
 
@@ -12,6 +13,7 @@ from typing import Protocol
 
 from kafkawire.cluster.leaders import LeaderSource, ListedLeaders, MetadataLeaders
 from kafkawire.cluster.leaders import NoLeader as NoLeader
+from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import BROKERS, ZookeeperLeaders
 from kafkawire.interfaces import Znodes
@@ -29,6 +31,9 @@ class CurrentLeaders(LeaderSource, Protocol):
 
     def watch(self, changed: Callable[[], None]) -> None:
         """From the next read on, changed() is called when brokers come, go or move."""
+
+    def doubt(self) -> None:
+        """What was read last may be old: begin the next read elsewhere, if there are several places to read."""
 
     def read(self, tps: Collection[TopicPartition] | None, refresh: bool = False) -> ClusterView:
         """All brokers, and these partitions at least; a broker that is not in it is gone.
@@ -50,6 +55,9 @@ class WatchedLeaders(ZookeeperLeaders):
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
+
+    def doubt(self) -> None:
+        """ZooKeeper is one place."""
 
     def read(self, tps: Collection[TopicPartition] | None, refresh: bool = False) -> ClusterView:
         if refresh:
@@ -75,9 +83,13 @@ class WatchedLeaders(ZookeeperLeaders):
 
 class RefreshedLeaders(MetadataLeaders):
     refresh_s: float | None = REFRESH_S
+    _metadata: MetadataSource
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Nothing reports changes: refresh_s."""
+
+    def doubt(self) -> None:
+        self._metadata.turn()
 
     def read(self, tps: Collection[TopicPartition] | None, refresh: bool = False) -> ClusterView:
         return super().read(tps)
@@ -88,6 +100,9 @@ class ConstantLeaders(ListedLeaders):
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Nothing changes."""
+
+    def doubt(self) -> None:
+        """The list is one place."""
 
     def read(self, tps: Collection[TopicPartition] | None, refresh: bool = False) -> ClusterView:
         return super().read(tps)
