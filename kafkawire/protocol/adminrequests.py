@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kafkawire.errors import LocalError
@@ -73,25 +74,30 @@ def create_partitions(d: ApiVersions, counts: Mapping[str, int], timeout_ms: int
     return _request(d, adminapis.CREATE_PARTITIONS, fields, _outcomes)
 
 
-def describe_topics(d: ApiVersions, topics: Iterable[str]) -> Request:
-    """Ask for what topics have set for themselves.  Reply: dict[str, dict[str, str] | TopicOutcome]."""
+def describe_topics(d: ApiVersions, topics: Iterable[str], effective: bool = False) -> Request:
+    """Ask for what topics have set for themselves.  effective: and what they have of their brokers, and by default.
+    Reply: dict[str, dict[str, str] | TopicOutcome]."""
     version = d.speaks(adminapis.DESCRIBE_CONFIGS.key)
     resources = [{"resource_type": adminapis.OF_TOPIC, "name": name, "configs": None} for name in topics]
     fields: dict[str, Any] = {"resources": resources}
     if version >= 1:
         fields["include_synonyms"] = False
-    return _request(d, adminapis.DESCRIBE_CONFIGS, fields, _settings)
+    return _request(d, adminapis.DESCRIBE_CONFIGS, fields, partial(_settings, effective))
 
 
 def _outcomes(reply: dict[str, Any]) -> dict[str, TopicOutcome]:
     return {row["topic"]: TopicOutcome(row["error"], row.get("error_message") or "") for row in reply["topics"]}
 
 
-def _settings(reply: dict[str, Any]) -> dict[str, dict[str, str] | TopicOutcome]:
+def _settings(effective: bool, reply: dict[str, Any]) -> dict[str, dict[str, str] | TopicOutcome]:
     return {
         row["name"]: TopicOutcome(row["error"], row["error_message"] or "")
         if row["error"]
-        else {one["name"]: one["value"] for one in row["configs"] if _its_own(one) and one["value"] is not None}
+        else {
+            one["name"]: one["value"]
+            for one in row["configs"]
+            if (effective or _its_own(one)) and one["value"] is not None
+        }
         for row in reply["resources"]
     }
 

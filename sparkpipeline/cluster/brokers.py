@@ -25,7 +25,8 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, BrokerPartition, MessageSet, TopicPartition
 from kafkawire.net.link import Link
-from kafkawire.protocol import apis
+from kafkawire.protocol import adminapis, apis
+from kafkawire.protocol.adminrequests import TopicOutcome, describe_topics
 from kafkawire.protocol.buffers import Buffers
 from kafkawire.protocol.request import CONSUMER, FetchedPartition
 from sparkpipeline import errors
@@ -36,6 +37,8 @@ from zkconsumer.refusals import refusal
 
 UNSUPPORTED_FORMAT = 43  # a log in format v0 has no times to look up: ListOffsets v1 says so
 BY_SEGMENT = dialect("0.10.0")  # speaks ListOffsets v0, which every broker up to 3.9 answers
+SETTINGS = "settings"  # the purpose of links that ask for settings of topics
+CLEANUP_POLICY = "cleanup.policy"
 SEARCH = "times"  # the purpose of links that read messages to find one
 FETCH_BYTES = 1024 * 1024  # of a fetch that looks for a time
 MAX_FETCH_BYTES = 64 * 1024 * 1024
@@ -63,6 +66,7 @@ class Brokers:
         self.dialect: Dialect = access.spoken
         self.links = access.links(buffers)
         self._sleep, self._now = sleep, now
+        self._metadata = MetadataSource(access.bootstrap, self.dialect, self.links)
         known = known or {}
         self._client = KafkaClient(
             leaders or self._leader_source(known.values()),
@@ -78,7 +82,7 @@ class Brokers:
 
     def _leader_source(self, known: Iterable[Broker]) -> LeaderSource:
         if self.dialect.describes_itself:
-            return MetadataLeaders(MetadataSource(self.access.bootstrap, self.dialect, self.links))
+            return MetadataLeaders(self._metadata)
         return ListedLeaders((*self.access.brokers, *known))
 
     # ---- leaders -----------------------------------------------------------------------------------------------------
@@ -97,6 +101,8 @@ class Brokers:
 
     def leaders(self, tps: Iterable[TopicPartition], refresh: bool = False) -> dict[TopicPartition, Broker]:
         """The same for many, with one refresh for all of them."""
+        if refresh:
+            self._metadata.turn()  # what the last broker said did not help
         with self._translated():
             found = self._client.leaders(tps, refresh=refresh)
         missing = {tp: leader for tp, leader in found.items() if isinstance(leader, NoLeader)}
@@ -111,6 +117,16 @@ class Brokers:
     def attempts(self) -> Iterator[Attempt]:
         """The tries of a request, with the waits between them, as access.retry has them."""
         return self.access.retry.attempts(self._sleep, self._now)
+
+    def cleanup_policy(self, topic: str, broker: Broker) -> str | None:
+        """The cleanup.policy of a topic, its own or that of the brokers, as this broker tells it.
+
+        "": it does not tell this user; None: a release before 0.11, which tells no settings.  Raises LinkLost.
+        """
+        if adminapis.DESCRIBE_CONFIGS.key not in self.dialect.versions:
+            return None
+        told = self.links.call(broker, SETTINGS, describe_topics(self.dialect, [topic], effective=True)).get(topic)
+        return "" if told is None or isinstance(told, TopicOutcome) else told.get(CLEANUP_POLICY, "")
 
     # ---- offsets -----------------------------------------------------------------------------------------------------
 

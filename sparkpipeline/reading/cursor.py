@@ -1,9 +1,12 @@
 """How far one range is read, and what a response means for it.  Pure: no socket, and no clock of its own.
 
 a set                                   the position moves behind it; the range is done once that is until
-nothing, and the log goes on past it    twice, then it is a gap (compaction).  0.8 reads the log's end
+nothing, and the log goes on past it    twice, then it is a gap if the topic is compacted.  0.8 reads the log's end
                                         after the messages: the second response covers the first one's end.
-                                        That one is to the largest fetch: Kafka 3.x sends nothing of a larger batch
+                                        That one is to the largest fetch: Kafka 3.x sends nothing of a larger batch.
+                                        Brokers before 0.11 do not tell whether it is compacted: there it is a gap.  If
+                                        it is not compacted the leader is looked up, and asked again for patience_ms,
+                                        then data is lost
 what a broker of 0.11 or later leaves   one step on: it was no message
 out (padding: the end of a transaction)
 nothing, and the log ends before until  waited for as long as options.patience_ms, then data is lost
@@ -54,6 +57,7 @@ class Cursor:
     lost       offsets skipped because they were gone, by options.fail_on_data_loss
     kept_back  offsets of the range that transactions keep: markers, and messages of aborted ones
     committed  messages of transactions are read once these are committed, where brokers have transactions
+    blank      nothing came, twice, though the log goes on past the range: explain() has to be called
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Cursor:
         self._grown = 0  # bytes that a message of this range was seen to need
         self._seen_end = -1  # the log's end, as the last answer told it
         self._widest = False  # nothing came though the log goes on: once more with the largest fetch
+        self.blank = False
         self._moved_at = now
 
     @property
@@ -134,7 +139,7 @@ class Cursor:
         self.position = position
         self._moved_at = now
         self._seen_end = -1
-        self._widest = False
+        self._widest = self.blank = False
 
     def _begins_inside(self) -> str:
         """What may be wrong with the first bytes of a range of bytes."""
@@ -161,7 +166,7 @@ class Cursor:
     def _nothing(self, end: int, asked: int, broker: Broker, now: float) -> None:
         until = self.range.until
         if self._seen_end >= until and (self._exact or asked >= self._options.fetch_bytes_cap):
-            self.move(until, now)
+            self.blank = True
         elif end < until and self.out_of_patience(now):
             why = DataLoss(
                 f"the log ends before the range does, and nothing came for {self._options.patience_ms / 1000:g} s: "
@@ -173,11 +178,37 @@ class Cursor:
             self._seen_end = end
             self._widest = end >= until and not self._exact
 
+    def explain(self, cleanup_policy: str | None, broker: Broker, now: float) -> DataLoss | None:
+        """Go on behind the range if compaction explains that it is blank, or if it stayed blank for patience_ms.
+
+        cleanup_policy: of the topic; "": not told; None: brokers of this release tell none.  Returns why the leader has
+        to be asked again.  Raises DataLoss as lose() does.
+        """
+        self.blank = False
+        if cleanup_policy is None or "compact" in cleanup_policy:
+            self.move(self.range.until, now)
+            return None
+        known = (
+            f"it has cleanup.policy={cleanup_policy}"
+            if cleanup_policy
+            else "the brokers do not tell its cleanup.policy"
+        )
+        why = DataLoss(
+            f"the log goes on behind the range, and the leader sends nothing of it: compaction leaves such holes, but "
+            f"{known}; {SKIPS}",
+            **self.where(broker, requested=self.position, until=self.range.until, latest=self._seen_end),
+        )
+        if not self.out_of_patience(now):
+            return why
+        self.lose(self.range.until, why, now)
+        return None
+
     # ---- what went wrong ---------------------------------------------------------------------------------------
 
     def other_leader(self) -> None:
         """The log end of the leader before counts no more: this one may show less."""
         self._seen_end = -1
+        self.blank = False
 
     def out_of_patience(self, now: float) -> bool:
         return now - self._moved_at > self._options.patience_ms / 1000

@@ -141,8 +141,11 @@ class RangeFetcher:
         if answer.row.error:
             self._refused(cursor, answer)
             return None
-        self._failures = 0
         found = cursor.take(answer.row, answer.to.bytes, answer.broker, self._now())
+        if cursor.blank:
+            self._explain(cursor, answer.broker)
+            return None
+        self._failures = 0
         if not len(answer.row.buffer) and not cursor.done and not self._brokers.dialect.waits_for_data:
             self._sleep(self._options.max_wait_ms / 1000)
         return found
@@ -244,12 +247,29 @@ class RangeFetcher:
         until = cursor.range.until
         cursor.lose(min(earliest, until) if position < earliest else until, why, self._now())
 
-    def _failed(self, cursor: Cursor, why: LinkLost | PipelineError) -> None:
-        """Forget what is in flight, and wait for another leader; raises NoLeader once patience is over."""
+    def _explain(self, cursor: Cursor, broker: Broker) -> None:
+        """Find out why nothing came though the log goes on; if nothing explains it, another leader is looked for."""
+        try:
+            policy = self._brokers.cleanup_policy(cursor.range.topic, broker)
+        except LinkLost as lost:
+            self._failed(cursor, lost)
+            return
+        why = cursor.explain(policy, broker, self._now())
+        if why is not None:
+            self._forget(cursor)
+            log.warning("%s at %d: %s; asking again", cursor.range, cursor.position, why.sentence)
+            self._sleep(self._options.max_wait_ms / 1000)  # a broker need not wait for data that it says it has
+
+    def _forget(self, cursor: Cursor) -> None:
+        """Forget what is in flight; the leader is looked up again."""
         self._asked = None
         self._brokers.links.close(PURPOSE)
         cursor.other_leader()
         self._failures += 1
+
+    def _failed(self, cursor: Cursor, why: LinkLost | PipelineError) -> None:
+        """Wait for another leader; raises NoLeader once patience is over."""
+        self._forget(cursor)
         if cursor.out_of_patience(self._now()):
             sentence = why.sentence if isinstance(why, PipelineError) else str(why)
             raise NoLeader(

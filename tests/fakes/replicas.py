@@ -37,7 +37,7 @@ from tests.kafkawire.recordbatches import batch, rows_of
 
 Fields = dict[str, Any]
 SPOKEN = (apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA, apis.API_VERSIONS, DESCRIBE_CONFIGS)
-OUT_OF_RANGE, UNKNOWN, NOT_LEADER, DENIED = 1, 3, 6, 29
+OUT_OF_RANGE, UNKNOWN, NOT_LEADER = 1, 3, 6
 
 
 class ReplicaCluster:
@@ -55,6 +55,7 @@ class ReplicaCluster:
         self.prefers: int | None = None
         self.withheld: set[tuple[str, int]] = set()
         self.settings: dict[str, dict[str, str] | int] = {}  # a number: the error that is answered instead
+        self.cleanup_policy = "delete"  # of topics that set none
         self._former: dict[tuple[str, int], tuple[int, int]] = {}  # the leader before, with its epoch
         self._servers = {broker: _Broker(self, broker) for broker in range(1, brokers + 1)}
 
@@ -193,17 +194,21 @@ class ReplicaCluster:
         return {"throttle_time_ms": 0, "topics": topics}
 
     def _DescribeConfigs(self, broker: int, version: int, body: Fields) -> Fields:
-        def row(name: str) -> Fields:
-            settings = self.settings.get(name, {})
+        def row(topic: str) -> Fields:
+            settings = self.settings.get(topic, {})
             code = settings if isinstance(settings, int) else 0
-            more = {"read_only": False, "is_default": False, "source": 1, "is_sensitive": False, "synonyms": []}
-            own = {"cleanup.policy": "delete", **(settings if isinstance(settings, dict) else {})}
-            configs = [{"name": key, "value": value, **more} for key, value in own.items()]
+            more = {"read_only": False, "is_sensitive": False, "synonyms": []}
+            own = settings if isinstance(settings, dict) else {}
+            configs = [
+                {"name": key, "value": value, "is_default": False, "source": 1, **more} for key, value in own.items()
+            ]
+            if (name := "cleanup.policy") not in own:
+                configs.append({"name": name, "value": self.cleanup_policy, "is_default": True, "source": 5, **more})
             return {
                 "error": code,
                 "error_message": None,
                 "resource_type": 2,
-                "name": name,
+                "name": topic,
                 "configs": [] if code else configs,
             }
 
