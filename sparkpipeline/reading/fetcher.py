@@ -3,6 +3,7 @@
     the next request is in flight before a set is handed out: while that is used, the broker reads and sends
     small ranges of one leader are asked for together, and handed out in their turn
     another leads, a link broke         looked up; reading goes on behind the last set
+    nothing comes                       looked up now and then: a leader that was deposed need not know it
     the log does not hold the offset    data is lost: an error, or skipped where options.fail_on_data_loss is False
 
 Blocking; no thread: what comes early waits in the socket, which is all the read-ahead that is needed. Needs no
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 PURPOSE = "fetch"
 MAX_TOGETHER = 100  # ranges in one request
 MAX_BACKOFF_S = 5.0
+LOOK_S = 5.0  # between two look-ups of a leader that sends nothing
 # Of this process: a worker runs one task after the other, and memory that is new costs a page fault every 4 KB.
 _BUFFERS = Buffers(32 << 20)
 
@@ -116,6 +118,8 @@ class RangeFetcher:
         self._asked: _InFlight | None = None
         self._answers: dict[Cursor, _Response] = {}  # of ranges whose turn has not come
         self._failures = 0  # one after the other
+        self._stale = False  # leaders are looked up before the next request
+        self._looked_at = began  # when leaders of ranges that wait were looked up
 
     def sets(self) -> Generator[tuple[int, MessageSet], None, None]:
         """Each set with the number of its range.  Raises what the module says, with all coordinates."""
@@ -146,9 +150,17 @@ class RangeFetcher:
             self._explain(cursor, answer.broker)
             return None
         self._failures = 0
-        if not len(answer.row.buffer) and not cursor.done and not self._brokers.dialect.waits_for_data:
-            self._sleep(self._options.max_wait_ms / 1000)
+        if not len(answer.row.buffer) and not cursor.done:
+            if not self._brokers.dialect.waits_for_data:
+                self._sleep(self._options.max_wait_ms / 1000)
+            self._leaders_due()
         return found
+
+    def _leaders_due(self) -> None:
+        """Nothing came: have the leader looked up again before the next request, now and then."""
+        if self._now() - self._looked_at >= LOOK_S:
+            self._looked_at = self._now()
+            self._stale = True
 
     # ---- asking ------------------------------------------------------------------------------------------------
 
@@ -159,7 +171,8 @@ class RangeFetcher:
             if held is not None and held.to.position == cursor.position:
                 return held
             if self._asked is None:
-                self._ask([cursor, *self._later(cursor)], self._brokers.leader(cursor.range.tp, self._failures > 0))
+                stale, self._stale = self._stale or self._failures > 0, False
+                self._ask([cursor, *self._later(cursor)], self._brokers.leader(cursor.range.tp, stale))
             self._receive()
 
     def _ask(self, cursors: Sequence[Cursor], broker: Broker) -> None:

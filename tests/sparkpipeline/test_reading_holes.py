@@ -31,9 +31,11 @@ def cluster() -> Iterator[ReplicaCluster]:
         yield cluster
 
 
-def offsets(cluster: ReplicaCluster, options: ReadOptions = OPTIONS, leader: Broker | None = None) -> list[Any]:
+def offsets(
+    cluster: ReplicaCluster, options: ReadOptions = OPTIONS, leader: Broker | None = None, until: int = 100
+) -> list[Any]:
     access = ClusterAccess(tuple(cluster.bootstrap), release="2.8", retries=1, retry_interval_ms=5)
-    found = read_ranges([OffsetRange("t", 0, 0, 100, leader)], access, options)
+    found = read_ranges([OffsetRange("t", 0, 0, until, leader)], access, options)
     return [row["offset"] for batch in found for row in batch.to_pylist()]
 
 
@@ -88,3 +90,15 @@ def test_a_follower_that_the_planner_took_for_the_leader_is_left(cluster: Replic
     cluster.logs[2, "t", 0].clear()
     follower = Broker(2, *cluster.bootstrap[1])
     assert offsets(cluster, leader=follower) == ALL
+
+
+def test_a_leader_that_does_not_know_that_it_was_deposed_is_left_before_anything_counts_as_lost(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkpipeline.reading.fetcher.LOOK_S", 0.05)
+    cluster.deluded.add(1)  # cut off from the controller: it answers fetches, and names itself
+    cluster.move("t", 0, 2)
+    cluster.append("t", 0, count=50, on=[2])
+    patient = replace(LENIENT, patience_ms=20_000)
+    assert offsets(cluster, patient, Broker(1, *cluster.bootstrap[0]), until=150) == list(range(150))
+    assert len(cluster.seen("Metadata")) < 10
