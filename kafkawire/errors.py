@@ -27,6 +27,10 @@ Error codes are one row each in ERRORS: the protocol's number and name, whether 
     DAMAGED    the broker found the entry damaged, or what it sent was damaged on its way: ask again
     LASTING    it is refused until the cluster or the request is changed
     REFUSED    any other: it says nothing about leaders, and another try may not help
+
+NOT_ANSWERED is a code of ours, which no broker sends: the response leaves out a partition that was asked for.  Brokers
+of 2.0 and later send a Fetch response without topics to a client that is over its quota (KIP-219): nothing is lost, and
+the same request is answered later.
 """
 
 from __future__ import annotations
@@ -148,6 +152,9 @@ class BrokerErrorInfo:
         return self.follows in (Follows.MOVED, Follows.WAIT, Follows.DAMAGED)
 
 
+NOT_ANSWERED = 1 << 16  # codes of brokers have 16 bits
+
+
 def _rows(*rows: BrokerErrorInfo) -> dict[int, BrokerErrorInfo]:
     return {row.code: row for row in rows}
 
@@ -221,6 +228,7 @@ ERRORS = _rows(
     E(88, "UnstableOffsetCommit", F.WAIT, retriable=True),
     E(90, "ProducerFenced"),
     E(120, "TransactionAbortable"),
+    E(NOT_ANSWERED, "NotAnswered", F.WAIT, retriable=True),
 )
 del E, F
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from groundwork.tasks import connect
+from groundwork.tasks import connect, now, sleep
 from kafkawire.cluster import recordbatches
 from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.fetches import Wanted, fetch_answered
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.recordbatches import LogBatches
@@ -169,13 +171,21 @@ class _Sampling:
     def _batches(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
     ) -> dict[TopicPartition, LogBatches]:
-        return recordbatches.held(self._client.links.call(leader, PURPOSE, recordbatches.ask(wanted)))
+        return recordbatches.held(self._answered(leader, wanted, recordbatches.ask))
 
     def _fetched(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
     ) -> dict[TopicPartition, FetchedPartition]:
-        request = self._client.dialect.requests.fetch(self._client.dialect, 0, 0, wanted)
-        return {row.tp: row for row in self._client.links.call(leader, PURPOSE, request)}
+        d = self._client.dialect
+        return {row.tp: row for row in self._answered(leader, wanted, partial(d.requests.fetch, d, 0, 0))}
+
+    def _answered(
+        self, leader: Broker, wanted: Wanted, request: Callable[[Wanted], Request[list[FetchedPartition]]]
+    ) -> list[FetchedPartition]:
+        def ask(some: Wanted) -> list[FetchedPartition]:
+            return self._client.links.call(leader, PURPOSE, request(some))
+
+        return fetch_answered(ask, wanted, timeout_s=TIMEOUT_MS / 1000, sleep=sleep, now=now)
 
     def _asked(
         self,

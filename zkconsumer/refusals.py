@@ -11,6 +11,7 @@ Refused                     any other code; .tp .position .broker beside BrokerE
     NotAllowed              29, 30, 31: the brokers' access control lists
     NotConverted            35 of a fetch: the broker does not convert its log down for us
     CodecNotConverted       76: it does not convert what is compressed with zstd
+    NotAnswered             NOT_ANSWERED (kafkawire.errors): the response leaves the partition out
 MetadataTooLong             the same as 12, found out before anything was sent
 MessageTooLarge             the fetch was smaller than the first message wanted (.needed bytes at least, 0: not known)
 Damaged                     the first entry wanted is damaged
@@ -18,7 +19,7 @@ Damaged                     the first entry wanted is damaged
 
 from __future__ import annotations
 
-from kafkawire.errors import BrokerError, CorruptMessage, Follows, LocalError, error_info
+from kafkawire.errors import NOT_ANSWERED, BrokerError, CorruptMessage, Follows, LocalError, error_info
 from kafkawire.model import Broker, TopicPartition
 
 OWN_RELEASE = "leave the release out, so that the brokers are asked, or name their own"
@@ -103,6 +104,13 @@ class CodecNotConverted(Refused):
     )
 
 
+class NotAnswered(Refused):
+    helps = (
+        "the response leaves this partition out, as brokers of 2.0 and later do while a client is over its quota; "
+        "nothing is lost, ask again"
+    )
+
+
 class MetadataTooLong(LocalError):
     """The metadata of a commit is longer than brokers take; the position was not sent either."""
 
@@ -156,6 +164,7 @@ _KINDS: dict[int, type[Refused]] = {
     31: NotAllowed,
     35: NotConverted,
     76: CodecNotConverted,
+    NOT_ANSWERED: NotAnswered,
 }
 
 # What helps where a group's offsets were asked for or committed.

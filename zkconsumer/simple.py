@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
+from kafkawire.cluster.fetches import Wanted, fetch_answered
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, ask_offsets
 from kafkawire.cluster.metadata import read_reply
 from kafkawire.cluster.versions import ClusterVersions
@@ -120,6 +121,9 @@ class SimpleConsumer:
     ) -> dict[TopicPartition, MessageSet | WireError]:
         """One request for several partitions, max_bytes each: a set, or what fetch() would raise, for each of them.
 
+        Partitions that the broker does not answer for, since we are over its quota, are asked for again for timeout_ms
+        at most; then that is their error (NotAnswered).
+
         From 0.10.1 on a first entry that is larger than max_bytes comes whole to the first partition that has messages;
         to another one nothing comes then: ask for it alone where its high_watermark is behind resume_at.
 
@@ -135,11 +139,14 @@ class SimpleConsumer:
         if not positions:
             return {}
         wanted = [(self._own(tp), at, max_bytes) for tp, at in positions.items()]
-        request = self._dialect.requests.fetch(
-            self._dialect, max_wait_ms, min_bytes, wanted, self._replica_id, self._committed
-        )
-        rows = {row.tp: row for row in self._call(request, "fetch")}
-        return {tp: self._fetched(tp, at, rows.get(self._own(tp)), max_bytes) for tp, at in positions.items()}
+        d = self._dialect
+
+        def ask(some: Wanted) -> list[FetchedPartition]:
+            request = d.requests.fetch(d, max_wait_ms, min_bytes, some, self._replica_id, self._committed)
+            return self._call(request, "fetch")
+
+        rows = {row.tp: row for row in fetch_answered(ask, wanted, timeout_s=self._timeout_ms / 1000)}
+        return {tp: self._fetched(tp, at, rows[self._own(tp)], max_bytes) for tp, at in positions.items()}
 
     def multifetch(
         self, positions: Mapping[TopicPartition, int], max_bytes: int = FETCH_BYTES
@@ -154,10 +161,8 @@ class SimpleConsumer:
         return tp
 
     def _fetched(
-        self, tp: TopicPartition, position: int, row: FetchedPartition | None, max_bytes: int
+        self, tp: TopicPartition, position: int, row: FetchedPartition, max_bytes: int
     ) -> MessageSet | WireError:
-        if row is None:
-            return self._left_out(tp)
         if row.error:
             return refusal(row.error, self.broker, tp, position)
         message_set, scan = self._dialect.messages.message_set(
@@ -190,10 +195,8 @@ class SimpleConsumer:
         if isinstance(found.error, LinkLost) and self._dialect.refuses_by_closing:
             hint = "a broker of this release closes the connection when it has no such partition"
             raise LinkLost(f"{tp}: {found.error}; {hint}") from found.error
-        if isinstance(found.error, LinkLost):
-            raise found.error
         if found.error is not None:
-            raise self._left_out(tp)
+            raise found.error
         return list(found.offsets)
 
     def get_offsets_before(self, topic: str, partition: PartitionId, time_ms: int, max_offsets: int = 1) -> list[int]:
@@ -298,9 +301,6 @@ class SimpleConsumer:
     def _check(self) -> None:
         if self._closed:
             raise LocalError(f"the consumer of {self.broker} is closed")
-
-    def _left_out(self, tp: TopicPartition) -> RemoteError:
-        return RemoteError(f"{tp} on {self.broker}: the answer leaves this partition out")
 
     def __enter__(self) -> SimpleConsumer:
         return self

@@ -15,7 +15,7 @@ from typing import Any
 from groundwork.sentences import counted
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.dialects import Dialect
-from kafkawire.errors import BrokerError, LinkLost, RemoteError, WireError
+from kafkawire.errors import NOT_ANSWERED, BrokerError, LinkLost, RemoteError, WireError
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.exchange import exchange
@@ -35,7 +35,8 @@ class LogOffset:
 
     broker    that was asked; None: no leader was found
     offsets   newest first; empty: the log has none for that time
-    error     BrokerError, LinkLost, NoLeader, Unreachable (no broker names leaders), RemoteError (not in the response)
+    error     BrokerError (NOT_ANSWERED: it is not in the response), LinkLost, NoLeader, Unreachable (no broker names
+              leaders)
     tries     how often it was asked
     """
 
@@ -64,7 +65,7 @@ class LogOffset:
         """Whether another try may help."""
         if isinstance(self.error, BrokerError):
             return self.error.passes
-        return self.error is not None and not isinstance(self.error, RemoteError)
+        return self.error is not None
 
     def known(self) -> int:
         """The offset.  Raises the error; RemoteError where there is no offset for that time."""
@@ -149,7 +150,7 @@ def problems(found: Mapping[TopicPartition, LogOffset]) -> list[str]:
 
 def _read(broker: Broker, tp: TopicPartition, row: Mapping[str, Any] | None) -> LogOffset:
     if row is None:
-        return LogOffset(broker, error=RemoteError(f"{tp} on {broker}: the answer leaves this partition out"))
+        return LogOffset(broker, error=BrokerError(NOT_ANSWERED, f"{tp} on {broker}"))
     if row["error"]:
         return LogOffset(broker, error=BrokerError(row["error"], f"{tp} on {broker}"))
     offsets = row["offsets"] if "offsets" in row else (row["offset"],)

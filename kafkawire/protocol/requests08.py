@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kafkawire.errors import LocalError, RemoteError, Truncated, error_info
+from kafkawire.errors import NOT_ANSWERED, LocalError, RemoteError, Truncated, error_info
 from kafkawire.model import RECORD_BATCH, TopicPartition
 from kafkawire.primitives import Writer, utf8
 from kafkawire.protocol import apis
@@ -102,6 +102,7 @@ class FetchReplyParser(StreamedBody):
 
     A set's buffer is taken when its size is known to fit into what is left of the frame.  A set of -1 bytes (null) is
     an empty one: Kafka 3.x sends it beside an error.  quiet: topics that are passed over where they say the same again.
+    asked: partitions that are in the result in any case, with NOT_ANSWERED where the reply leaves them out.
     """
 
     def __init__(
@@ -111,9 +112,11 @@ class FetchReplyParser(StreamedBody):
         limit: int = MAX_REPLY_BYTES,
         buffers: Buffers | None = None,
         quiet: QuietRows | None = None,
+        asked: Sequence[TopicPartition] = (),
     ) -> None:
         super().__init__("Fetch reply", size, limit)
         self._quiet = quiet
+        self._asked = asked
         self._left = 0  # topics
         if quiet is not None:
             quiet.begin()
@@ -124,7 +127,11 @@ class FetchReplyParser(StreamedBody):
         self.start(self._parse() if version < 4 else self._parse_stable())
 
     def result(self) -> list[FetchedPartition]:
-        return self._fetched
+        if not self._asked:
+            return self._fetched
+        there = {fetched.tp for fetched in self._fetched}
+        left_out = [tp for tp in self._asked if tp not in there]
+        return self._fetched + [FetchedPartition(tp, NOT_ANSWERED, None, memoryview(b"")) for tp in left_out]
 
     def _parse(self) -> Steps:
         """Of v0 to v3."""
@@ -246,6 +253,7 @@ class Request:
     quick: Callable[[memoryview], object | None] | None = field(default=None, repr=False, compare=False)
     max_reply_bytes: int = MAX_REPLY_BYTES
     quiet: QuietRows | None = field(default=None, repr=False)  # of a Fetch
+    asked: tuple[TopicPartition, ...] = field(default=(), repr=False)  # of a Fetch: they are in its result in any case
 
     @property
     def size(self) -> int:
@@ -268,7 +276,7 @@ class Request:
         RemoteError when that is more than any sane reply.
         """
         if self.api is apis.FETCH:
-            return FetchReplyParser(self.version, size, self.max_reply_bytes, buffers, self.quiet)
+            return FetchReplyParser(self.version, size, self.max_reply_bytes, buffers, self.quiet, self.asked)
         return PlainBody(size, self._read, self.max_reply_bytes)
 
     def _read(self, data: memoryview) -> object:
@@ -290,6 +298,7 @@ def fetch(
 ) -> Request:
     """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the broker's order.
 
+    Behind these come, with error NOT_ANSWERED, those of `wanted` that the reply leaves out; with quiet they do not.
     committed: by isolation level read_committed, from v4 on.  From v3 on the first entry of the first partition that
     has one comes whole, however large it is; of another partition nothing comes where its first one does not fit.
     rows: other partitions behind these (fetch_rows).  quiet: what is passed over in the reply.
@@ -314,7 +323,8 @@ def fetch(
         pieces.append(_INT16.pack(0))  # rack
     # a down-converted set may be a little larger than what was asked for
     limit = MAX_REPLY_BYTES + 2 * total
-    return Request(apis.FETCH, version, [b"".join(pieces)], max_reply_bytes=limit, quiet=quiet)
+    complete = tuple(tp for tp, _, _ in wanted) if quiet is None else ()
+    return Request(apis.FETCH, version, [b"".join(pieces)], max_reply_bytes=limit, quiet=quiet, asked=complete)
 
 
 def fetch_rows(d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:

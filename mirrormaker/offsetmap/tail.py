@@ -18,7 +18,7 @@ from groundwork.tasks import Lock, in_turns, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
-from kafkawire.errors import BrokerError, LocalError
+from kafkawire.errors import NOT_ANSWERED, BrokerError, LocalError
 from kafkawire.model import Broker, MessageSet, Scan, TopicPartition
 
 PURPOSE = "resume"
@@ -143,7 +143,7 @@ class TailReader:
             request = self._dialect.requests.fetch(self._dialect, 100, 1, [(tp, position, size)], A_CONSUMER)
             with self._lock:
                 [row] = self._links.call(broker, PURPOSE, request)
-            if row.error:
+            if row.error not in (0, NOT_ANSWERED):  # that is an empty set: the same position is asked for again
                 raise BrokerError(row.error, f"{tp} at {position} on {broker}")
             found, scan = self._dialect.messages.message_set(
                 tp.topic, tp.partition, position, row.buffer, row.high_watermark, row.aborted

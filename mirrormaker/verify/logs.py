@@ -18,7 +18,7 @@ from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.columns import Columns
-from kafkawire.errors import BrokerError, LinkLost, WireError
+from kafkawire.errors import BrokerError, Follows, LinkLost, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security, security_of
@@ -216,7 +216,7 @@ class Logs:
             waited_s, self._patience_s = self._patience_s, SHORT_S
             reason = f": {why}" if why is not None else "; its end is not replicated, or not flushed"
             raise Unreachable(f"{self.name}: nothing was read of {at.tp} for {waited_s:g} s{reason}")
-        if why is not None:
+        if why is not None and not (isinstance(why, BrokerError) and why.info.follows is Follows.WAIT):
             self._forget()
         sleep(0.2)
 

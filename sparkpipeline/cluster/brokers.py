@@ -22,7 +22,7 @@ from kafkawire.cluster.metadata import Unreachable as NobodyResponds
 from kafkawire.cluster.retry import Attempt
 from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.errors import LinkLost
+from kafkawire.errors import Follows, LinkLost
 from kafkawire.model import Broker, BrokerPartition, MessageSet, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.protocol import adminapis, apis
@@ -232,7 +232,7 @@ class Brokers:
                 raise OffsetOutOfRange(str(refused), **_where(tp, at), broker=f"{broker.host}:{broker.port}")
             if not refused.passes:
                 raise Refused(str(refused), **_where(tp, at))
-            refresh, why = True, str(refused)
+            refresh, why = refused.info.follows is not Follows.WAIT, str(refused)
         raise errors.NoLeader(f"its leader does not answer: {why}", **_where(tp, at))
 
     def first_since(self, tp: TopicPartition, at: int, time_ms: int, until: int) -> int:

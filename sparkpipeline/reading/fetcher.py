@@ -4,6 +4,8 @@
     small ranges of one leader are asked for together, and handed out in their turn
     another leads, a link broke         looked up; reading goes on behind the last set
     nothing comes                       looked up now and then: a leader that was deposed need not know it
+    the leader cannot tell now, or      asked again, on the same link
+    the response leaves a range out
     the log does not hold the offset    data is lost: an error, or skipped where options.fail_on_data_loss is False
 
 Blocking; no thread: what comes early waits in the socket, which is all the read-ahead that is needed. Needs no
@@ -205,10 +207,7 @@ class RangeFetcher:
         rows: list[FetchedPartition] = asked.link.receive().body
         found = {row.tp: row for row in rows}
         for cursor, part in asked.wanted.items():
-            row = found.get(cursor.range.tp)
-            if row is None:
-                raise PipelineError("the answer leaves this partition out", **cursor.where(asked.broker))
-            self._answers[cursor] = _Response(row, part, asked.broker)
+            self._answers[cursor] = _Response(found[cursor.range.tp], part, asked.broker)
 
     def _ask_ahead(self, number: int) -> None:
         """Send what will be asked next, if that is known.  What goes wrong will go wrong again in its turn."""
@@ -237,7 +236,7 @@ class RangeFetcher:
         elif info.follows is Follows.DAMAGED and cursor.out_of_patience(self._now()):
             raise CorruptData(sentence, **where)
         elif info.passes:
-            self._failed(cursor, NoLeader(sentence, **where))
+            self._failed(cursor, NoLeader(sentence, **where), waits=info.follows is Follows.WAIT)
         else:
             raise PipelineError(sentence, **where)
 
@@ -277,19 +276,30 @@ class RangeFetcher:
         """Forget what is in flight; the leader is looked up again."""
         self._asked = None
         self._brokers.links.close(PURPOSE)
+        self._look_again(cursor)
+
+    def _look_again(self, cursor: Cursor) -> None:
         cursor.other_leader()
         self._failures += 1
 
-    def _failed(self, cursor: Cursor, why: LinkLost | PipelineError) -> None:
-        """Wait for another leader; raises NoLeader once patience is over."""
-        self._forget(cursor)
+    def _failed(self, cursor: Cursor, why: LinkLost | PipelineError, *, waits: bool = False) -> None:
+        """Wait for another leader, or (waits) for the same one.
+
+        Raises NoLeader once patience is over.
+        """
+        if waits:  # those whose turn has not come were not answered either
+            self._answers = {one: held for one, held in self._answers.items() if not held.row.error}
+            self._look_again(cursor)
+        else:
+            self._forget(cursor)
         if cursor.out_of_patience(self._now()):
             sentence = why.sentence if isinstance(why, PipelineError) else str(why)
             raise NoLeader(
                 f"nothing was read for {self._options.patience_ms / 1000:g} s: {sentence}",
                 **cursor.where(offset=cursor.position),
             ) from why
-        log.warning("%s at %d: %s; its leader is looked for", cursor.range, cursor.position, why)
+        follows = "asking again" if waits else "its leader is looked for"
+        log.warning("%s at %d: %s; %s", cursor.range, cursor.position, why, follows)
         if self._failures > 1:
             pause = self._brokers.access.retry_interval_ms / 1000 * 2.0 ** (self._failures - 2)
             self._sleep(min(pause, MAX_BACKOFF_S))

@@ -39,9 +39,15 @@ class Wait:
 
 @dataclass(frozen=True)
 class LeaveOut:
-    """Carry out, and answer without this partition (offsets only)."""
+    """Carry out, and answer without this partition (not of Produce)."""
 
     tp: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Throttle:
+    """Answer a fetch without any topic, as brokers of 2.0 and later do to a client that is over its quota
+    (FetchContext.getThrottledResponse of 2.8.2)."""
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes.actions import WAIT_S, Close, Fail, LeaveOut, Raw, Wait
+from tests.fakes.actions import WAIT_S, Close, Fail, LeaveOut, Raw, Throttle, Wait
 from tests.fakes.entries import entry, gzipped, opened, renumbered, walk
 from tests.fakes.server import Server
 
-__all__ = ["Close", "Fail", "FakeCluster", "LeaveOut", "Raw", "Seen", "Wait", "entry", "gzipped", "opened"]
+__all__ = ["Close", "Fail", "FakeCluster", "LeaveOut", "Raw", "Seen", "Throttle", "Wait", "entry", "gzipped", "opened"]
 
 
 @dataclass(frozen=True)

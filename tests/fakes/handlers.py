@@ -7,7 +7,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from tests.fakes.actions import Fail, LeaveOut, refused
+from tests.fakes.actions import Fail, LeaveOut, Throttle, refused
 from tests.fakes.entries import walk
 from tests.fakes.frames import string, topics
 
@@ -48,6 +48,8 @@ def _refusal(cluster: FakeCluster, broker: int, tp: tuple[str, int], data: bytes
 
 
 def fetch(cluster: FakeCluster, broker: int, body: dict[str, Any], action: Any) -> bytes:
+    if isinstance(action, Throttle):
+        return topics({})
     deadline = time.monotonic() + body["max_wait_ms"] / 1000
     while True:
         answers: dict[str, list[bytes]] = {}
@@ -57,6 +59,8 @@ def fetch(cluster: FakeCluster, broker: int, body: dict[str, Any], action: Any) 
             if refused(action, (topic, partition)):
                 code, end, data = action.code, -1, b""
             size += len(data) if code == 0 else body["min_bytes"]  # an error is answered at once
+            if action == LeaveOut((topic, partition)):
+                continue
             answers.setdefault(topic, []).append(struct.pack(">ihqi", partition, code, end, len(data)) + data)
         left = deadline - time.monotonic()
         if size >= body["min_bytes"] or left <= 0:
@@ -72,6 +76,8 @@ def list_offsets(cluster: FakeCluster, broker: int, body: dict[str, Any], action
         if refused(action, (topic, partition)):
             code = action.code
         offsets = [] if code or log is None else cluster.offsets_of(log, when)[:most]
+        if action == LeaveOut((topic, partition)):
+            continue
         row = struct.pack(">ihi", partition, code, len(offsets)) + struct.pack(f">{len(offsets)}q", *offsets)
         answers.setdefault(topic, []).append(row)
     return topics(answers)

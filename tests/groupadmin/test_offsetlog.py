@@ -14,7 +14,7 @@ from kafkawire.protocol.offsetrecords import (
     StoredOffset,
     group_partition,
 )
-from tests.fakes.broker import Fail, FakeCluster, entry, gzipped
+from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry, gzipped
 from tests.fakes.offsetrecords import group_key, group_value, offset_key, offset_value
 from zkconsumer import offsetlog
 from zkconsumer.offsetlog import read_offset_log
@@ -147,3 +147,12 @@ def test_progress_is_told(cluster: FakeCluster):
     told: list[int] = []
     read_offset_log(cluster.bootstrap, progress=told.append)
     assert told[-1] == 2
+
+
+def test_partitions_that_a_broker_does_not_answer_for_are_asked_for_again(cluster: FakeCluster):
+    keep(cluster, "one", offset("one", T0, 5))
+    number = group_partition("one", PARTITIONS)
+    cluster.script("list_offsets", LeaveOut((OFFSETS_TOPIC, number)))
+    cluster.script("fetch", Throttle(), Throttle())
+    log = read_offset_log(cluster.bootstrap, "0.8.2", group="one")
+    assert (log.missing, log.offsets["one"][T0].offset) == ([], 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from kafkawire.cluster.listoffsets import DEBUGGING
 from kafkawire.decode.v08 import response_document
 from kafkawire.dialects import dialect
-from kafkawire.errors import RemoteError, Truncated
+from kafkawire.errors import NOT_ANSWERED, Follows, RemoteError, Truncated, error_info
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import requests08 as requests
 from kafkawire.protocol.apis import FETCH
@@ -151,3 +152,16 @@ def test_a_reply_is_decoded_with_its_batches_and_a_set_that_is_null() -> None:
     assert first["batches"][1]["control"][0]["type"] == "commit"
     assert first["aborted"] == [{"producer_id": 5, "first_offset": 3}, {"producer_id": 6, "first_offset": 4}]
     assert (second["error"], second["message_set_bytes"]) == (76, None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_partition_that_a_reply_leaves_out_is_not_answered(version: int) -> None:
+    request = requests.fetch(Speaks(version), 500, 1, [(T0, 7, 100), (T1, 9, 300)])
+    throttled = struct.pack(">i", 5000) * (version >= 1) + struct.pack(">hi", 0, 0) * (version >= 7)
+    body = request.reply_body(len(throttled) + 4)
+    body.feed(memoryview(throttled + struct.pack(">i", 0)))
+    rows = body.result()
+    assert [(row.tp, row.error, len(row.buffer), row.high_watermark) for row in rows] == [
+        (T0, NOT_ANSWERED, 0, None), (T1, NOT_ANSWERED, 0, None),
+    ]  # fmt: skip
+    assert error_info(NOT_ANSWERED).follows is Follows.WAIT

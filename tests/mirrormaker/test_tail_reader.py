@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -84,3 +85,20 @@ def test_an_open_transaction_is_waited_for() -> None:
 def test_an_offset_that_no_transaction_has_used_up_is_missing() -> None:
     with pytest.raises(TailRefused, match="offset 12 is missing in its log: a compacted topic cannot be compared"):
         tail(Log(17, COMMITTED + LAST + marker(16, 9, COMMIT)), 10)
+
+
+def test_what_the_target_does_not_answer_for_is_asked_for_again_where_it_was() -> None:
+    log = Log(17, WHOLE, aborted=((8, 13),))
+    answered = log.call
+    starts: list[int] = []
+
+    def call(broker: Broker, purpose: str, request: Any) -> list[FetchedPartition]:
+        starts.append(len(starts))
+        if len(starts) < 3:  # as a broker of 2.0 or later over whose quota we are: no topics at all
+            body = request.reply_body(14)
+            body.feed(memoryview(struct.pack(">ihii", 5000, 0, 0, 0)))
+            return cast("list[FetchedPartition]", body.result())
+        return answered(broker, purpose, request)
+
+    log.call = call  # type: ignore[method-assign]
+    assert tail(log, 10).digests == sent(b"a", b"b", b"c")

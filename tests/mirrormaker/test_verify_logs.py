@@ -11,7 +11,7 @@ from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.model import Broker, TopicPartition
 from mirrormaker.verify import logs as logs_module
 from mirrormaker.verify.logs import Gap, Logs
-from tests.fakes.broker import Close, Fail, FakeCluster, entry, gzipped
+from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Throttle, entry, gzipped
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -126,3 +126,12 @@ def test_a_message_is_found_again_by_its_offset(cluster: FakeCluster, logs: Logs
     columns = logs.message(T0, 3)
     assert columns is not None
     assert columns.values()[0] == b"3"
+
+
+def test_what_a_broker_does_not_answer_for_is_asked_for_again(cluster: FakeCluster, logs: Logs) -> None:
+    cluster.append("t", 0, numbers(*range(4)))
+    cluster.script("list_offsets", LeaveOut(("t", 0)))
+    assert logs.ends([T0]) == {T0: 4}
+    cluster.script("fetch", Throttle(), Throttle())
+    assert read(logs, T0, 0, 4) == ([0, 1, 2, 3], [])
+    assert logs.unknown == {}

@@ -13,7 +13,7 @@ from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPartition, Unreachable
-from tests.fakes.broker import Close, Fail, FakeCluster, entry
+from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Throttle, entry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -239,3 +239,11 @@ def test_replicas_are_named_as_far_as_brokers_name_them(replicas: tuple[int, ...
     access = ClusterAccess((("b", 9092),), retries=0, election_ms=0)
     with Brokers(access, leaders=MetadataLeaders(Told())) as brokers, pytest.raises(NoLeader, match=says):
         brokers.leader(TopicPartition("t", 0))
+
+
+def test_what_a_broker_does_not_answer_for_is_asked_for_again(cluster: FakeCluster) -> None:
+    with opened(cluster) as brokers:
+        cluster.script("fetch", Throttle(), Throttle())
+        assert len(brokers.fetch(T0, 0, 1024).buffer)
+        cluster.script("list_offsets", LeaveOut(("t", 0)))
+        assert brokers.latest([T0, T1]) == {T0: 5, T1: 0}

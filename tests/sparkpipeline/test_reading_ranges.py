@@ -30,7 +30,7 @@ from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
 from sparkpipeline.reading.fetcher import read_many, read_sets
 from sparkpipeline.reading.options import COLUMNS, ReadOptions
-from tests.fakes.broker import Close, Fail, FakeCluster, entry, gzipped
+from tests.fakes.broker import Close, Fail, FakeCluster, Throttle, entry, gzipped
 
 OPTIONS = ReadOptions(fetch_bytes=64 << 10, max_wait_ms=20, patience_ms=100)
 LENIENT = replace(OPTIONS, fail_on_data_loss=False)
@@ -413,3 +413,24 @@ def test_a_set_larger_than_a_batch_is_read_a_piece_at_a_time(cluster: FakeCluste
     assert offsets(cluster, 0, 200, small) == list(range(200)), "damage behind the range, in the same set"
     with pytest.raises(CorruptData, match="offset=200"):
         offsets(cluster, 0, 201, small)
+
+
+# ---- what a broker does not answer for ------------------------------------------------------------------------------
+
+
+def test_ranges_that_a_broker_does_not_answer_for_are_asked_for_again_on_the_same_link(cluster: FakeCluster) -> None:
+    fill(cluster, 3)
+    fill(cluster, 2, partition=1)
+    cluster.script("fetch", Throttle(), Throttle())
+    patient = replace(OPTIONS, patience_ms=10_000)
+    leader = Broker(1, *cluster.bootstrap[0])
+    ranges = [OffsetRange("t", 0, 0, 3, leader), OffsetRange("t", 1, 0, 2, leader)]
+    found = rows(cluster, *ranges, options=patient)
+    assert [(row["partition"], row["offset"]) for row in found] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+
+
+def test_a_range_that_a_broker_never_answers_for_ends_once_patience_is_over(cluster: FakeCluster) -> None:
+    fill(cluster, 3)
+    cluster.script("fetch", *[Throttle()] * 1000)
+    with pytest.raises(NoLeader, match=r"nothing was read for 0\.1 s: .*NotAnswered"):
+        offsets(cluster, 0, 3)

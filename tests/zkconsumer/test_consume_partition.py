@@ -10,7 +10,7 @@ import pytest
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy
 from localkafka.waiting import wait_until
-from tests.fakes.broker import Fail, FakeCluster, entry
+from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry
 from zkconsumer.commands import partition
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
@@ -100,3 +100,12 @@ def test_a_cluster_out_of_reach_at_the_start_is_said_at_once():
     reader = OnePartition([("127.0.0.1", 9)], "t", 0, start=0, release="0.8.2", timeout_ms=2000)
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
         reader.run(MessageFormat(), None, 200, io.BytesIO())
+
+
+def test_what_a_broker_does_not_answer_for_is_asked_for_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(partition, "LEADER_RETRIES", RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.01)))
+    with FakeCluster({"t": 1}) as cluster:
+        fill(cluster, 0, 3)
+        cluster.script("list_offsets", LeaveOut(("t", 0)))
+        cluster.script("fetch", Throttle(), Throttle())
+        assert read(cluster, SMALLEST, 3) == b"0\n1\n2\n"

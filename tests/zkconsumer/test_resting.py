@@ -9,7 +9,7 @@ import pytest
 from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import fetchrows
-from tests.fakes.broker import FakeCluster, entry
+from tests.fakes.broker import FakeCluster, Throttle, entry
 from tests.zkconsumer.test_fetcher import Fetching
 from zkconsumer.engine.status import END_OLD_S, StatusRows
 from zkconsumer.fetching.cursor import Cursor
@@ -203,3 +203,20 @@ def test_where_there_is_little_room_those_that_rest_are_asked_for_their_slots_an
     assert group.asked_bytes == budget.slot == 8192
     assert group.fits(2000 * 4096)
     assert not group.fits(2000 * 4096 - 1)
+
+
+def test_partitions_at_rest_that_a_broker_does_not_answer_for_show_no_lag_of_before(cluster, fetching, cursors):
+    """A broker of 2.0 or later answers a client that is over its quota without any topic, again and again."""
+    cluster.script("fetch", *[Throttle()] * 10_000)
+    before = fetches(cluster)
+    fetching.until(lambda: fetches(cluster) >= before + 4)
+    group = cursors[0].rest
+    assert group is not None
+    answered_at = group.answered_at
+    before = fetches(cluster)
+    fetching.until(lambda: fetches(cluster) >= before + 4)
+    assert (group.answered_at, fetching.sent_home) == (answered_at, [])
+    with cluster.lock:
+        cluster.scripts["fetch"].clear()
+    fetching.until(lambda: group.answered_at > answered_at)
+    assert all(cursor.rest is group for cursor in cursors)

@@ -12,7 +12,7 @@ import pytest
 
 from kafkawire.errors import LinkLost, LocalError, RemoteError
 from kafkawire.model import MessageSet, TopicPartition
-from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Raw, Wait, entry, gzipped
+from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Raw, Throttle, Wait, entry, gzipped
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.refusals import (
     CoordinatorAway,
@@ -386,3 +386,37 @@ def test_a_senseless_answer_is_a_lost_link(cluster: FakeCluster, simple: SimpleC
 def test_neither_gevent_nor_kazoo_is_ever_imported():
     check = "import sys, zkconsumer.simple; sys.exit(bool({'gevent', 'kazoo'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", check], check=False, timeout=60).returncode == 0
+
+
+# ---- partitions that a response leaves out
+
+
+def test_partitions_that_a_broker_did_not_answer_for_are_asked_for_again(cluster: FakeCluster, simple: SimpleConsumer):
+    cluster.append("t", 0, entry(b"a"))
+    cluster.script("fetch", Throttle(), Throttle())
+    assert values(simple.fetch("t", 0, 0)) == [b"a"]
+    cluster.script("fetch", LeaveOut(("t", 0)))
+    found = simple.fetch_many({T0: 0, T1: 0})
+    assert isinstance(found[T0], MessageSet)
+    assert isinstance(found[T1], NotLeader)
+    assert list(cluster.seen("fetch")[-1].body["wanted"]) == [("t", 0)]  # what was answered is not asked for again
+
+
+def test_a_broker_that_never_answers_for_a_partition_is_given_up_in_time(cluster: FakeCluster):
+    cluster.script("fetch", *[Throttle()] * 100)
+    with (
+        SimpleConsumer(*cluster.bootstrap[0], timeout_ms=300) as consumer,
+        pytest.raises(Refused, match=r"t/0 at 0 on .*: NotAnswered .*the response leaves this partition out") as raised,
+    ):
+        consumer.fetch("t", 0, 0)
+    assert raised.value.passes
+    assert 2 <= len(cluster.seen("fetch")) < 100
+
+
+def test_an_offset_by_time_that_a_broker_did_not_answer_may_be_asked_for_again(
+    cluster: FakeCluster, simple: SimpleConsumer
+):
+    cluster.script("list_offsets", LeaveOut(("t", 0)))
+    with pytest.raises(Refused, match="NotAnswered") as raised:
+        simple.latest(T0)
+    assert raised.value.passes

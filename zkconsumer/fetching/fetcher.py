@@ -22,6 +22,7 @@ Responses of a broker, and what follows (errors by the table in kafkawire.errors
     no whole message    a larger fetch, up to a cap; then the partition is parked.  From 0.10.1 on a large one comes
                         whole to the first partition of a fetch: so it is the first one next time
     lasting             the partition is parked
+    left out            asked for again with the next fetch: we are over the broker's quota
     nothing, and the    what is there is no message (the end of a transaction, an aborted one): skipped.  A broker that
     log continues       is spoken to as an older one leaves it out when it converts its log down: skipped where its
                         padding says so, else as its own format shows (formatprobe.py)
@@ -38,7 +39,7 @@ from groundwork.queues import Closed
 from groundwork.tasks import Event, now, sleep
 from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.dialects import Dialect
-from kafkawire.errors import CorruptMessage, Follows, LinkLost, error_info
+from kafkawire.errors import NOT_ANSWERED, CorruptMessage, Follows, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
@@ -430,6 +431,7 @@ class Fetcher:
 
     def _received(self, flight: _Flight, reply: list[FetchedPartition], at: float) -> None:
         asked, groups, epochs = flight.asked, flight.groups, flight.cursors
+        reply = [fetched for fetched in reply if fetched.error != NOT_ANSWERED]  # the others are asked for next time
         self._heard(reply, groups, at)
         sizes = {tp: (position, size) for tp, position, size in asked}
         behind = brought = False
@@ -477,14 +479,20 @@ class Fetcher:
         return self._max_wait_ms if due is None else max(0, min(self._max_wait_ms, int((due - at) * 1000)))
 
     def _heard(self, reply: list[FetchedPartition], groups: Sequence[Group], at: float) -> None:
-        """A response came.  What is passed over in it was answered, too."""
+        """A response came.  What is passed over in it was answered, too.
+
+        A group whose topics it leaves out was not answered, as while we are over the broker's quota: then the ends of
+        its logs are asked for (Positions.update_old_ends), as of any partition that is not fetched.
+        """
+        if groups:
+            topics = {fetched.tp.topic for fetched in reply} | self._quiet.passed
+            groups = [group for group in groups if group.topics <= topics]
         for group in groups:
             group.answered_at = at
-        if not self._unanswered:
-            return
-        self._answered(fetched.tp for fetched in reply if not fetched.error)
-        for group in groups:
-            self._answered(group.cursors)
+        if self._unanswered:
+            self._answered(fetched.tp for fetched in reply if not fetched.error)
+            for group in groups:
+                self._answered(group.cursors)
 
     def _take_rested(self, fetched: FetchedPartition, groups: Sequence[Group], at: float) -> None:
         """What a response has of a partition that rests: most often nothing, beside others of its topic."""

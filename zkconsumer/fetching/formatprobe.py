@@ -22,7 +22,7 @@ from kafkawire.cluster import recordbatches
 from kafkawire.cluster.recordbatches import LogBatches, RecordBatch
 from kafkawire.cluster.release import asked_ranges, release_of
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LinkLost
+from kafkawire.errors import LinkLost, error_info
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
@@ -188,6 +188,8 @@ class FormatProbe:
         wanted = [(tp, self._samples.pop(tp), SAMPLE_BYTES) for tp in list(self._samples)[:SAMPLES]]
         if wanted:
             for tp, held in self._held(wanted).items():
+                if error_info(held.error).passes:
+                    self._sampled_at.pop(tp.topic, None)  # the next fetch that brings messages asks again
                 self._report(tp, held)
 
     def _held(self, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, LogBatches]:

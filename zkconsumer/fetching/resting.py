@@ -18,6 +18,7 @@ they are asked for, a little for each: the first message makes a partition busy,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from kafkawire.model import TopicPartition
 from kafkawire.protocol.fetchrows import FetchRows, joined
@@ -71,6 +72,10 @@ class Group:
             self._rows.pop(cursor.tp.topic, None)
             cursor.end_rest(self.answered_at)
             self._stirred(cursor)
+
+    @property
+    def topics(self) -> AbstractSet[str]:
+        return self._by_topic.keys()
 
     @property
     def asked_bytes(self) -> int:

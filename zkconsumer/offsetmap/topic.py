@@ -15,11 +15,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from groundwork.jsontext import json_value
+from groundwork.tasks import now, sleep
+from kafkawire.cluster.fetches import WAITS, Wanted, fetch_answered
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST, ask_offsets
+from kafkawire.cluster.retry import RetryPolicy
 from kafkawire.dialects import Dialect
-from kafkawire.errors import BrokerError
+from kafkawire.errors import NOT_ANSWERED, BrokerError
 from kafkawire.model import Broker, Message, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.protocol.request import FetchedPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import MapFile
 from zkconsumer.offsetmap.records import Begun, Entry, Record
@@ -27,6 +31,7 @@ from zkconsumer.offsetmap.text import Header, MapDamaged, line_of, read_header, 
 
 PURPOSE = "offset map"
 FETCH_BYTES = 1 << 20
+PATIENCE_S = 30.0
 STINTS, ENTRIES = 100, 2000  # slots
 MAP_KEY = b'["map"]'
 
@@ -85,7 +90,8 @@ def understood(messages: Iterable[Message], topic: str, slots: Slots) -> MapFile
 def read_topic(
     links: Links, dialect: Dialect, leader: Broker, topic: str, slots: Slots, pause: Callable[[], object] = lambda: None
 ) -> MapFile:
-    """Read the map.  pause() is called between requests.  Raises WireError, MapDamaged."""
+    """Read the map.  pause() is called between requests; what the leader does not answer for is asked for again, for
+    PATIENCE_S at most.  Raises WireError, MapDamaged."""
     return understood(_messages(links, dialect, leader, TopicPartition(topic, 0), pause), topic, slots)
 
 
@@ -93,9 +99,12 @@ def _messages(
     links: Links, dialect: Dialect, leader: Broker, tp: TopicPartition, pause: Callable[[], object]
 ) -> Iterable[Message]:
     position, end = (_bound(links, dialect, leader, tp, time) for time in (EARLIEST, LATEST))
+
+    def ask(wanted: Wanted) -> list[FetchedPartition]:
+        return links.call(leader, PURPOSE, dialect.requests.fetch(dialect, 100, 1, wanted))
+
     while position < end:
-        request = dialect.requests.fetch(dialect, 100, 1, [(tp, position, FETCH_BYTES)], -1)
-        [row] = links.call(leader, PURPOSE, request)
+        [row] = fetch_answered(ask, [(tp, position, FETCH_BYTES)], timeout_s=PATIENCE_S, sleep=sleep, now=now)
         if row.error:
             raise BrokerError(row.error, f"{tp} at {position} on {leader}")
         found, scan = dialect.messages.message_set(
@@ -109,7 +118,11 @@ def _messages(
 
 
 def _bound(links: Links, dialect: Dialect, leader: Broker, tp: TopicPartition, time: int) -> int:
-    return ask_offsets(links, dialect, {leader: [tp]}, {tp: time}, purpose=PURPOSE)[tp].known()
+    for attempt in RetryPolicy(retries=None, backoff=WAITS, timeout_s=PATIENCE_S).attempts(sleep, now):
+        found = ask_offsets(links, dialect, {leader: [tp]}, {tp: time}, purpose=PURPOSE)[tp]
+        if found.code != NOT_ANSWERED or attempt.last:
+            break
+    return found.known()
 
 
 def _key(parts: list[object]) -> bytes:

@@ -1,0 +1,39 @@
+"""Fetches that are sent again for the partitions that a broker did not answer for (kafkawire.errors.NOT_ANSWERED)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from kafkawire.cluster.retry import Backoff, RetryPolicy
+from kafkawire.errors import NOT_ANSWERED
+from kafkawire.model import TopicPartition
+from kafkawire.protocol.request import FetchedPartition
+
+# A broker that throttles does not read the connection for that time, so the second request waits there for its turn.
+WAITS = Backoff(0.05, 1.0)
+
+Wanted = Sequence[tuple[TopicPartition, int, int]]
+
+
+def fetch_answered(
+    ask: Callable[[Wanted], list[FetchedPartition]],
+    wanted: Wanted,
+    *,
+    timeout_s: float,
+    sleep: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> list[FetchedPartition]:
+    """Fetch (partition, position, max_bytes) each by ask(), again for what was not answered, for timeout_s at most.
+
+    Partitions that the broker did not answer for until then come last, with error NOT_ANSWERED.
+    """
+    answered: list[FetchedPartition] = []
+    for attempt in RetryPolicy(retries=None, backoff=WAITS, timeout_s=timeout_s).attempts(sleep, now):
+        rows = ask(wanted)
+        left = {row.tp: row for row in rows if row.error == NOT_ANSWERED}
+        answered += [row for row in rows if row.tp not in left]
+        if not left or attempt.last:
+            return [*answered, *left.values()]
+        wanted = [each for each in wanted if each[0] in left]
+    raise AssertionError("the last try returns")
