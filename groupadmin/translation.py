@@ -9,6 +9,9 @@ The target partition gets the smallest `from` of all source partitions that feed
 and the largest `until` are read twice.  When nothing is left to read of a source partition (the group is at the end of
 its log), later messages are sent after now, so they come after the end that the target partition had before.
 
+The end of a source's log is where its leader's own log ends, and never before what the map says was copied: up to 2.1
+a leader that was just elected tells consumers an end that is too low, and who is there has not read everything.
+
 A target partition that no mapped source partition feeds gets the start of its log: without a committed offset the group
 would start by its `auto.offset.reset`, and `largest` skips what was written since.
 
@@ -58,7 +61,8 @@ class Facts:
     """Input beside the map, in the order in which it must be read.
 
     target   log bounds in the target cluster
-    source   log bounds in the source cluster, read after the target's; an absent partition is unknown
+    source   log bounds in the source cluster (as its leaders have it, replicated or not), read after the target's; an
+             absent partition is unknown
     read     the group's offsets in the source cluster
     """
 
@@ -147,10 +151,15 @@ def _unmapped(offsets: OffsetMap, facts: Facts, asked: Iterable[str]) -> dict[st
     return found
 
 
-def _empty(facts: Facts, tp: TopicPartition) -> bool:
+def _empty(facts: Facts, tp: TopicPartition, periods: Sequence[Period] = ()) -> bool:
     """Whether the log is empty, as far as the source has answered."""
     bounds = facts.source.get(tp)
-    return bounds is not None and bounds[0] == bounds[1]
+    return bounds is not None and bounds[0] == _end(bounds, periods)
+
+
+def _end(bounds: Bounds, periods: Sequence[Period]) -> int:
+    """The end of a source's log: no lower than what was copied of it."""
+    return max([bounds[1], *(period.reached for period in periods)])
 
 
 def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Sequence[TopicPartition]) -> Safe:
@@ -162,7 +171,7 @@ def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Seq
     for source in sources:
         if source in facts.read:
             spans.append(_span(offsets.periods[source], facts, source, target=target, end=bounds[1]))
-        elif not _empty(facts, source):
+        elif not _empty(facts, source, offsets.periods[source]):
             raise _Refused(
                 f"the group has no position of source partition {source}, which feeds it; give it one on the source "
                 f"cluster first (zkconsumer offsets reset --topic {source.topic}:{source.partition})"
@@ -189,11 +198,12 @@ def _span(
             f"the group is at {at} of source partition {source}, and its log ends at {log[1]}: "
             "was the topic created again?"
         )
-    period = _period_of(periods, source, at, None if log is None else log[1])
-    all_read = log is not None and at >= log[1]
+    end_of_source = None if log is None else _end(log, periods)
+    period = _period_of(periods, source, at, end_of_source)
+    all_read = end_of_source is not None and at >= end_of_source
     begin, number = _begin(periods, target, at)
     if begin is None:
-        copied = log is not None and period.reached >= log[1]
+        copied = end_of_source is not None and period.reached >= end_of_source
         if all_read or (copied and not any(target in each.entries for each in periods)):
             return _Span(end, end)  # all its messages were read, and later ones are sent after now
         raise _Refused(

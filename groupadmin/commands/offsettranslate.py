@@ -258,7 +258,10 @@ def _read(
     others = sorted({tp.topic for tp in found.partitions() if _has_position(found, tp)} - mapped)
     if others:
         print_note(f"topics that are not in the map are left out: {', '.join(others)}")
-    return {tp: each for tp, each in at.items() if isinstance(each, int)}, found.bounds
+    read = {tp: each for tp, each in at.items() if isinstance(each, int)}
+    # The high watermark of a leader that was just elected may be lower than what was mirrored.
+    wanted = [tp for tp in {*wanted, *at} if cluster.has(tp)]
+    return read, log_bounds(origin, cluster, wanted, read, replicated=False)
 
 
 def _has_position(found: GroupSnapshot, tp: TopicPartition) -> bool:

@@ -13,21 +13,32 @@ from typing import Literal
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.resets import TimeAnswer
 from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of
-from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset, problems
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, LogOffset, problems
 from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.exchange import exchange
 from kafkawire.protocol import apis
-from kafkawire.protocol.request import FetchedPartition, Request
+from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
 from zkconsumer.fetching.search import damage_in
 
 
 def log_bounds(
-    admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition]
+    admin: AdminClient,
+    cluster: Cluster,
+    tps: Iterable[TopicPartition],
+    reached: Mapping[TopicPartition, int] | None = None,
+    *,
+    replicated: bool = True,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """First offset and end of each log; partitions whose leader does not answer are left out, and reported."""
+    """First offset and end of each log; partitions whose leader does not answer are left out, and reported.
+
+    reached: what was read of logs; an end below that is asked for again (KafkaClient.list_ends).  replicated: logs end
+    where consumers see them end; else where the leader's own log ends, before which is all that was ever read.
+    """
     wanted, client = list(tps), client_of(admin, cluster)
-    starts, ends = (_known(admin, client.list_offsets(dict.fromkeys(wanted, time))) for time in (EARLIEST, LATEST))
+    starts = _known(admin, client.list_offsets(dict.fromkeys(wanted, EARLIEST)))
+    at_least = {tp: (reached or {}).get(tp, 0) for tp in wanted}
+    ends = _known(admin, client.list_ends(at_least, replica_id=CONSUMER if replicated else DEBUGGING))
     return {tp: (starts[tp], ends[tp]) for tp in wanted if tp in starts and tp in ends}
 
 

@@ -194,7 +194,7 @@ def _with_bounds(
     }
     everything = dict.fromkeys(tp for tps in wanted.values() for tp in tps)
     stable = last_stable(admin, cluster, everything)
-    bounds = log_bounds(admin, cluster, everything)
+    bounds = log_bounds(admin, cluster, everything, _reached(groups.values()))
     stable = {tp: at for tp, at in stable.items() if tp in bounds and at < bounds[tp][1]}
     return {
         name: replace(
@@ -204,3 +204,14 @@ def _with_bounds(
         )
         for name, each in groups.items()
     }
+
+
+def _reached(groups: Iterable[GroupSnapshot]) -> dict[TopicPartition, int]:
+    """The largest offset that a group holds of each partition."""
+    found: dict[TopicPartition, int] = {}
+    for each in groups:
+        rows = [(tp, row.position) for held in (each.zookeeper, each.kafka) for tp, row in held.items()]
+        for tp, at in rows:
+            if isinstance(at, int):
+                found[tp] = max(at, found.get(tp, 0))
+    return found

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders, NoLeader
-from kafkawire.cluster.listoffsets import LogOffset, Times, ask_offsets
+from kafkawire.cluster.listoffsets import DEBUGGING, LATEST, LogOffset, Times, ask_offsets
 from kafkawire.cluster.metadata import MetadataSource, NothingKnown, Unreachable
 from kafkawire.cluster.retry import ONCE, RetryPolicy
 from kafkawire.cluster.view import ClusterView
@@ -177,6 +177,37 @@ class KafkaClient:
             if not left:
                 break
             if policy.used_up(attempt.number) and not (self._there and all(found[tp].moved for tp in left)):
+                break
+        return found
+
+    def list_ends(
+        self,
+        reached: Mapping[TopicPartition, int],
+        *,
+        refresh: bool = False,
+        retry: RetryPolicy | None = None,
+        replica_id: int = CONSUMER,
+        committed: bool = False,
+    ) -> dict[TopicPartition, LogOffset]:
+        """The end of each log (list_offsets of LATEST), which is below `reached` only if the log is shorter indeed.
+
+        reached: an offset up to which the log was read or committed; 0: not known.  Up to 2.1 a leader that was just
+        elected names its high watermark, which may be lower until its followers have fetched.  So where an end is below
+        `reached`, the leader is looked up again and asked where its own log ends (DEBUGGING), as often as the policy
+        retries.  If that is not below `reached`, the end is `reached`: the log may not show more yet.
+        """
+        policy, latest = retry or self._retry, dict.fromkeys(reached, LATEST)
+        found = self.list_offsets(latest, refresh=refresh, retry=retry, replica_id=replica_id, committed=committed)
+        for attempt in policy.attempts(self._sleep, self._now):
+            low = {tp: LATEST for tp, said in found.items() if said.offset is not None and said.offset < reached[tp]}
+            if not low:
+                break
+            own = self.list_offsets(low, refresh=True, retry=retry, replica_id=DEBUGGING)
+            for tp, said in own.items():
+                if replica_id != DEBUGGING and said.offset is not None and said.offset > reached[tp]:
+                    own[tp] = replace(said, offsets=(reached[tp],))
+            found |= own
+            if policy.used_up(attempt.number + 1):
                 break
         return found
 

@@ -206,7 +206,8 @@ def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, u
     for partitions without one where others have one, and what Brokers raise."""
     if not tps:
         return Ranges({}, frozenset())
-    last = brokers.latest(tps)  # before the start, which only moves on
+    to = None if until.offsets is None else _given(until.offsets, tps, side, "to")
+    last = brokers.latest(tps, to)  # before the start, which only moves on
     first = brokers.earliest(tps)
     at: dict[TopicPartition, int] = dict(first)
     if start.offsets is not None:
@@ -215,7 +216,7 @@ def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, u
         asked = brokers.at_time(dict.fromkeys(tps, start.time_ms))
         # No answer may also mean that clocks differ: the messages themselves decide then.
         at = {tp: first[tp] if offset is None else offset for tp, offset in asked.items()}
-    to = dict(last) if until.offsets is None else _given(until.offsets, tps, side, "to")
+    to = dict(last) if to is None else to
     for tp in tps:
         if not first[tp] <= at[tp] <= max(at[tp], to[tp]) <= last[tp]:
             raise OffsetOutOfRange(

@@ -131,7 +131,8 @@ def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
         raise UnknownPartition(
             "was loaded, and the cluster does not have it", topic=gone[0].topic, partition=gone[0].partition
         )
-    first, last = brokers.earliest(bounds), brokers.latest(bounds)
+    loaded = {tp: until for tp, (_, until) in bounds.items()}
+    first, last = brokers.earliest(bounds), brokers.latest(bounds, loaded)
     found, cut = {}, 0
     for tp, (start, until) in bounds.items():
         held = max(start, first[tp]), min(until, last[tp])

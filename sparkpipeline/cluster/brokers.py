@@ -134,10 +134,18 @@ class Brokers:
         """The first offset that each log still holds: one request a leader.  Raises as leader, and Refused."""
         return self._ends(tps, EARLIEST)
 
-    def latest(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(
+        self, tps: Iterable[TopicPartition], reached: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, int]:
         """The offset of the next message to come in each log, as far as it is replicated; with access.committed, and
-        where there are transactions, the last stable offset: the first of a transaction that is not over."""
-        return self._ends(tps, LATEST)
+        where there are transactions, the last stable offset: the first of a transaction that is not over.
+
+        reached: what was read of logs; an end below that is asked for again (KafkaClient.list_ends).
+        """
+        at_least = {tp: (reached or {}).get(tp, 0) for tp in tps}
+        with self._translated():
+            found = self._client.list_ends(at_least, committed=self.access.committed)
+        return self._known(found)
 
     def log_ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The same, with what is not replicated yet."""
@@ -171,8 +179,11 @@ class Brokers:
         return told, {tp: at for tp, at in times.items() if tp in old}
 
     def _ends(self, tps: Iterable[TopicPartition], end: int, replica_id: int = CONSUMER) -> dict[TopicPartition, int]:
+        return self._known(self._asked(dict.fromkeys(tps, end), replica_id=replica_id))
+
+    def _known(self, said: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int]:
         found = {}
-        for tp, offset in self._offsets(self._asked(dict.fromkeys(tps, end), replica_id=replica_id)).items():
+        for tp, offset in self._offsets(said).items():
             if offset is None:
                 raise PipelineError(
                     "the broker does not say where the log ends", topic=tp.topic, partition=tp.partition

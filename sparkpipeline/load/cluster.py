@@ -107,7 +107,7 @@ def take_snapshot(config: LoadConfig, brokers: Brokers, positions: Positions) ->
     view = brokers.view(refresh=True)
     there, missing = chosen(config, view, positions)
     earliest = brokers.earliest(there) if there else {}
-    latest = brokers.latest(there) if there else {}
+    latest = brokers.latest(there, positions) if there else {}
     return ClusterSnapshot({tp: LogBounds(earliest[tp], latest[tp]) for tp in there}, tuple(missing))
 
 

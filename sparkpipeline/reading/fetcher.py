@@ -243,7 +243,7 @@ class RangeFetcher:
     def _out_of_range(self, cursor: Cursor, broker: Broker) -> None:
         tp, position = cursor.range.tp, cursor.position
         try:
-            earliest, latest = self._brokers.earliest([tp])[tp], self._brokers.latest([tp])[tp]
+            earliest, latest = self._brokers.earliest([tp])[tp], self._brokers.latest([tp], {tp: position})[tp]
         except (NoLeader, Unreachable) as lost:
             self._failed(cursor, lost)
             return

@@ -247,7 +247,7 @@ class MicroBatches:
         """AvailableNow promised these ends at its beginning."""
         wanted = {rng.tp: rng.until for rng in ranges}
         try:
-            latest = self.brokers.latest(wanted)
+            latest = self.brokers.latest(wanted, wanted)
         except UnknownPartition as exc:
             raise DataLoss(
                 f"was there when AvailableNow looked for its end, and is not any more ({exc.sentence})",

@@ -44,7 +44,8 @@ def resolve_batch(options: SourceOptions, brokers: Brokers, positions: GroupOffs
     begin = _begin(options, options.bound_of_start(Fixed.EARLIEST), brokers, tps, positions)
     finish = _finish(options.bound_of_end(Fixed.LATEST), brokers, tps)
     # Asked last: an offset that a broker has just named for a time is never behind the end.
-    first, last = brokers.earliest(tps), brokers.latest(tps)
+    given = {tp: max(begin[tp], finish[tp]) for tp in tps}
+    first, last = brokers.earliest(tps), brokers.latest(tps, given)
     begin, finish = _numbers(begin, first, last), _numbers(finish, first, last)
     strict = options.fail_on_data_loss
     return [_checked(tp, begin[tp], finish[tp], first=first[tp], last=last[tp], strict=strict) for tp in tps]

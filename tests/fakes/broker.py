@@ -51,6 +51,12 @@ class Log:
     leader: int
     entries: list[tuple[int, bytes]] = field(default_factory=list)  # first offset, entry
     end: int = 0
+    # As far as a leader shows its log that was just elected, until its followers have fetched; None: all of it.
+    high_watermark: int | None = None
+
+    @property
+    def shown(self) -> int:
+        return self.end if self.high_watermark is None else min(self.end, self.high_watermark)
 
 
 class FakeCluster:
@@ -156,8 +162,11 @@ class FakeCluster:
             return 6, -1, b""
         if not (log.entries[0][0] if log.entries else 0) <= offset <= log.end:
             return 1, -1, b""
-        data = b"".join(data for _, data in log.entries if struct.unpack_from(">q", data)[0] >= offset)
-        return 0, log.end, data[:max_bytes]
+        if log.shown < offset < log.end:
+            return -1, -1, b""  # up to 0.9 (LogSegment.read)
+        entries = [(first, data) for first, data in log.entries if first < log.shown]
+        data = b"".join(data for _, data in entries if struct.unpack_from(">q", data)[0] >= offset)
+        return 0, log.shown, data[:max_bytes]
 
     def offsets_of(self, log: Log, when: int) -> list[int]:
         """What ListOffsets finds for a time (-2: the start; -1, and any other: the end first).  Tests override it."""

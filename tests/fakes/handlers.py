@@ -75,7 +75,10 @@ def list_offsets(cluster: FakeCluster, broker: int, body: dict[str, Any], action
         code = 3 if log is None else 6 if log.leader != broker else 0
         if refused(action, (topic, partition)):
             code = action.code
-        offsets = [] if code or log is None else cluster.offsets_of(log, when)[:most]
+        offsets = [] if code or log is None else cluster.offsets_of(log, when)
+        if log is not None and body["replica_id"] != -2:  # a debugging one is told where the replica's own log ends
+            offsets = [min(offset, log.shown) for offset in offsets]
+        offsets = offsets[:most]
         if action == LeaveOut((topic, partition)):
             continue
         row = struct.pack(">ihi", partition, code, len(offsets)) + struct.pack(f">{len(offsets)}q", *offsets)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from groupadmin.commands.offsettranslate import Source, _read
 from groupadmin.plan.resets import Problem
 from groupadmin.translation import Facts, Safe, translated
 from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
+from tests.groupadmin.snapshot.worlds import fakes
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Reached, Record, gathered, merged
 
 S0, S1, T0, T1 = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("t", 1))
@@ -195,3 +198,27 @@ def test_a_topic_that_has_its_own_name_again_feeds_both_names() -> None:
     read_all = Facts({T0: (0, 1450), new: (0, 520)}, {S0: (0, 450)}, {S0: 450})
     found = translated(gathered([*records, back]), read_all, {"t": [T0], "dc1.t": [new]})
     assert found == {T0: Safe(1450, 0), new: Safe(520, 0)}
+
+
+# ---- a source whose leader was just elected --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("at", "begin", "repeats"), [(400, 1400, 0), (420, 1400, 50), (450, 1450, 0)])
+def test_who_stands_at_an_end_that_is_told_below_what_was_copied_has_not_read_all(
+    at: int, begin: int, repeats: int
+) -> None:
+    """Up to 2.1 such a leader tells its high watermark, which may be lower than what consumers have read."""
+    assert translated(identity(), facts({S0: at}, {S0: at}, 1450), ONE) == {T0: Safe(begin, repeats)}
+
+
+def test_a_source_that_is_told_to_be_empty_and_was_copied_is_not() -> None:
+    row = translated(keyed(), facts({S1: 100}, {S0: 0, S1: 900}), TOPICS)[T0]
+    assert isinstance(row, Problem)
+    assert "the group has no position of source partition t/0" in row.text
+
+
+def test_the_source_is_asked_where_its_leaders_own_logs_end() -> None:
+    with fakes({"t": 1, OFFSETS_TOPIC: 1}, {"/consumers/g/offsets/t/0": b"400"}, ends={("t", 0): 450}) as f:
+        f.kafka.logs["t", 0].high_watermark = 400
+        source = Source(None, [], "0.8.2", "zookeeper")
+        assert _read(f.world, "g", offsets=identity(), source=source, force=False) == ({S0: 400}, {S0: (0, 450)})

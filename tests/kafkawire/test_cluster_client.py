@@ -9,7 +9,7 @@ import pytest
 
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import ListedLeaders, MetadataLeaders, NoLeader
-from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset, ask_offsets, problems, read_offsets
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, LogOffset, ask_offsets, problems, read_offsets
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.retry import LEADERS_AGAIN, ONCE, Backoff, RetryPolicy
 from kafkawire.cluster.view import ClusterView, PartitionView
@@ -257,6 +257,39 @@ def test_nobody_is_asked_twice_without_a_policy(cluster: FakeCluster, links: Lin
     said = kafka.list_offsets({T0: LATEST})[T0]
     assert isinstance(said.error, BrokerError)
     assert (said.code, said.tries, said.moved) == (6, 1, True)
+
+
+def test_an_end_that_is_told_lower_than_what_was_read_is_asked_again_of_the_leaders_own_log(
+    cluster: FakeCluster, links: Links
+) -> None:
+    kafka = client(cluster, links)
+    cluster.logs["t", 0].high_watermark = 3  # as up to 2.1 of a leader that was just elected
+    assert kafka.list_ends({T0: 3, T1: 0})[T0].offset == 3
+    assert kafka.list_ends({T0: 4, T1: 0})[T0].offset == 4  # its log holds that, and may show no more yet
+    assert kafka.list_ends({T0: 5, T1: 0}, replica_id=DEBUGGING)[T0].offset == 5
+    assert kafka.list_ends({T0: 9, T1: 0})[T0].offset == 5  # it is shorter indeed
+    cluster.script("list_offsets", None, None, Fail(6))
+    unknown = kafka.list_ends({T0: 4, T1: 0})[T0]
+    assert (unknown.offset, unknown.code) == (None, 6)
+
+
+def test_a_leader_that_knows_too_little_is_asked_as_often_as_the_policy_says(
+    cluster: FakeCluster, links: Links
+) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            cluster.move("t", 0, 2)
+            cluster.append("t", 0, b"".join(entry(b"late%d" % n) for n in range(4)))
+
+    source = MetadataLeaders(MetadataSource(cluster.bootstrap, D, links))
+    policy = RetryPolicy(retries=3, at_once=1, backoff=Backoff(0.1), election_s=30)
+    kafka = KafkaClient(source, links, D, retry=policy, sleep=sleep)
+    assert kafka.list_ends({T0: 9})[T0].offset == 9
+    assert kafka.list_ends({T0: 90})[T0].offset == 9
+    assert waits == [0.1, 0.1]  # a log that is shorter is no election
 
 
 # where partitions belong to brokers -----------------------------------------------------------------------------------

@@ -13,6 +13,9 @@ from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPartition, Unreachable
+from sparkpipeline.load.cluster import take_snapshot
+from sparkpipeline.load.config import LoadConfig
+from sparkpipeline.load.plan import LogBounds
 from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Throttle, entry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -247,3 +250,14 @@ def test_what_a_broker_does_not_answer_for_is_asked_for_again(cluster: FakeClust
         assert len(brokers.fetch(T0, 0, 1024).buffer)
         cluster.script("list_offsets", LeaveOut(("t", 0)))
         assert brokers.latest([T0, T1]) == {T0: 5, T1: 0}
+
+
+def test_a_job_is_not_behind_the_end_of_a_log_whose_leader_is_new(cluster: FakeCluster) -> None:
+    config = LoadConfig(base="/jobs", bootstrap=tuple(cluster.bootstrap), topics=("t",))
+    cluster.logs["t", 0].high_watermark = 3  # up to 2.1 it tells that for its end until its followers have fetched
+    waits: list[float] = []
+    with opened(cluster, waits) as brokers:
+        snapshot = take_snapshot(config, brokers, {T0: 4, T1: 0})
+        assert snapshot.logs == {T0: LogBounds(0, 4), T1: LogBounds(0, 0)}
+        assert waits == []
+        assert take_snapshot(config, brokers, {T0: 9, T1: 0}).logs[T0] == LogBounds(0, 5)  # it is shorter indeed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -413,6 +414,23 @@ def test_a_set_larger_than_a_batch_is_read_a_piece_at_a_time(cluster: FakeCluste
     assert offsets(cluster, 0, 200, small) == list(range(200)), "damage behind the range, in the same set"
     with pytest.raises(CorruptData, match="offset=200"):
         offsets(cluster, 0, 201, small)
+
+
+def test_an_offset_that_the_leaders_own_log_holds_is_asked_for_again(cluster: FakeCluster) -> None:
+    fill(cluster, 6)
+    cluster.logs["t", 0].high_watermark = 2
+    cluster.script("fetch", Fail(1), Fail(1))
+    patient = replace(OPTIONS, patience_ms=10_000)
+
+    def elected() -> None:
+        wait_until(lambda: len(cluster.seen("fetch")) >= 2, 10, "two fetches")
+        with cluster.lock:
+            cluster.logs["t", 0].high_watermark = None
+
+    follower = threading.Thread(target=elected)
+    follower.start()
+    assert offsets(cluster, 4, 6, patient) == [4, 5]
+    follower.join(10)
 
 
 # ---- what a broker does not answer for ------------------------------------------------------------------------------

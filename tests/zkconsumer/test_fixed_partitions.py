@@ -22,7 +22,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.engine import engine
 from zkconsumer.engine import fixedassignment as fixedside
 from zkconsumer.engine.metrics import ConsumerMetrics
-from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, Unreachable
+from zkconsumer.errors import BeyondEnd, Closed, ConsumerError, ConsumerTimeout, Unreachable
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.filters import Whitelist
 from zkconsumer.listeners import ConsumerListener
@@ -243,6 +243,15 @@ def test_a_pause_a_commit_of_chosen_positions_and_a_park_work_as_in_a_group(worl
         assert [row.parked for row in connector.status()] == [None, "for a test"]
         assert world.kept() == {"0": 2}
     assert world.kept() == {"0": 2}
+
+
+def test_a_position_that_was_read_is_committed_although_a_new_leader_tells_a_lower_end(world, cluster):
+    with world.connector("t:0,1", auto_commit_enable=False) as connector:
+        connector.create_message_streams({"t": 1})
+        for tp in (T0, T1):
+            cluster.logs["t", tp.partition].high_watermark = 0
+        assert connector.commit_offsets({T0: 5}) == {T0: None}
+        assert isinstance(connector.commit_offsets({T1: 6})[T1], BeyondEnd)
 
 
 def test_the_example_of_the_page_runs(world, cluster, monkeypatch, capsys):

@@ -62,7 +62,7 @@ class Controls:
         commits: Commits,
         fetchers: Fetchers,
         lease: Lease,
-        end_of: Callable[[TopicPartition, str], int],
+        end_of: Callable[[TopicPartition, str, int], int],
         readable: Callable[[Cursor], bool] = lambda cursor: True,
     ) -> None:
         self._cursors = cursors
@@ -122,7 +122,7 @@ class Controls:
         if cursor.high_watermark is not None and at <= cursor.high_watermark:
             return None
         try:
-            end = self._end_of(cursor.tp, "largest")
+            end = self._end_of(cursor.tp, "largest", at)
         except ConsumerError as e:
             return ConsumerError(
                 f"{cursor.tp}: {at} is not committed, for whether its log reaches it is not known: {e}"
@@ -186,7 +186,7 @@ class Controls:
         if isinstance(position, bool) or not (position in ENDS or (isinstance(position, int) and position >= 0)):
             raise ValueError(f"{position!r} as the position of {tp}: a number from 0 on, smallest or largest is wanted")
         self._owned(tp, "moved")
-        at = position if isinstance(position, int) else self._end_of(tp, position)
+        at = position if isinstance(position, int) else self._end_of(tp, position, 0)
         cursor = self._owned(tp, "moved")  # its leader may have taken a while
         cursor.reset_to(at)
         cursor.discard_fetched([cursor])

@@ -9,7 +9,7 @@ from typing import TypeVar
 from groundwork.hub import Hub, HubStopped
 from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.listoffsets import EARLIEST, LATEST
+from kafkawire.cluster.listoffsets import EARLIEST
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, TopicPartition
@@ -321,12 +321,14 @@ class Engine:
         except HubStopped as stopped:
             return stopped
 
-    def _end_of(self, tp: TopicPartition, end: str) -> int:
-        """Where the log of tp begins (smallest) or ends, asked of its leader.  Raises ConsumerError."""
-        time = LATEST if end == "largest" else EARLIEST
+    def _end_of(self, tp: TopicPartition, end: str, reached: int = 0) -> int:
+        """Where the log of tp begins (smallest) or ends, asked of its leader; an end below `reached` is asked for again
+        (KafkaClient.list_ends).  Raises ConsumerError."""
         try:
+            if end != "largest":
+                return self._client.list_offsets({tp: EARLIEST}, refresh=True)[tp].known()
             committed = self._config.reads_committed
-            return self._client.list_offsets({tp: time}, refresh=True, committed=committed)[tp].known()
+            return self._client.list_ends({tp: reached}, refresh=True, committed=committed)[tp].known()
         except WireError as e:
             raise ConsumerError(f"{tp}: the {end} position is not known: {e}; try again") from e
 

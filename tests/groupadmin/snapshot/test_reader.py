@@ -36,6 +36,12 @@ def test_numbers_of_both_stores_and_the_ends_of_logs():
         assert (found.kafka_absent, found.kafka_members, found.members) == (False, None, ())
 
 
+def test_a_log_does_not_end_before_an_offset_of_the_group_since_its_leader_is_new():
+    with fakes({"t": 2, OFFSETS_TOPIC: 4}, {f"{G}/offsets/t/0": b"5"}, ends={("t", 0): 9, ("t", 1): 3}) as f:
+        f.kafka.logs["t", 0].high_watermark = 4  # up to 2.1 it tells that for its end until its followers have fetched
+        assert read_snapshots(f.world, ["g"], read_cluster(f.world))["g"].bounds == {T0: (0, 5), T1: (0, 3)}
+
+
 def test_a_broker_that_has_just_started_does_not_say_that_there_are_no_topics():
     with fakes({"t": 1, OFFSETS_TOPIC: 1}, brokers=2, ends={("t", 0): 9}) as f:
         f.kafka.uninformed = {1}
