@@ -1,6 +1,7 @@
 """The tail of a target partition: its messages from an offset on, once nothing sent before can be stored any more.
 
 the log end offset stays the same for a whole request time-out: no request is in flight
+a log that ends before that, since another broker leads it, is begun anew
 then its messages from the offset on, up to that end (which consumers may see a moment later)
 
 Of transactions, as a mirror leaves them that copied exactly once before, it has what was committed: markers and
@@ -29,6 +30,10 @@ FRESH_S = 2.0  # metadata serves every partition for that long
 POLL_S = 0.5
 LENGTH = Struct(">i")
 LONGEST_TAIL = 2_000_000  # messages: more than a map that was kept leaves
+
+
+class _EndWasCut(Exception):
+    """The log ends before the end that was to be read to: another broker leads it, and never had the rest."""
 
 
 class TailRefused(LocalError):
@@ -78,6 +83,13 @@ class TailReader:
 
         Returns None once wanted() is false.  Raises TailRefused, and WireError while no broker answers: try again.
         """
+        while True:
+            try:
+                return self._read(tp, begin, wanted)
+            except _EndWasCut:
+                continue
+
+    def _read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None:
         end = self._quiet_end(tp, wanted)
         if end is None:
             return None
@@ -116,7 +128,12 @@ class TailReader:
                 at += kept_back[at]
             if scan.left_out and at == reached:
                 raise TailRefused(f"offset {at} is missing in its log: a compacted topic cannot be compared")
-            sleep(0 if found.runs or scan.left_out else POLL_S)  # nothing: not replicated, or not committed yet
+            if found.runs or scan.left_out:
+                sleep(0)
+                continue
+            sleep(POLL_S)  # it is not replicated, or not committed yet
+            if self._bound(tp, LATEST) < end:
+                raise _EndWasCut
         return Tail(begin, max(at, end), tuple(digests), False, tuple(skips))
 
     def _quiet_end(self, tp: TopicPartition, wanted: Callable[[], bool]) -> int | None:

@@ -14,6 +14,7 @@ from kafkawire.cluster.listoffsets import EARLIEST
 from kafkawire.dialects import dialect
 from kafkawire.formats.v2.read import Record
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.protocol.apis import FETCH
 from kafkawire.protocol.request import FetchedPartition
 from mirrormaker.offsetmap.tail import Tail, TailReader, TailRefused, digest
 from tests.kafkawire.recordbatches import ABORT, COMMIT, TRANSACTIONAL, batch, marker
@@ -102,3 +103,26 @@ def test_what_the_target_does_not_answer_for_is_asked_for_again_where_it_was() -
 
     log.call = call  # type: ignore[method-assign]
     assert tail(log, 10).digests == sent(b"a", b"b", b"c")
+
+
+def test_an_end_that_an_election_cut_is_asked_for_again() -> None:
+    """The leader that had 17 died before its followers had fetched the last of it: the next one has 12."""
+    log = Log(17, WHOLE, aborted=((8, 13),), stable=[10] * 3)
+    answered = log.call
+    fetches: list[int] = []
+
+    def call(broker: Broker, purpose: str, request: Any) -> list[FetchedPartition]:
+        asked = FETCH.decode_request(request.version, b"".join(request.buffers))
+        fetches.append(asked["topics"][0]["partitions"][0]["fetch_offset"])
+        assert len(fetches) < 10, f"it waits for what there is no more: {fetches}"
+        if len(fetches) == 2:
+            log.end, log._data, log._aborted = 12, COMMITTED, ()
+        return (
+            [FetchedPartition(TP, 0, 12, memoryview(b""), 12)]
+            if fetches[-1] == 12
+            else answered(broker, purpose, request)
+        )
+
+    log.call = call  # type: ignore[method-assign]
+    found = tail(log, 10)
+    assert (found.digests, found.end) == (sent(b"a", b"b"), 12)
