@@ -59,7 +59,7 @@ class TailMatch:
     """.matched: so many of the source's messages are in the target.  .repeated: so many of the tail are there twice."""
 
     def __init__(self, tail: Sequence[int]) -> None:
-        self._tail = tail
+        self._tail = list(tail)  # parts of it are compared with parts of another list
         self._at = 0  # of the tail, everything before it is understood
         self._source: list[int] = []  # digests of what was fed and found
         self.repeated = 0

@@ -57,3 +57,9 @@ def test_what_is_not_the_sources_is_a_mismatch(tail: list[int]) -> None:
 def test_messages_that_look_alike_are_told_apart_by_key_value_and_null() -> None:
     alike = [(None, b"a"), (b"", b"a"), (b"a", b""), (b"a", None), (None, None), (b"", b""), (b"a", b"a"), (b"aa", b"")]
     assert len({digest(*each) for each in alike}) == len(alike)
+
+
+def test_the_tail_as_a_reader_gives_it_has_copies_too() -> None:
+    match = TailMatch((1, 2, 1, 2, 3))
+    assert match.feed([1, 2, 3, 4]) == 3
+    assert (match.done, match.repeated) == (True, 2)
