@@ -167,6 +167,16 @@ class Source:
         """The partitions that this member owns."""
         return self._connector.status() if self._connector is not None else []
 
+    def read_up_to(self, tp: TopicPartition) -> int | None:
+        """The next offset to be fetched of a partition; None: it is not read now."""
+        return next((row.position for row in self.partitions() if row.tp == tp and row.state == "reading"), None)
+
+    def log_end(self, tp: TopicPartition) -> int:
+        """Where the leader's own log ends, replicated or not.  Raises ConsumerError."""
+        assert self._connector is not None
+        with self._answered_soon():
+            return self._connector.log_end(tp)
+
     @property
     def joined(self) -> bool:
         """It is a member of its group."""

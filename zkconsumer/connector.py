@@ -316,6 +316,11 @@ class ConsumerConnector:
         """What each of these topics has set for itself, as far as the cluster tells.  Raises ConsumerError."""
         return self._hub.call(self._running().assignment.settings, topics)
 
+    def log_end(self, tp: TopicPartition) -> int:
+        """Where the own log of a partition's leader ends, of which consumers may not see all yet.  Raises
+        ConsumerError."""
+        return self._hub.call(self._running().log_end, tp)
+
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
         """Who of the group owns each partition of these topics: a thread id; with coordination kafka a member id.
         Raises ConsumerError."""

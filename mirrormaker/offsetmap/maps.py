@@ -15,7 +15,7 @@ from mirrormaker.exactlyonce.transactions import ExactlyOnce
 from mirrormaker.flow import PLAIN_DELIVERY, Delivery
 from mirrormaker.offsetmap.file import FileStorage, file_of
 from mirrormaker.offsetmap.recorder import MapRecorder, MapRefused, MapStorage
-from mirrormaker.offsetmap.resume import Resumer
+from mirrormaker.offsetmap.resume import Resumer, SourceEnd
 from mirrormaker.offsetmap.tail import TailReader
 from mirrormaker.offsetmap.tickets import MapTickets, ResumeTickets
 from mirrormaker.offsetmap.topic import open_topic
@@ -97,7 +97,14 @@ class OffsetMaps:
             tickets = MapTickets(recorder)
             return Delivery(tickets=tickets, before_commit=recorder.before_commit, renamed=recorder.rename)
         tails = TailReader(target.client(target.links()), target.options.request_timeout_ms / 1000)
-        resumer = Resumer(source.name, self._tasks, recorder=recorder, tails=tails, unpark=source.unpark)
+        resumer = Resumer(
+            source.name,
+            self._tasks,
+            recorder=recorder,
+            tails=tails,
+            unpark=source.unpark,
+            source_end=lambda tp: SourceEnd(source.log_end(tp), source.read_up_to(tp)),
+        )
         return Delivery(
             tickets=ResumeTickets(recorder, target.dialect, resumer.unknown),
             admit=resumer.admit,

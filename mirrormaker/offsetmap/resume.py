@@ -1,7 +1,9 @@
 """resume: target-end.  The sets of a source partition are held back until it is known how much of them the target has.
 
     reading    the target's end has to stay the same, then its tail is read from the last checkpoint on (tail.py)
-    matching   the source's sets are compared with the tail; those that are there count as done, and are not sent
+    matching   the source's sets are compared with the tail; those that are there count as done, and are not sent.
+               Where the source has no more, what is left of the tail must be copies: not before the own log of its
+               leader ends there, since a leader that was just elected may show less than the one before
     open       everything flows; the checkpoint where it does is in the map before the first of it is sent
     refused    the tail is not what this mirror sent: the partition is parked with the reason
 
@@ -26,9 +28,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from groundwork.tasks import TaskGroup, in_turns, sleep
+from groundwork.tasks import TaskGroup, in_turns, now, sleep
 from kafkawire.errors import LocalError, RemoteError, WireError
 from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.flow import Forward
@@ -41,7 +43,8 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.partition import Reset
 
 log = logging.getLogger(__name__)
-RETRY_S = 1.0  # backoff while the target does not answer
+RETRY_S = 1.0  # backoff while the target does not answer, or the source shows less than its log holds
+QUIET_S = 10.0  # so long nothing comes of a source that is read to its end: what is there is no message
 LAPSE_S = 0.1  # between looks at a lease that is over
 UNPARK_S = 0.5  # between tries to fetch a parked partition again
 HELP = "; what the map says and what the target holds do not fit together: compare both, or set resume: committed once"
@@ -106,6 +109,17 @@ class Tails(Protocol):
     def read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None: ...
 
 
+class SourceEnd(NamedTuple):
+    """End of a source partition.
+
+    end    where its leader's own log ends, shown to consumers or not
+    read   the next offset to be fetched; None: it is not read now
+    """
+
+    end: int
+    read: int | None
+
+
 class ResumeRefused(LocalError):
     """Where a partition is resumed in the target is not known; names both partitions and what helps."""
 
@@ -132,6 +146,7 @@ class ResumeGate:
     tail: Tail | None = None
     match: TailMatch | None = None
     held: deque[tuple[MessageSet, Share]] = field(default_factory=deque)
+    last: tuple[MessageSet, Share] | None = None  # it is in the target, and the source shows no more
     open: bool = False
     busy: bool = False  # sets are compared with the tail, or passed on: others wait behind them
     unknown: bool = False  # a request of it has an unknown outcome
@@ -142,6 +157,7 @@ class Resumer:
     """The gates of all partitions of one source.
 
     waiting: why a partition waits, by its name.  unpark(tp): fetches a parked partition again; False: not yet.
+    source_end(tp): raises ConsumerError.
     """
 
     def __init__(
@@ -152,6 +168,7 @@ class Resumer:
         recorder: MapRecorder,
         tails: Tails,
         unpark: Callable[[TopicPartition], bool],
+        source_end: Callable[[TopicPartition], SourceEnd],
     ) -> None:
         self.waiting: dict[str, str] = {}
         self._name = name
@@ -159,6 +176,7 @@ class Resumer:
         self._tails = tails
         self._tasks = tasks
         self._unpark = unpark
+        self._source_end = source_end
         self._gates: dict[TopicPartition, ResumeGate] = {}
         self._followed: dict[TopicPartition, Reset | None] = {}  # the newest reset that a gate was opened behind
 
@@ -287,12 +305,14 @@ class Resumer:
             gate.busy = False
 
     def _compare_or_refuse(self, gate: ResumeGate, match: TailMatch, fetched: MessageSet, share: Share) -> None:
+        if gate.last is not None:
+            before, its = gate.last
+            its.ticket(before.resume_at).done()
+            gate.last = None
         try:
             self._compare_set(gate, match, fetched, share)
         except Mismatch as why:
-            assert gate.tail is not None
-            gate.held.appendleft((fetched, share))
-            self._refuse(gate, f"what it holds at {gate.tail.offset(why.at)} is not what the source has next")
+            self._mismatch(gate, why, fetched, share)
         except (RemoteError, LocalError) as damage:  # the library of its codec may be missing here
             gate.held.appendleft((fetched, share))
             self._refuse(gate, f"the source cannot be compared: {damage}")
@@ -310,11 +330,59 @@ class Resumer:
             there, at, at_border = there + 1, message.resume_at, message.resume_at > message.offset
         if not self._current(gate):
             return
-        if fetched.high_watermark is not None and fetched.resume_at >= fetched.high_watermark:
-            match.end()
+        if fetched.high_watermark is not None and fetched.resume_at >= fetched.high_watermark and not match.done:
+            gate.last = fetched, share
+            self._tasks.spawn(f"source-end-{self._name}-{gate.source}", self._await_end, gate, match, gate.last)
+            return
         share.ticket(fetched.resume_at).done()
         if match.done and fetched.resume_at >= known:
             self._open(gate, match, fetched.resume_at, True)
+
+    def _await_end(self, gate: ResumeGate, match: TailMatch, last: tuple[MessageSet, Share]) -> None:
+        """Until another set follows the last one, or the source has no more."""
+        name, shown = str(gate.source), last[0].resume_at
+        quiet_at: tuple[int, float] | None = None  # the end up to which it is read, and since when
+        try:
+            while True:
+                try:
+                    source = self._source_end(gate.source)
+                except ConsumerError as why:
+                    source, reason = None, str(why)
+                if not self._lease_holds(gate) or gate.last is not last:
+                    return
+                if source is not None:
+                    reason = f"the source's leader shows its log up to {shown}, and it ends at {source.end}"
+                    if source.read is None or source.read < source.end:
+                        quiet_at = None
+                    elif quiet_at is None or quiet_at[0] != source.end:
+                        quiet_at = source.end, now()
+                    # Read to the end all the same: there are ends of transactions, which no set covers.
+                    quiet = quiet_at is not None and now() - quiet_at[1] >= QUIET_S
+                    if (source.end <= shown or quiet) and not gate.held:
+                        break
+                self.waiting[name] = f"resume: {reason}"
+                sleep(RETRY_S)
+        finally:
+            if self._gates.get(gate.source) is gate:
+                self.waiting.pop(name, None)
+        gate.last = None
+        self._end(gate, match, *last)
+
+    def _end(self, gate: ResumeGate, match: TailMatch, fetched: MessageSet, share: Share) -> None:
+        """The source has no more than this set."""
+        try:
+            match.end()
+        except Mismatch as why:
+            self._mismatch(gate, why, fetched, share)
+            return
+        share.ticket(fetched.resume_at).done()
+        if gate.checkpoint is None or fetched.resume_at >= gate.checkpoint.position:
+            self._open(gate, match, fetched.resume_at, True)
+
+    def _mismatch(self, gate: ResumeGate, why: Mismatch, fetched: MessageSet, share: Share) -> None:
+        assert gate.tail is not None
+        gate.held.appendleft((fetched, share))
+        self._refuse(gate, f"what it holds at {gate.tail.offset(why.at)} is not what the source has next")
 
     def _open(self, gate: ResumeGate, match: TailMatch, at: int, at_border: bool) -> None:
         assert gate.tail is not None

@@ -15,16 +15,18 @@ from kafkawire.errors import LibraryMissing, LinkLost
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
 from kafkawire.protocol.request import ProducedPartition
+from mirrormaker.offsetmap import resume
 from mirrormaker.offsetmap.checkpoints import Checkpoint, TargetOffsets
 from mirrormaker.offsetmap.file import FileStorage, file_of
 from mirrormaker.offsetmap.recorder import MapRecorder
-from mirrormaker.offsetmap.resume import Resumer
+from mirrormaker.offsetmap.resume import Resumer, SourceEnd
 from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
 from mirrormaker.offsetmap.tickets import PartTicket, counted
 from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute, but_the_first
 from producer.batches import Batch, Batches, Limits
 from producer.conversion import Placed, Rows, pass_through
 from producer.outcomes import Outcomes, Patience
+from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.partition import Reset
 from zkconsumer.offsetmap.text import Header
 
@@ -100,9 +102,18 @@ class Flow:
 
     def __init__(self, folder: Path, tasks: TaskGroup, tails: Tails) -> None:
         self.recorder = MapRecorder(FileStorage(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100)
-        self.resumer = Resumer("dc1", tasks, recorder=self.recorder, tails=tails, unpark=lambda tp: False)
+        self.source_ends: list[SourceEnd | Exception] = [SourceEnd(0, None)]  # the last one from then on
+        self.resumer = Resumer(
+            "dc1", tasks, recorder=self.recorder, tails=tails, unpark=lambda tp: False, source_end=self._source_end
+        )
         self.waiting = self.resumer.waiting
         self.passed: list[tuple[int, int]] = []
+
+    def _source_end(self, tp: TopicPartition) -> SourceEnd:
+        found = self.source_ends.pop(0) if len(self.source_ends) > 1 else self.source_ends[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def take(self, one: MessageSet, share: Share, topic: TopicRoute = ROUTE) -> None:
         self.resumer.admit(one, share, topic, lambda _, each, share, skipped: self.passed.append((each.start, skipped)))
@@ -377,3 +388,49 @@ def test_a_route_that_does_not_keep_the_number_of_partitions_is_refused(tmp_path
     (_, (kind, reason, at)) = share.told
     assert (kind, at) == ("failed", 0)
     assert str(reason).startswith("topic t: resume is target-end, which needs partitions that keep their number")
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume, "RETRY_S", 0.02)
+
+
+def test_a_source_whose_new_leader_shows_less_than_was_copied_is_waited_for(
+    tmp_path: Path, tasks: TaskGroup, soon: None
+) -> None:
+    """Its high watermark is below what it showed before the election, until its followers have fetched."""
+    flow, share = Flow(tmp_path, tasks, Tails(Tail(50, 55, digests(10, 15), empty=False))), Share()
+    flow.source_ends = [ConsumerError("no leader"), SourceEnd(20, 11)]
+    flow.checkpoint(10, 50)
+    flow.take(fetched(10, 1, high_watermark=11), share)
+    until(lambda: "the source's leader shows its log up to 11" in flow.waiting.get("t/0", ""))
+    assert share.told == []
+    flow.take(fetched(11, 9, high_watermark=20), share)
+    until(lambda: flow.passed == [(11, 4)])
+    assert share.told == [("ticket", 11), ("done",)]
+    assert flow.recorder.checkpoint(TP, TP) == Checkpoint(15, 55)
+    until(lambda: not flow.waiting)
+
+
+def test_a_source_that_ends_before_what_was_copied_is_refused(tmp_path: Path, tasks: TaskGroup, soon: None) -> None:
+    flow, share = Flow(tmp_path, tasks, Tails(Tail(50, 55, digests(10, 15), empty=False))), Share()
+    flow.source_ends = [SourceEnd(20, 11), SourceEnd(11, 11)]
+    flow.checkpoint(10, 50)
+    flow.take(fetched(10, 1, high_watermark=11), share)
+    until(lambda: len(share.told) == 2)
+    kind, reason, at = share.told[1]
+    assert (kind, at) == ("failed", 10)
+    assert "what it holds at 51 is not what the source has next" in str(reason)
+
+
+def test_copies_at_the_end_of_the_tail_are_none_of_the_source_s_next_messages_once_it_has_no_more(
+    tmp_path: Path, tasks: TaskGroup, soon: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """11 and 12 are ends of transactions, which no set covers: they have been read."""
+    monkeypatch.setattr(resume, "QUIET_S", 0.05)
+    flow, share = Flow(tmp_path, tasks, Tails(Tail(50, 52, digests(10, 11) * 2, empty=False))), Share()
+    flow.source_ends = [SourceEnd(13, 11), SourceEnd(13, 13)]
+    flow.checkpoint(10, 50)
+    flow.take(fetched(10, 1, high_watermark=11), share)
+    until(lambda: share.told == [("ticket", 11), ("done",)])
+    assert flow.recorder.checkpoint(TP, TP) == Checkpoint(11, 52)

@@ -252,6 +252,10 @@ def test_a_position_that_was_read_is_committed_although_a_new_leader_tells_a_low
             cluster.logs["t", tp.partition].high_watermark = 0
         assert connector.commit_offsets({T0: 5}) == {T0: None}
         assert isinstance(connector.commit_offsets({T1: 6})[T1], BeyondEnd)
+        assert connector.log_end(T0) == 5
+        cluster.stop(1)
+        with pytest.raises(ConsumerError, match="t/0: the end of its leader's log is not known"):
+            connector.log_end(T0)
 
 
 def test_the_example_of_the_page_runs(world, cluster, monkeypatch, capsys):

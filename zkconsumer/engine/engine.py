@@ -9,7 +9,7 @@ from typing import TypeVar
 from groundwork.hub import Hub, HubStopped
 from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.listoffsets import EARLIEST
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, TopicPartition
@@ -331,6 +331,13 @@ class Engine:
             return self._client.list_ends({tp: reached}, refresh=True, committed=committed)[tp].known()
         except WireError as e:
             raise ConsumerError(f"{tp}: the {end} position is not known: {e}; try again") from e
+
+    def log_end(self, tp: TopicPartition) -> int:
+        """Where the own log of a partition's leader ends, replicated or not.  Raises ConsumerError."""
+        try:
+            return self._client.list_offsets({tp: LATEST}, refresh=True, replica_id=DEBUGGING)[tp].known()
+        except WireError as e:
+            raise ConsumerError(f"{tp}: the end of its leader's log is not known: {e}") from e
 
     def _listener_failed(self, error: ListenerFailed) -> None:
         self._streams.raise_next(error)
