@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from kafkawire.cluster.leaders import MetadataLeaders
+from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from tests.fakes.broker import FakeCluster, entry
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.engine.offsetstores import _Channel, _KafkaStore, _left_zookeeper
@@ -18,6 +21,7 @@ from zkconsumer.events import ConsumerEvent
 from zkconsumer.offsets.migrationmarker import Marker, Phase, marker_path, marker_text
 
 A = TopicPartition("orders", 0)
+D = dialect("0.8.2")
 ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)
 
 
@@ -52,7 +56,19 @@ def test_brokers_are_those_of_now_and_while_nobody_can_tell_those_of_before():
 def test_the_bounds_of_logs_are_left_out_while_nobody_can_be_asked():
     leaders = Leaders(ONE)
     leaders.away = True
-    assert channel(leaders)[0].bounds([A]) == {}
+    assert channel(leaders)[0].bounds({A: 7}) == {}
+
+
+def test_an_offset_of_the_group_is_in_the_log_although_a_new_leader_tells_a_lower_end():
+    with FakeCluster({"orders": 1}) as cluster:
+        cluster.append("orders", 0, b"".join(entry(b"%d" % n) for n in range(9)))
+        cluster.logs["orders", 0].high_watermark = 4
+        links = Links("test")
+        try:
+            asked = _Channel(MetadataLeaders(MetadataSource(cluster.bootstrap, D, links)), links, D, lambda event: None)
+            assert asked.bounds({A: 7}) == {A: (0, 7)}
+        finally:
+            links.end()
 
 
 def test_a_wait_is_told_once_until_something_worked():

@@ -11,7 +11,7 @@ from groundwork.options import OptionError
 from groundwork.tasks import connect, now, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import LeaderSource
-from kafkawire.cluster.listoffsets import EARLIEST, LATEST, problems
+from kafkawire.cluster.listoffsets import EARLIEST, problems
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
@@ -240,12 +240,12 @@ class _Channel:
     def works(self) -> None:
         self._reported = ""
 
-    def bounds(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    def bounds(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """First offset and end of the logs whose leaders answer."""
-        wanted = list(tps)
+        wanted = list(committed)
         try:
             first = self._client.list_offsets(dict.fromkeys(wanted, EARLIEST), refresh=True)
-            end = self._client.list_offsets(dict.fromkeys(wanted, LATEST))
+            end = self._client.list_ends(committed)
         except (ConsumerError, WireError) as why:
             log.info("the bounds of %s are not known: %s", ", ".join(map(str, wanted)), why)
             return {}

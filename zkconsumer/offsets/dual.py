@@ -29,8 +29,8 @@ from zkconsumer.session.lease import Lease
 
 BETWEEN = "between kafka and zookeeper commit"
 
-Bounds = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, tuple[int, int]]]
-"""First offset and end of the logs; left out where they are not known."""
+Bounds = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, tuple[int, int]]]
+"""First offset and end of the logs in which these offsets are committed; left out where they are not known."""
 
 
 class HalfWritten(ConsumerError):
@@ -54,7 +54,7 @@ class DualOffsets:
         kafka: OffsetStore,
         zookeeper: OffsetStore,
         *,
-        bounds: Bounds = lambda tps: {},
+        bounds: Bounds = lambda committed: {},
         report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
         left_zookeeper: Callable[[str], bool] = lambda group: False,
     ) -> None:
@@ -76,7 +76,13 @@ class DualOffsets:
         zookeeper = self._zookeeper.read(group, wanted)
         self.out_of_sync = frozenset(tp for tp in wanted if kafka[tp] != zookeeper[tp])
         old = self._old(group, kafka, zookeeper)
-        differ = [tp for tp in wanted if tp not in old and disagree(kafka[tp], zookeeper[tp])]
+        differ = {
+            tp: at
+            for tp in wanted
+            if tp not in old
+            and disagree(kafka[tp], zookeeper[tp])
+            and isinstance(at := larger(kafka[tp], zookeeper[tp]), int)
+        }
         bounds = self._bounds(differ) if differ else {}
         for tp in differ:
             problem = out_of_range(tp, kafka[tp], zookeeper[tp], bounds.get(tp))

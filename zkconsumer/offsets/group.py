@@ -94,7 +94,7 @@ class GroupOffsets:
         kafka: OffsetStore,
         *,
         copy: bool = False,
-        bounds: Bounds = lambda tps: {},
+        bounds: Bounds = lambda committed: {},
         report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
         on_commit: Callable[[], object] = lambda: None,
         close: Callable[[], object] = lambda: None,
