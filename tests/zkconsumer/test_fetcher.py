@@ -17,7 +17,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, Message, TopicPartition
 from kafkawire.net.links import Links
-from tests.fakes.broker import Close, Fail, FakeCluster, Wait, entry
+from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Throttle, Wait, entry
 from zkconsumer.engine.status import END_OLD_S, status_of
 from zkconsumer.errors import ConsumerTimeout, EntryTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
@@ -309,6 +309,13 @@ def test_an_unknown_error_backs_off_and_never_resets(cluster, fetching):
     assert fetching.values() == [b"a2", b"a3", b"a4"]
     assert [event.kind for event in fetching.events] == ["leader"]  # one line, however often it was answered
     assert fetching.sent_home == []
+
+
+def test_what_a_broker_does_not_answer_for_stays_and_is_asked_for_again(cluster, fetching):
+    cluster.script("fetch", Throttle(), LeaveOut(("t", 0)))
+    fetching.add(T0, 0)
+    assert fetching.read(5) == [b"a0", b"a1", b"a2", b"a3", b"a4"]
+    assert (fetching.events, fetching.sent_home) == ([], [])
 
 
 @pytest.mark.parametrize("code", [3, 5, 6])

@@ -11,7 +11,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.protocol import fetchrows
 from tests.fakes.broker import FakeCluster, Throttle, entry
 from tests.zkconsumer.test_fetcher import Fetching
-from zkconsumer.engine.status import END_OLD_S, StatusRows
+from zkconsumer.engine.status import END_OLD_S, StatusRows, status_of
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.resting import Group, Resting
 
@@ -205,18 +205,23 @@ def test_where_there_is_little_room_those_that_rest_are_asked_for_their_slots_an
     assert not group.fits(2000 * 4096 - 1)
 
 
-def test_partitions_at_rest_that_a_broker_does_not_answer_for_show_no_lag_of_before(cluster, fetching, cursors):
+def test_partitions_at_rest_that_a_broker_does_not_answer_for_show_no_lag_of_before(
+    cluster, fetching, cursors, monkeypatch
+):
     """A broker of 2.0 or later answers a client that is over its quota without any topic, again and again."""
+    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_CHECK_S", 0.02)
+    monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.1)
     cluster.script("fetch", *[Throttle()] * 10_000)
-    before = fetches(cluster)
-    fetching.until(lambda: fetches(cluster) >= before + 4)
     group = cursors[0].rest
     assert group is not None
-    answered_at = group.answered_at
     before = fetches(cluster)
     fetching.until(lambda: fetches(cluster) >= before + 4)
+    answered_at = group.answered_at
+    cluster.append("t0", 0, entry(b"a") + entry(b"b"))
+    fetching.tasks.spawn("ends", fetching.fetcher.run_ends)
+    fetching.until(lambda: status_of(cursors[0], now()).lag == 2)
     assert (group.answered_at, fetching.sent_home) == (answered_at, [])
     with cluster.lock:
         cluster.scripts["fetch"].clear()
+    assert fetching.read(2) == [b"a", b"b"]
     fetching.until(lambda: group.answered_at > answered_at)
-    assert all(cursor.rest is group for cursor in cursors)
