@@ -125,6 +125,13 @@ class Dialect:
         """Whether brokers coordinate consumer groups (JoinGroup); else members find each other in ZooKeeper."""
         return apis.JOIN_GROUP.key in self.versions
 
+    @property
+    def may_miss_commits(self) -> bool:
+        """A coordinator that takes over reads offsets up to the high watermark that it knows, not to the log's end: the
+        newest commits may be missing until they are made again.  (0.8.2 to 0.10.2: OffsetManager.loadOffsets,
+        GroupMetadataManager.loadGroupsAndOffsets.)"""
+        return self.keeps_offsets and not self.record_batches
+
     def in_order(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
         """Partitions as the range assignment of this generation sorts them: by number; in 0.7 by name, as text."""
         if self.partitions_by_broker:

@@ -34,6 +34,8 @@ from kafkawire.protocol.offsetrecords import (
     group_partition,
     read_record,
 )
+from zkconsumer.offsets.coordinator import CommittedRow
+from zkconsumer.offsets.store import NONE
 from zkconsumer.refusals import MessageTooLarge
 from zkconsumer.simple import SimpleConsumer
 
@@ -140,7 +142,7 @@ def read_offset_log(
     return log
 
 
-def last_commit_times(
+def last_commits(
     addresses: Sequence[tuple[str, int]],
     release: str,
     group: str,
@@ -148,36 +150,69 @@ def last_commit_times(
     timeout_s: float = 3.0,
     now: Callable[[], float] = time.monotonic,
     security: Security = OPEN,
-) -> dict[TopicPartition, int]:
-    """When the group's offsets of these partitions were last committed, in ms since 1970.
+) -> dict[TopicPartition, StoredOffset | None]:
+    """The group's newest commits of these partitions.  None: there is none, or it was removed (expired, or deleted).
 
     The group's partition of __consumer_offsets is read from its end backwards, more records each time, until all are
     found or the time is over: what is left out was committed before, or never.  A running group commits all its
-    partitions again and again, so the end of the log is enough for it.  Raises LinkLost, LocalError, and RemoteError
+    partitions again and again, so the end of the log is mostly enough.  Raises LinkLost, LocalError, and RemoteError
     where the log cannot be read.
     """
     until = now() + timeout_s
     view = _cluster(addresses, release, security)
     numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
+    if OFFSETS_TOPIC in view.errors:
+        raise RemoteError(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
     if not numbers:
-        return {}
+        return dict.fromkeys(wanted)
     tp = TopicPartition(OFFSETS_TOPIC, group_partition(group, len(numbers)))
     leader = view.leader(tp)
     if leader is None:
         raise RemoteError(f"{tp}: it has no leader")
-    found: dict[TopicPartition, int] = {}
+    found: dict[TopicPartition, StoredOffset | None] = {}
     timeout_ms = int(timeout_s * 1000) + 1
     with SimpleConsumer(leader.host, leader.port, release, timeout_ms=timeout_ms, security=security) as consumer:
         first, end, count = consumer.earliest(tp), consumer.latest(tp), TAIL_RECORDS
-        while first < end and wanted - found.keys() and now() < until:
+        while first < end and wanted - found.keys():
             start = max(first, end - count)
-            times = _commit_times(consumer, tp, start, end, group, until, now)
-            found |= {each: ms for each, ms in times.items() if each in wanted and each not in found}
+            commits = _commits(consumer, tp, start, end, group, until, now)
+            if commits is None:
+                return found
+            found |= {each: row for each, row in commits.items() if each in wanted and each not in found}
             end, count = start, count * 4
-    return found
+    return dict.fromkeys(wanted) | found
 
 
-def _commit_times(
+def last_commit_times(
+    addresses: Sequence[tuple[str, int]],
+    release: str,
+    group: str,
+    wanted: Collection[TopicPartition],
+    timeout_s: float = 3.0,
+    security: Security = OPEN,
+) -> dict[TopicPartition, int]:
+    """When the group's offsets of these partitions were last committed, in ms since 1970, as far as last_commits finds
+    them.  Raises as last_commits."""
+    found = last_commits(addresses, release, group, wanted, timeout_s, security=security)
+    return {tp: stored.commit_ms for tp, stored in found.items() if stored is not None}
+
+
+def committed_rows(
+    addresses: Sequence[tuple[str, int]],
+    release: str,
+    group: str,
+    tps: Collection[TopicPartition],
+    timeout_s: float,
+    security: Security = OPEN,
+) -> dict[TopicPartition, CommittedRow]:
+    """Return what last_commits finds as rows of a store."""
+    found = last_commits(addresses, release, group, tps, timeout_s, security=security)
+    return {
+        tp: CommittedRow(NONE) if row is None else CommittedRow(row.offset, row.metadata) for tp, row in found.items()
+    }
+
+
+def _commits(
     consumer: SimpleConsumer,
     tp: TopicPartition,
     start: int,
@@ -185,13 +220,14 @@ def _commit_times(
     group: str,
     until: float,
     now: Callable[[], float],
-) -> dict[TopicPartition, int]:
-    """Commit times in the records start <= offset < end; empty where there was no time to read all of them, since a
-    later record may have another."""
-    log, at, size = OffsetLog(), start, FETCH_BYTES
+) -> dict[TopicPartition, StoredOffset | None] | None:
+    """The last commit of each partition in the records start <= offset < end, None for a tombstone; None as a whole
+    where there was no time to read all records, since a later one may say something else."""
+    found: dict[TopicPartition, StoredOffset | None] = {}
+    at, size = start, FETCH_BYTES
     while at < end:
         if now() >= until:
-            return {}
+            return None
         got = consumer.fetch_many({tp: at}, size, max_wait_ms=0)[tp]
         if isinstance(got, MessageTooLarge) and size <= MAX_BYTES:
             size = max(size * 4, got.needed)
@@ -200,13 +236,13 @@ def _commit_times(
             raise got
         before, size = at, FETCH_BYTES
         for message in got.messages():
-            if message.offset < end:
-                log.add(message.key, message.value)
+            record = read_record(message.key, message.value) if message.offset < end else None
+            if isinstance(record, OffsetRecord) and record.group == group:
+                found[TopicPartition(record.topic, record.partition)] = record.value
         at = got.resume_at
         if at <= before:
             break  # compacted away to the end
-    held = log.offsets.get(group, {})
-    return {each: stored.commit_ms for each, stored in held.items() if stored.commit_ms is not None}
+    return found
 
 
 def _cluster(addresses: Sequence[tuple[str, int]], release: str, security: Security) -> ClusterView:

@@ -12,8 +12,9 @@ inside the cluster's chroot; its exceptions go through (sparkpipeline.driver.zoo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -29,7 +30,8 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Unreachable
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.coordinator import Coordinator
+from zkconsumer.offsetlog import committed_rows
+from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.dual import DualOffsets
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
 from zkconsumer.offsets.kafka import KafkaOffsets
@@ -39,6 +41,7 @@ from zkconsumer.session.lease import Lease
 
 log = logging.getLogger(__name__)
 
+LOG_S = 10.0  # for reading offsets that a coordinator may have missed out of __consumer_offsets
 STORAGES = ("zookeeper", "kafka", "dual")
 ALWAYS = Lease()  # a job owns what it writes, and never loses it
 ALWAYS.valid_until = float("inf")
@@ -108,8 +111,21 @@ def _store(
             _coordinator(brokers),
             retention_ms=retention_ms,
             creations=lambda topics: {} if zk is None else topic_creations(zk, topics),
+            in_log=partial(_in_log, brokers),
+            report=lambda tp, sentence: log.warning("%s", sentence),
         )
         yield kafka if storage == "kafka" else _both(kafka, zk)
+
+
+def _in_log(brokers: Brokers, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
+    """The group's newest commits by the records of __consumer_offsets; empty, and logged, where it cannot be read."""
+    access = brokers.access
+    addresses = [(broker.host, broker.port) for broker in brokers.view().brokers.values()]
+    try:
+        return committed_rows(addresses, brokers.dialect.release, group, set(tps), LOG_S, access.security)
+    except WireError as why:
+        log.info("whether the group %s committed to Kafka is not known from its log: %s", group, why)
+        return {}
 
 
 def _coordinator(brokers: Brokers) -> Coordinator:

@@ -51,6 +51,11 @@ class Throttle:
 
 
 @dataclass(frozen=True)
+class Nothing:
+    """Answer that nothing is committed for any partition (offset fetches only)."""
+
+
+@dataclass(frozen=True)
 class Raw:
     """Answer exactly these bytes, whatever they are."""
 

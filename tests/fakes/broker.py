@@ -32,11 +32,24 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes.actions import WAIT_S, Close, Fail, LeaveOut, Raw, Throttle, Wait
+from tests.fakes.actions import WAIT_S, Close, Fail, LeaveOut, Nothing, Raw, Throttle, Wait
 from tests.fakes.entries import entry, gzipped, opened, renumbered, walk
 from tests.fakes.server import Server
 
-__all__ = ["Close", "Fail", "FakeCluster", "LeaveOut", "Raw", "Seen", "Throttle", "Wait", "entry", "gzipped", "opened"]
+__all__ = [
+    "Close",
+    "Fail",
+    "FakeCluster",
+    "LeaveOut",
+    "Nothing",
+    "Raw",
+    "Seen",
+    "Throttle",
+    "Wait",
+    "entry",
+    "gzipped",
+    "opened",
+]
 
 
 @dataclass(frozen=True)

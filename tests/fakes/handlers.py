@@ -7,7 +7,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from tests.fakes.actions import Fail, LeaveOut, Throttle, refused
+from tests.fakes.actions import Fail, LeaveOut, Nothing, Throttle, refused
 from tests.fakes.entries import walk
 from tests.fakes.frames import string, topics
 
@@ -140,7 +140,7 @@ def offset_fetch(cluster: FakeCluster, broker: int, body: dict[str, Any], action
     version = body["version"]
     for topic, partition in body["wanted"]:
         code = _offsets_code(cluster, broker, version, (topic, partition), action)
-        held = cluster.committed.get((version, body["group"], topic, partition))
+        held = None if action == Nothing() else cluster.committed.get((version, body["group"], topic, partition))
         offset, metadata = held if code == 0 and held is not None else (-1, "")
         if code == 0 and ((topic, partition) not in cluster.logs or (version == 0 and held is None)):
             code = 3

@@ -17,7 +17,7 @@ from kafkawire.protocol.offsetrecords import (
 from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry, gzipped
 from tests.fakes.offsetrecords import group_key, group_value, offset_key, offset_value
 from zkconsumer import offsetlog
-from zkconsumer.offsetlog import read_offset_log
+from zkconsumer.offsetlog import last_commits, read_offset_log
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PARTITIONS = 4
@@ -156,3 +156,14 @@ def test_partitions_that_a_broker_does_not_answer_for_are_asked_for_again(cluste
     cluster.script("fetch", Throttle(), Throttle())
     log = read_offset_log(cluster.bootstrap, "0.8.2", group="one")
     assert (log.missing, log.offsets["one"][T0].offset) == ([], 5)
+
+
+def test_the_newest_commits_are_found_from_the_end_and_a_tombstone_is_one(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(offsetlog, "TAIL_RECORDS", 2)
+    t2 = TopicPartition("t", 2)
+    keep(cluster, "a", offset("a", T0, 5), offset("a", T1, 7), offset("a", T0, None), offset("b", T1, 9))
+    found = last_commits(cluster.bootstrap, "0.8.2", "a", {T0, T1, t2})
+    assert found == {T0: None, T1: StoredOffset(7, "", 1_500_000_000_000), t2: None}
+    assert last_commits(cluster.bootstrap, "0.8.2", "a", {T0, T1}, timeout_s=0.0) == {}

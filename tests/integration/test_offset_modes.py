@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from kafkawire.znodes import v08 as znodes
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
-from tests.integration.mirroring import MIXED, filled
+from tests.integration.mirroring import MIXED, Load, filled
 from tests.integration.offsetmoves import DUAL, KAFKA, Move, in_kafka, simple
 from tests.integration.readers import Reader, committed, places, wait_for_messages
 from zkconsumer.offsets.modes import ModeRefused
 from zkconsumer.offsets.modeswitch import NotMigrated
+from zkconsumer.simple import SimpleConsumer
 
 pytestmark = pytest.mark.real
 
@@ -52,6 +55,34 @@ def test_offsets_that_kafka_lacks_refuse_a_start_or_are_copied(source: ClusterCl
     with Reader(source.zookeeper, group, {topic: 1}, **KAFKA) as again:  # nothing is missing any more
         load.produce(topic, 2, 2, MIXED)
         wait_for_messages(2, again)
+
+
+def test_the_first_commit_of_a_group_is_not_missed_by_the_coordinator_that_takes_over(own_cluster, unique):
+    """0.8.2.2 reads offsets up to the high watermark that the new leader knows: the first commit reads as none."""
+    settings = {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "1"}
+    cluster = own_cluster(brokers=3, settings=settings)
+    topic, group = unique.topic(), unique.group()
+    cluster.create_topic(topic, 1, 3)
+    cluster.wait_in_sync(topic)
+    load = Load(cluster.brokers, cluster.version)
+    load.produce(topic, 1, 60, MIXED)
+    load.close()
+    with simple(cluster) as at:
+        wait_until(lambda: _coordinates(at, group), 30, "a coordinator")
+        cluster.wait_in_sync(OFFSETS_TOPIC)
+        leader = cluster.wait_leader(OFFSETS_TOPIC, 0)
+        assert at.commit_offsets(group, {TopicPartition(topic, 0): 10}, "kafka") == {TopicPartition(topic, 0): None}
+        cluster.node(leader).kill()
+    with Reader(cluster.zookeeper, group, {topic: 1}, **KAFKA, auto_offset_reset="largest") as after:
+        wait_for_messages(50, after)
+    assert sorted(got.offset for got in after.got) == list(range(10, 60))
+
+
+def _coordinates(at: SimpleConsumer, group: str) -> bool:
+    try:
+        return at.coordinator(group) is not None
+    except WireError:
+        return False
 
 
 def test_stores_that_differ_are_made_even_and_a_seek_writes_both(source: ClusterClient, unique):

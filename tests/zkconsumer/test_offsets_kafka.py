@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -14,9 +14,9 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Wait
+from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Nothing, Wait
 from tests.fakes.stores import held
-from zkconsumer.offsets.coordinator import Coordinator
+from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.kafka import KafkaOffsets, OffsetsAway
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.session.lease import Lease, LeaseOver
@@ -143,3 +143,97 @@ def test_neither_gevent_nor_kazoo_is_ever_imported():
     )
     check = f"import sys, zkconsumer.offsets.{names}; sys.exit(bool({{'gevent', 'kazoo'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", check], check=False, timeout=60).returncode == 0
+
+
+# ---- "nothing is committed", beside evidence
+
+
+class AsOf011:
+    """A coordinator that reads its log to the end when it takes over."""
+
+    may_miss_commits = False
+
+    def __init__(self, asked: Coordinator) -> None:
+        self.fetch_rows, self.commit = asked.fetch_rows, asked.commit
+
+
+class Reported:
+    """A store with the log of commits, the bounds of t (0 to 60) and what it reports."""
+
+    def __init__(self, cluster: FakeCluster, links: Links, missing: bool = True) -> None:
+        asked = coordinator(cluster, links)
+        if not missing:  # the fake speaks 0.8.2 alone
+            asked = AsOf011(asked)  # type: ignore[assignment]
+        self.sentences: dict[TopicPartition, str] = {}
+        self.in_log: dict[TopicPartition, CommittedRow] | None = {}  # None: it cannot be read
+        self.asked: list[set[TopicPartition]] = []
+        self.store = KafkaOffsets(
+            asked,
+            in_log=self._in_log,
+            bounds=lambda tps: dict.fromkeys(tps, (0, 60)),
+            report=self.sentences.__setitem__,
+        )
+
+    def _in_log(self, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
+        self.asked.append(set(tps))
+        return {} if self.in_log is None else {tp: self.in_log.get(tp, CommittedRow(NONE)) for tp in tps}
+
+
+def test_nothing_beside_other_offsets_of_the_group_is_asked_again_of_a_coordinator_looked_up_anew(
+    cluster: FakeCluster, links: Links
+):
+    reported = Reported(cluster, links)
+    reported.store.commit("g", {T0: 5, T1: 6}, held())
+    del cluster.committed[1, "g", "t", 0]
+    known = KafkaOffsets(coordinator(cluster, links))
+    cluster.requests.clear()
+    assert known.read("g", [T0, T1]) == {T0: NONE, T1: 6}
+    apis = [(seen.broker, seen.api) for seen in cluster.requests]
+    assert apis == [(1, "group_coordinator"), (1, "offset_fetch"), (2, "group_coordinator"), (1, "offset_fetch")]
+    cluster.committed[1, "g", "t", 0] = (5, "")
+    cluster.script("offset_fetch", Nothing())
+    assert reported.store.read("g", [T0, T1]) == {T0: 5, T1: 6}  # this member committed it
+    assert reported.sentences == {}
+
+
+def test_an_offset_that_a_coordinator_before_0_11_missed_is_found_in_the_log(cluster: FakeCluster, links: Links):
+    reported = Reported(cluster, links)
+    reported.in_log = {T0: CommittedRow(10)}
+    assert reported.store.read("g", [T0, T1]) == {T0: 10, T1: NONE}
+    assert "the coordinator says that nothing is committed, __consumer_offsets holds 10" in reported.sentences[T0]
+    assert T1 not in reported.sentences
+
+
+def test_nothing_of_a_new_group_is_taken_at_once_from_0_11_on(cluster: FakeCluster, links: Links):
+    reported = Reported(cluster, links, missing=False)
+    assert reported.store.read("g", [T0, T1]) == {T0: NONE, T1: NONE}
+    assert reported.asked == []
+    assert len(cluster.seen("offset_fetch")) == 1
+    reported.store.commit("g", {T0: 5}, held())
+    reported.in_log = {T1: CommittedRow(7)}
+    assert reported.store.read("g", [T0, T1]) == {T0: 5, T1: 7}  # the group has another offset
+
+
+def test_an_offset_that_this_member_committed_and_that_is_gone_is_an_event_with_the_count_of_what_is_passed(
+    cluster: FakeCluster, links: Links
+):
+    reported = Reported(cluster, links)
+    reported.in_log = None
+    reported.store.commit("g", {T0: 10}, held())
+    cluster.committed.clear()
+    assert reported.store.read("g", [T0, T1]) == {T0: NONE, T1: NONE}
+    assert "this member committed 10" in reported.sentences[T0]
+    assert "largest passes 50 messages" in reported.sentences[T0]
+    assert T1 not in reported.sentences
+
+
+def test_an_offset_that_another_store_has_is_looked_for_before_it_is_taken_over(cluster: FakeCluster, links: Links):
+    reported = Reported(cluster, links)
+    assert reported.store.read_beside("g", {T0: 5}, others=True) == {T0: NONE}  # all records were read: it is so
+    reported.in_log = None
+    assert reported.store.read_beside("g", {T0: 5}, others=False) == {T0: NONE}
+    refused = reported.store.read_beside("g", {T0: 5}, others=True)[T0]
+    assert isinstance(refused, Unknown)
+    assert "ZooKeeper has 5" in refused.reason
+    reported.in_log = {T0: CommittedRow(60)}
+    assert reported.store.read_beside("g", {T0: 5}, others=True) == {T0: 60}

@@ -74,7 +74,7 @@ def test_an_offset_of_the_group_is_in_the_log_although_a_new_leader_tells_a_lowe
 def test_a_wait_is_told_once_until_something_worked():
     asked, events = channel(Leaders(ONE))
     commits = MemoryOffsets()
-    store: Any = _KafkaStore(MemoryOffsets(), commits, asked.works)  # type: ignore[arg-type]
+    store: Any = _KafkaStore(commits, asked.works)  # type: ignore[arg-type]
     commits.refuse[A] = OSError("no coordinator")
     for _ in range(3):
         asked.report("waiting for a coordinator")

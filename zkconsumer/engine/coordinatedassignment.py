@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from groundwork.executor import ThreadExecutor
 from groundwork.options import specs
 from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource, NothingKnown
@@ -100,6 +101,7 @@ class CoordinatedAssignment:
             on_over=self._lease_over,
             on_state=self._state_changed,
         )
+        self._executor = ThreadExecutor(context.hub)
         self._store = store_of_coordinated(
             config=config,
             versions=context.versions,
@@ -109,6 +111,7 @@ class CoordinatedAssignment:
             on_refused=self._commit_refused,
             brokers=self._brokers,
             coordinator_of_member=lambda: self._requests.coordinator,
+            executor=self._executor,
         )
         self.commits = context.commits(self._store, self._still_ours, self._retries)
         self.fetchers = context.fetchers(self.leaders)
@@ -221,6 +224,7 @@ class CoordinatedAssignment:
         self._leaving = True
         self._heartbeats.end()
         self._store.close()
+        self._executor.close()
         self._requests.end()
         self._links.end()
 

@@ -23,8 +23,8 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.group.topicnodes import read_creations
 from zkconsumer.kafkagroup.lifecycle import Claim
 from zkconsumer.kafkagroup.offsets import ClaimedOffsets
-from zkconsumer.offsetlog import last_commit_times
-from zkconsumer.offsets.coordinator import Coordinator
+from zkconsumer.offsetlog import committed_rows, last_commit_times
+from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.offsets.group import GroupOffsets
@@ -40,6 +40,7 @@ from zkconsumer.session.zksession import ZkSession
 log = logging.getLogger(__name__)
 
 READ_RETRIES = 10  # of a member that has claimed its partitions; then the rebalance is retried
+LOG_S = 10.0  # the same for offsets that a coordinator may have missed
 COMMIT_TIMES_S = 3.0  # for reading them out of __consumer_offsets: a rebalance waits for it
 COMMIT_RETRIES = (
     1  # for a coordinator that moved; who commits (zkconsumer.offsets.commits) knows how often it is worth it
@@ -76,18 +77,35 @@ def store_of_group(
             channel.brokers, links, dialect, retries, backoff_ms, limit_ms, sleep=sleep, now=now, tell=channel.report,
         )  # fmt: skip
 
+    def report(tp: TopicPartition, sentence: str) -> None:
+        on_event(ConsumerEvent("offset", sentence, tp))
+
+    def in_log(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
+        return rows_in_log(
+            channel.addresses(), dialect, group=group, tps=tps, executor=executor, security=config.kafka_security
+        )
+
     def creations(topics: Collection[str]) -> Mapping[str, TopicCreation]:
         return read_creations(session, dialect, topics)
 
     def times(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        addresses = [(broker.host, broker.port) for broker in channel.brokers()]
         return commit_times_of(
-            addresses, dialect, group=group, tps=tps, executor=executor, security=config.kafka_security
+            channel.addresses(), dialect, group=group, tps=tps, executor=executor, security=config.kafka_security
         )
 
     kafka = _KafkaStore(
-        KafkaOffsets(coordinator(READ_RETRIES), now=now, creations=creations, commit_times=times),
-        KafkaOffsets(coordinator(COMMIT_RETRIES), retention_ms=_retention_ms(config), now=now, read_from=read_from),
+        KafkaOffsets(
+            coordinator(READ_RETRIES),
+            commits=coordinator(COMMIT_RETRIES),
+            retention_ms=_retention_ms(config),
+            now=now,
+            creations=creations,
+            read_from=read_from,
+            commit_times=times,
+            in_log=in_log,
+            bounds=channel.bounds,
+            report=report,
+        ),
         channel.works,
     )
     return GroupOffsets(
@@ -98,10 +116,11 @@ def store_of_group(
         kafka,
         copy=config.offsets_migrate == "copy",
         bounds=channel.bounds,
-        report=lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
+        report=report,
         on_commit=on_commit,
         close=links.end,
         left_zookeeper=lambda group: _left_zookeeper(session, group),
+        read_beside=kafka.read_beside,
     )
 
 
@@ -115,8 +134,11 @@ def store_of_coordinated(
     on_refused: Callable[[Claim, int], object],
     brokers: Callable[[], Sequence[Broker]],
     coordinator_of_member: Callable[[], Broker | None],
+    executor: ThreadExecutor,
 ) -> ClaimedOffsets:
     """The store of a member of a group that Kafka's coordinator keeps.  claim, on_refused: as of ClaimedOffsets.
+
+    executor: for calls that block.
 
     brokers: those to ask for the coordinator; coordinator_of_member: the one that the member found, so that a member
     which has joined at another one does not look for its offsets at the former one first.
@@ -126,6 +148,10 @@ def store_of_coordinated(
     links = Links(config.client_name, asking, config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
     backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms
+
+    def in_log(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
+        addresses = [(broker.host, broker.port) for broker in brokers()]
+        return rows_in_log(addresses, dialect, group=group, tps=tps, executor=executor, security=config.kafka_security)
 
     def member() -> tuple[int, str]:
         current = claim()
@@ -139,8 +165,15 @@ def store_of_coordinated(
         )  # fmt: skip
 
     store = _KafkaStore(
-        KafkaOffsets(coordinator(READ_RETRIES), now=now),
-        KafkaOffsets(coordinator(COMMIT_RETRIES), retention_ms=_retention_ms(config), now=now),
+        KafkaOffsets(
+            coordinator(READ_RETRIES),
+            commits=coordinator(COMMIT_RETRIES),
+            retention_ms=_retention_ms(config),
+            now=now,
+            in_log=in_log,
+            bounds=channel.bounds,
+            report=lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
+        ),
         channel.works,
     )
     return ClaimedOffsets(store, claim, on_refused, links.end)
@@ -176,6 +209,35 @@ def commit_times_of(
     return found
 
 
+def rows_in_log(
+    addresses: Sequence[tuple[str, int]],
+    dialect: Dialect,
+    *,
+    group: str,
+    tps: Collection[TopicPartition],
+    executor: ThreadExecutor,
+    security: Security = OPEN,
+) -> dict[TopicPartition, CommittedRow]:
+    """The group's newest commits by the records of __consumer_offsets; what could not be read is left out, and
+    logged."""
+    try:
+        rows: dict[TopicPartition, CommittedRow] = executor.call(
+            partial(committed_rows, security=security), addresses, dialect.release, group, set(tps), LOG_S
+        )
+    except WireError as why:
+        log.info("whether the group %s committed to Kafka is not known from its log: %s", group, why)
+        return {}
+    if len(rows) < len(tps):
+        log.info(
+            "whether %d partitions of group %s were ever committed to Kafka is not known: its log was not read to its"
+            " beginning within %g s",
+            len(tps) - len(rows),
+            group,
+            LOG_S,
+        )
+    return rows
+
+
 def _left_zookeeper(session: ZkSession, group: str) -> bool:
     """Whether a migration's marker says that the group left ZooKeeper.  Raises ZooKeeperAway."""
     path = marker_path(group)
@@ -192,22 +254,26 @@ def _retention_ms(config: ConsumerConfig) -> int | None:
 
 
 class _KafkaStore:
-    """Kafka's store with many retries for reads and few for commits.  works(): the coordinator answered."""
+    """Kafka's store.  works(): the coordinator answered."""
 
-    def __init__(self, reads: KafkaOffsets, commits: KafkaOffsets, works: Callable[[], object]) -> None:
-        self._reads = reads
-        self._commits = commits
+    def __init__(self, store: KafkaOffsets, works: Callable[[], object]) -> None:
+        self._store = store
         self._works = works
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        found = self._reads.read(group, tps)
+        found = self._store.read(group, tps)
         self._works()
         return found
+
+    def read_beside(
+        self, group: str, there: Mapping[TopicPartition, int], others: bool
+    ) -> dict[TopicPartition, Committed]:
+        return self._store.read_beside(group, there, others)
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        results = self._commits.commit(group, positions, lease)
+        results = self._store.commit(group, positions, lease)
         if any(why is None for why in results.values()):
             self._works()
         return results
@@ -230,6 +296,9 @@ class _Channel:
         except (ConsumerError, WireError) as why:
             log.info("brokers as they were seen last: %s", why)
         return self._brokers
+
+    def addresses(self) -> list[tuple[str, int]]:
+        return [(broker.host, broker.port) for broker in self.brokers()]
 
     def report(self, sentence: str) -> None:
         """Report a sentence once, until something worked."""

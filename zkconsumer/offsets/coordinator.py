@@ -9,6 +9,13 @@
     28               the commit is too large for the broker's log: send it in halves
     a lost link      of a coordinator: look it up again; of every broker that is known: an error at once
 
+"-1, error 0" for a partition, beside others of the group that have an offset or one that the caller knows of, is asked
+again, once, of a coordinator that is looked up again: it may have been another one until now, or have read its log in
+part.
+
+After a coordinator that did not answer, or was none, the next look-up begins at the next broker: one with old metadata
+names the same coordinator for ever.
+
 Only partitions that need it are asked again, at most `retries` times and not after `timeout_ms`; the error then says
 how often, for how long, and why.  (A try that has begun may take a time-out of its link longer.)  A commit that is
 repeated after a lost link writes the same offset twice, which changes nothing.
@@ -20,7 +27,7 @@ How long Kafka keeps an offset:  the broker's offsets.retention from the commit 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -103,9 +110,11 @@ class GroupRequests:
     def find(self, group: str, suspect: Broker | None = None) -> Broker:
         """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2).
 
-        suspect: asked after all others, for it is silent, or may take itself for the coordinator still.
+        suspect: asked after all others, for it is silent, or may take itself for the coordinator still; the broker that
+        named it is not the first to be asked again, either.  None: the coordinator that failed last, if there is one.
         """
         self._known.pop(group, None)
+        suspect = suspect or self._failed
         began = self._now()
         for tries, last in self._attempts():
             try:
@@ -138,6 +147,11 @@ class GroupRequests:
                 why = answers[left[0]].why(group, left[0])
                 self._tell(f"asking again for {len(left)} of {len(tps)} partitions: {why}")
         return answers
+
+    def doubt(self, group: str) -> None:
+        """Take the group's coordinator for one that is not, so that it is looked up again elsewhere."""
+        self._failed = self._current(group) or self._failed
+        self._known.pop(group, None)
 
     def ask_coordinator(self, group: str, request: Request[R]) -> tuple[Broker, R]:
         """One request to the group's coordinator, which is looked up again.  Raises as find."""
@@ -187,10 +201,12 @@ class GroupRequests:
 
     def _coordinator(self, group: str) -> Broker:
         """Where the group's offsets are asked for now.  Raises as _look_up."""
+        return self._current(group) or self._look_up(group, self._failed)
+
+    def _current(self, group: str) -> Broker | None:
+        """The group's coordinator as far as it is known."""
         told = self._told()
-        if told is not None and told != self._failed:
-            return told
-        return self._known.get(group) or self._look_up(group, self._failed)
+        return told if told is not None and told != self._failed else self._known.get(group)
 
     def _look_up(self, group: str, suspect: Broker | None = None) -> Broker:
         """Ask once.  Raises CoordinatorAway, another Refused, LinkLost, LocalError."""
@@ -212,8 +228,7 @@ class GroupRequests:
         """The first good answer, else the last that came.  Raises LinkLost when no broker answers."""
         lost: list[LinkLost] = []
         answer: tuple[Broker, Mapping[str, Any]] | None = None
-        brokers = sorted(self._brokers(), key=lambda broker: broker != self._answered)
-        for broker in sorted(self._links.answering_first(brokers), key=lambda broker: _same(broker, suspect)):
+        for broker in self._in_turn(suspect):
             try:
                 answer = broker, self._call(broker, request())
             except LinkLost as error:
@@ -225,6 +240,15 @@ class GroupRequests:
         if answer is None:
             raise lost[0] if len(lost) == 1 else LinkLost(f"group {group}: {_silence(lost)}")
         return answer
+
+    def _in_turn(self, suspect: Broker | None) -> list[Broker]:
+        """Brokers in the order in which they are asked: first the one that answered last, or the one after it where
+        what it said was wrong; then in a circle, with those that were silent and the suspect at the end."""
+        brokers = list(self._brokers())
+        answered = [n for n, broker in enumerate(brokers) if _same(broker, self._answered)]
+        first = answered[0] + (suspect is not None) if answered else 0
+        circle = self._links.answering_first(brokers[first:] + brokers[:first])
+        return sorted(circle, key=lambda broker: _same(broker, suspect))
 
     def _call(self, broker: Broker, request: Request[R]) -> R:
         """Send one request.  The broker may close an idle link just then: that costs no try."""
@@ -338,6 +362,11 @@ class Coordinator:
         self._metadata_limit = metadata_limit
         self._clock_ms = clock_ms
 
+    @property
+    def may_miss_commits(self) -> bool:
+        """True if a coordinator of these brokers may not know the newest commits (Dialect.may_miss_commits)."""
+        return self._dialect.may_miss_commits
+
     def find(self, group: str, suspect: Broker | None = None) -> Broker:
         """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2).
 
@@ -416,8 +445,22 @@ class Coordinator:
         """Read what is committed.  Raises LinkLost or Refused when no broker could be asked, LocalError."""
         return {tp: row.at for tp, row in self.fetch_rows(group, tps, store).items()}
 
-    def fetch_rows(self, group: str, tps: Sequence[TopicPartition], store: Store) -> dict[TopicPartition, CommittedRow]:
-        """The same with the metadata."""
+    def fetch_rows(
+        self, group: str, tps: Sequence[TopicPartition], store: Store, known: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, CommittedRow]:
+        """The same with the metadata.  known: partitions of which the caller knows that an offset was committed."""
+        rows = self._fetch_rows(group, tps, store)
+        none = [tp for tp, row in rows.items() if row.at is NONE]
+        beside = any(isinstance(row.at, int) for row in rows.values())
+        doubted = none if beside else [tp for tp in none if tp in known]
+        if doubted and store == "kafka":
+            self._requests.doubt(group)
+            rows |= self._fetch_rows(group, doubted, store)
+        return rows
+
+    def _fetch_rows(
+        self, group: str, tps: Sequence[TopicPartition], store: Store
+    ) -> dict[TopicPartition, CommittedRow]:
         self._dialect.speaks(apis.OFFSET_FETCH.key, store)
         requests = self._dialect.requests
 

@@ -24,13 +24,10 @@ from collections.abc import Callable, Iterable, Mapping
 from groundwork.failpoints import failpoint
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
+from zkconsumer.offsets.store import NONE, Bounds, Committed, FormerOffset, OffsetStore, Unknown
 from zkconsumer.session.lease import Lease
 
 BETWEEN = "between kafka and zookeeper commit"
-
-Bounds = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, tuple[int, int]]]
-"""First offset and end of the logs in which these offsets are committed; left out where they are not known."""
 
 
 class HalfWritten(ConsumerError):

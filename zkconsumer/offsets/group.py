@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafkawire.model import TopicPartition
-from zkconsumer.offsets.dual import Bounds, DualOffsets
+from zkconsumer.offsets.dual import DualOffsets
 from zkconsumer.offsets.modes import MemberMode, Mode, StoreCommit, behind
-from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+from zkconsumer.offsets.store import NONE, Bounds, Committed, OffsetStore, Unknown
 from zkconsumer.session.lease import Lease
 
 
@@ -72,6 +72,8 @@ class CountedOffsets:
         return results
 
 
+ReadBeside = Callable[[str, Mapping[TopicPartition, int], bool], Mapping[TopicPartition, Committed]]
+
 NOT_COPIED = (
     "it would begin by auto.offset.reset.  Start with offsets.migrate.on.start=copy, or with dual.commit.enabled=true,"
     " or copy them by `zkconsumer migrate`"
@@ -85,6 +87,7 @@ class GroupOffsets:
     bounds, report, left_zookeeper    as of DualOffsets; report also says what was copied
     on_commit()    called after each commit, also a failed one; must not wait
     close()        closes the connections to Kafka
+    read_beside    as KafkaOffsets.read_beside: Kafka is asked again for what ZooKeeper has and it has not
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class GroupOffsets:
         on_commit: Callable[[], object] = lambda: None,
         close: Callable[[], object] = lambda: None,
         left_zookeeper: Callable[[str], bool] = lambda group: False,
+        read_beside: ReadBeside = lambda group, there, others: {},
     ) -> None:
         self.mode: Mode = mode
         self.zookeeper = CountedOffsets(zookeeper)
@@ -111,6 +115,7 @@ class GroupOffsets:
         )
         self._report = report
         self._on_commit = on_commit
+        self._read_beside = read_beside
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """As the mode says.  Raises ConsumerError when a store cannot be asked."""
@@ -126,12 +131,16 @@ class GroupOffsets:
         found = self.kafka.read(group, wanted)
         missing = [tp for tp in wanted if found[tp] is NONE]
         left = self.zookeeper.read(group, missing) if missing else {}
-        return found | {tp: self._not_migrated(group, tp, at) for tp, at in left.items()}
+        found |= left
+        there = {tp: at for tp, at in left.items() if isinstance(at, int)}
+        again = self._read_beside(group, there, len(missing) < len(wanted)) if there else {}
+        for tp, at in there.items():
+            kafka = again.get(tp, NONE)
+            found[tp] = self._not_migrated(group, tp, at) if kafka is NONE else kafka
+        return found
 
-    def _not_migrated(self, group: str, tp: TopicPartition, at: Committed) -> Committed:
-        """Kafka has nothing, ZooKeeper has this; a FormerOffset there is not left by a migration."""
-        if not isinstance(at, int):
-            return at
+    def _not_migrated(self, group: str, tp: TopicPartition, at: int) -> Committed:
+        """Kafka has nothing, ZooKeeper has this."""
         if not self.copy:
             return Unknown(f"group {group}: ZooKeeper has {at} for {tp} and Kafka nothing: {NOT_COPIED}")
         self.out_of_sync.add(tp)

@@ -6,6 +6,11 @@ offsets.retention.minutes, a day by default, and an idle partition must not lose
 Each commit names, in its metadata, the topic that was read (offsets/former.py): by that a FormerOffset is known.  A
 commit without it has a time, which only the records of __consumer_offsets hold (`commit_times`).
 
+"Nothing was committed" is no proof: a coordinator of 0.8.2 to 0.10.2 that takes over may miss the newest commits, one
+that could not read its log, or was told late that it is none, misses more.  Beside evidence (this store committed it,
+the group has other offsets, ZooKeeper has one), and before 0.11 always, the records of __consumer_offsets decide
+(`in_log`).  Where they cannot be read either, what is passed is reported.
+
 In the hub the Coordinator waits with groundwork.tasks's sleep and now and has its lock; elsewhere it is plain.
 """
 
@@ -14,8 +19,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from groundwork.sentences import counted
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.former import (
@@ -26,8 +33,11 @@ from zkconsumer.offsets.former import (
     metadata_of,
     topic_in,
 )
-from zkconsumer.offsets.store import Committed, FormerOffset
+from zkconsumer.offsets.store import NONE, Bounds, Committed, FormerOffset, Unknown
 from zkconsumer.session.lease import Lease, LeaseOver
+
+InLog = Callable[[str, Collection[TopicPartition]], Mapping[TopicPartition, CommittedRow]]
+"""A group's newest commits by the records of __consumer_offsets; left out where they could not be read."""
 
 
 class OffsetsAway(ConsumerError):
@@ -41,24 +51,37 @@ class KafkaOffsets:
         self,
         coordinator: Coordinator,
         *,
+        commits: Coordinator | None = None,
         retention_ms: int | None = None,
         now: Callable[[], float] = time.monotonic,
         creations: Callable[[Collection[str]], Mapping[str, TopicCreation]] = lambda topics: {},
         read_from: Callable[[TopicPartition], TopicCreation | None] = lambda tp: None,
         commit_times: Callable[[str, Collection[TopicPartition]], Mapping[TopicPartition, int]] = lambda group, tps: {},
+        in_log: InLog = lambda group, tps: {},
+        bounds: Bounds = lambda committed: {},
+        report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
     ) -> None:
-        """retention_ms: offset retention time; None: the brokers' own.  now: monotonic seconds, the lease's clock.
+        """commits: asked for commits; None: the same.  retention_ms: offset retention time; None: the brokers' own.
+        now: monotonic seconds, the lease's clock.
 
         creations      when topics were created, by ZooKeeper now; what is not known is left out
         read_from      the topic whose log a position that is committed belongs to
         commit_times   of a group, in ms since 1970; asked for commits that name no topic, what is not known is left out
+        in_log         asked where the coordinator says that nothing is committed, and that is doubted
+        bounds         of partitions that were committed, and are not any more
+        report         (tp, sentence): an offset that the coordinator does not know
         """
         self._coordinator = coordinator
+        self._commits = commits or coordinator
         self._retention_ms = retention_ms
         self._now = now
         self._creations = creations
         self._read_from = read_from
         self._commit_times = commit_times
+        self._in_log = in_log
+        self._bounds = bounds
+        self._report = report
+        self._accepted: dict[tuple[str, TopicPartition], int] = {}  # what was committed here last
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed positions; Unknown where the coordinator has an error for a partition or leaves it out.
@@ -66,10 +89,82 @@ class KafkaOffsets:
         Waits as long as the coordinator's time-outs allow.  Raises OffsetsAway when no broker could be asked, or the
         release keeps no offsets in Kafka.
         """
+        wanted = list(tps)
+        ours = {tp: self._accepted[group, tp] for tp in wanted if (group, tp) in self._accepted}
+        rows = self._rows(group, wanted, ours)
+        none = [tp for tp in wanted if rows[tp].at is NONE]
+        beside = any(isinstance(row.at, int) for row in rows.values())
+        everything = beside or self._coordinator.may_miss_commits
+        doubted = none if everything else [tp for tp in none if tp in ours]
+        proven = self._proven(group, doubted)
+        gone = [tp for tp in doubted if tp in ours or (beside and tp not in proven)]
+        passed = [tp for tp in gone if tp not in proven or proven[tp].at is NONE]
+        self._report_passed(group, passed, {tp: f"this member committed {at}" for tp, at in ours.items()}, ours)
+        return self._with_former(group, rows | proven)
+
+    def read_beside(
+        self, group: str, there: Mapping[TopicPartition, int], others: bool
+    ) -> dict[TopicPartition, Committed]:
+        """Read partitions again of which ZooKeeper has an offset and Kafka has none.
+
+        others: Kafka has other offsets of the group, so it once had one of these, too, unless its log says that it had
+        not: Unknown where that cannot be read.  Raises OffsetsAway.
+        """
+        rows = self._rows(group, list(there), there)
+        none = [tp for tp, row in rows.items() if row.at is NONE]
+        proven = self._proven(group, none)
+        found = self._with_former(group, rows | proven)
+        for tp in none:
+            if tp not in proven and (others or (group, tp) in self._accepted):
+                found[tp] = Unknown(
+                    f"group {group}, {tp}: the coordinator says that nothing is committed and ZooKeeper has {there[tp]}"
+                    f", but Kafka has other offsets of the group; {OFFSETS_TOPIC} cannot be read to see whether it had"
+                    " this one"
+                )
+        return found
+
+    def _rows(
+        self, group: str, tps: list[TopicPartition], known: Collection[TopicPartition]
+    ) -> dict[TopicPartition, CommittedRow]:
         try:
-            rows = self._coordinator.fetch_rows(group, list(tps), "kafka")
+            return self._coordinator.fetch_rows(group, tps, "kafka", known)
         except WireError as why:
             raise OffsetsAway(f"the offsets of group {group} cannot be read from Kafka: {why}") from why
+
+    def _proven(self, group: str, doubted: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
+        """What the records say of partitions for which the coordinator has nothing; report what it missed."""
+        proven = dict(self._in_log(group, doubted)) if doubted else {}
+        for tp, row in proven.items():
+            if row.at is not NONE:
+                self._report(
+                    tp,
+                    f"group {group}, {tp}: the coordinator says that nothing is committed, {OFFSETS_TOPIC} holds"
+                    f" {row.at}: that counts, and is committed again",
+                )
+        return proven
+
+    def _report_passed(
+        self,
+        group: str,
+        tps: Collection[TopicPartition],
+        evidence: Mapping[TopicPartition, str],
+        committed: Mapping[TopicPartition, int],
+    ) -> None:
+        """Report partitions that begin by auto.offset.reset though something speaks for an offset."""
+        bounds = self._bounds({tp: committed.get(tp, 0) for tp in tps}) if tps else {}
+        for tp in tps:
+            passes = ""
+            if tp in bounds:
+                first, end = bounds[tp]
+                passes = f": largest passes {counted(max(0, end - max(first, committed.get(tp, first))), 'message')}"
+            why = evidence.get(tp, "the group has offsets of other partitions")
+            self._report(
+                tp,
+                f"group {group}, {tp}: the coordinator says, asked twice, that nothing is committed, though {why};"
+                f" auto.offset.reset decides where to begin{passes}",
+            )
+
+    def _with_former(self, group: str, rows: Mapping[TopicPartition, CommittedRow]) -> dict[TopicPartition, Committed]:
         return {tp: row.at for tp, row in rows.items()} | self._former(group, rows)
 
     def _former(self, group: str, rows: Mapping[TopicPartition, CommittedRow]) -> dict[TopicPartition, FormerOffset]:
@@ -95,10 +190,10 @@ class KafkaOffsets:
         """Commit all of these.  The lease is checked before each request is sent; once it is over none is."""
         rows = {tp: (at, metadata_of(self._read_from(tp))) for tp, at in positions.items()}
         try:
-            return dict(
-                self._coordinator.commit(
-                    group, rows, "kafka", self._retention_ms, before_send=lambda: lease.check(self._now())
-                )
+            results = self._commits.commit(
+                group, rows, "kafka", self._retention_ms, before_send=lambda: lease.check(self._now())
             )
         except (LeaseOver, WireError) as why:  # what a request before it wrote is written: again changes nothing
             return dict.fromkeys(positions, why)
+        self._accepted |= {(group, tp): positions[tp] for tp, why in results.items() if why is None}
+        return dict(results)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -44,6 +44,9 @@ class FormerOffset:
 
 
 Committed = int | _None | FormerOffset | Unknown
+
+Bounds = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, tuple[int, int]]]
+"""First offset and end of the logs in which these offsets are committed; left out where they are not known."""
 
 LARGEST: Final = 2**63 - 1  # a position is an int64 in every form it travels in
 _DIGITS = re.compile(r"\s*0*([0-9]{1,19})\s*", re.ASCII)
