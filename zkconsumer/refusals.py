@@ -5,7 +5,7 @@ Refused                     any other code; .tp .position .broker beside BrokerE
     UnknownPartition        3   no such partition on this broker
     NotLeader               5, 6, 9, 56, 74, 75: another leads it, or will (kafkawire.errors, MOVED)
     MetadataTooLarge        12  of a commit
-    CoordinatorAway         14, 15, 16, after they were asked again
+    CoordinatorAway         14, 15, 16, of a commit also 7, after they were asked again
     GroupActive             22, 25, 27: the group has members, who commit for it
     CommitTooLarge          28  of one partition alone
     NotAllowed              29, 30, 31: the brokers' access control lists
@@ -19,9 +19,13 @@ Damaged                     the first entry wanted is damaged
 
 from __future__ import annotations
 
-from kafkawire.errors import NOT_ANSWERED, BrokerError, CorruptMessage, Follows, LocalError, error_info
+from kafkawire.errors import NOT_ANSWERED, BrokerError, CorruptMessage, Follows, LinkLost, LocalError, error_info
 from kafkawire.model import Broker, TopicPartition
 
+# Of a commit: the coordinator has it in its log, or may have.  It shows the old offset until its replicas confirm it,
+# or until another broker has taken the group over.
+MAY_BE_WRITTEN = frozenset({-1, 7, 15, 16, 20})
+COMMIT_AGAIN = "it may be written: commit it once more"
 OWN_RELEASE = "leave the release out, so that the brokers are asked, or name their own"
 
 
@@ -38,13 +42,16 @@ class Refused(BrokerError):
         position: int | None = None,
         group: str | None = None,
         tried: str = "",
+        may_be_written: bool = False,
     ) -> None:
-        """tried: how often it was asked, in words."""
+        """tried: how often it was asked, in words.  may_be_written: of a commit, by an answer before this one."""
         about = [f"group {group}"] if group is not None else []
         about += [f"{tp} at {position}" if position is not None else str(tp)] if tp is not None else []
         super().__init__(code, f"{', '.join(about)} on {broker}")
         helps = HELPS_A_GROUP.get(code, self.helps) if group is not None else self.helps
-        self.args = (f"{self.args[0]}{tried}" + (f": {helps}" if helps else ""),)
+        self.may_be_written = may_be_written or (group is not None and position is not None and code in MAY_BE_WRITTEN)
+        said = [*([helps] if helps else []), *([COMMIT_AGAIN] if self.may_be_written else [])]
+        self.args = (f"{self.args[0]}{tried}" + (f": {'; '.join(said)}" if said else ""),)
         self.broker = broker
         self.tp = tp
         self.position = position
@@ -148,6 +155,8 @@ class Damaged(CorruptMessage):
         self.tp = tp
 
 
+TIMED_OUT = 7
+
 _KINDS: dict[int, type[Refused]] = {
     1: OffsetOutOfRange,
     3: UnknownPartition,
@@ -170,12 +179,18 @@ _KINDS: dict[int, type[Refused]] = {
 # What helps where a group's offsets were asked for or committed.
 HELPS_A_GROUP = {
     3: "the coordinator knows no such partition: it was deleted, or made a moment ago",
+    7: (
+        "the replicas of __consumer_offsets did not confirm it in time, so the coordinator goes on showing the offset "
+        "of before; another one may show this one"
+    ),
     14: "the coordinator is still reading __consumer_offsets after it took over; try later",
     15: (
         "there is no coordinator: the group's partition of __consumer_offsets has no leader, or the topic cannot be "
         "made (fewer brokers are alive than offsets.topic.replication.factor says)"
     ),
     16: "another broker coordinates the group, and the brokers do not agree which; try later",
+    19: "fewer replicas of __consumer_offsets are in sync than its min.insync.replicas",
+    20: "fewer replicas of __consumer_offsets are in sync than its min.insync.replicas, since it was appended",
     24: "this release takes no such group name; an empty one least of all",
 }
 
@@ -187,7 +202,14 @@ def refusal(
     position: int | None = None,
     group: str | None = None,
     tried: str = "",
+    may_be_written: bool = False,
 ) -> Refused:
     """The error of a code other than 0, to be raised or handed on."""
     other = NotLeader if group is None and error_info(code).follows is Follows.MOVED else Refused
-    return _KINDS.get(code, other)(code, broker, tp, position, group, tried)
+    kind = CoordinatorAway if code == TIMED_OUT and group is not None else _KINDS.get(code, other)
+    return kind(code, broker, tp, position, group, tried, may_be_written)
+
+
+def may_be_written(error: Exception | None) -> bool:
+    """True if a commit that failed with this may be in Kafka, now or after the coordinator has moved."""
+    return isinstance(error, LinkLost) or (isinstance(error, Refused) and error.may_be_written)

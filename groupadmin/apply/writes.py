@@ -26,6 +26,7 @@ from kafkawire.model import TopicPartition
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.former import metadata_of, topic_in
 from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
+from zkconsumer.refusals import may_be_written
 from zkconsumer.session.nodes import Read, read_nodes, write_nodes
 from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
@@ -60,11 +61,12 @@ class StoreWrite:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """Result of a write.  why: a sentence, empty when it succeeded."""
+    """Result of a write.  why: a sentence, empty when it succeeded.  unclear: failed, and the store may hold it."""
 
     write: StoreWrite
     state: State
     why: str = ""
+    unclear: bool = False
 
 
 def store_writes(
@@ -111,8 +113,8 @@ def apply_writes(
     for write in (write for write in wanted if write.store == "zookeeper"):
         before = found.get((write.group, write.tp, "kafka"))
         if before is not None and before.state in ("failed", "stale"):
-            why = f"left as it was, because Kafka does not have it: {before.why}"
-            found[_key(write)] = WriteResult(write, "failed", why)
+            says = "and Kafka may have it, so write both again" if before.unclear else "because Kafka does not have it"
+            found[_key(write)] = WriteResult(write, "failed", f"left as it was, {says}: {before.why}")
         else:
             zookeeper.append(write)
     for first in range(0, len(zookeeper), AT_ONCE):
@@ -225,10 +227,14 @@ def _commit(
     positions = {write.tp: (write.position, _text(cluster, write)) for write in wanted if write.position is not None}
     try:
         results = asked.commit(group, positions, "kafka", retention_ms)
-        accepted = [tp for tp, error in results.items() if error is None]
-        there = asked.fetch(group, accepted, "kafka") if accepted else {}
     except WireError as why:
         return {write.tp: WriteResult(write, "failed", str(why)) for write in wanted}
+    accepted = [tp for tp, error in results.items() if error is None]
+    there: dict[TopicPartition, Committed]
+    try:
+        there = asked.fetch(group, accepted, "kafka") if accepted else {}
+    except WireError as why:
+        there = dict.fromkeys(accepted, Unknown(str(why)))
     return {write.tp: _read_back(write, results[write.tp], there.get(write.tp, NONE)) for write in wanted}
 
 
@@ -243,11 +249,13 @@ def _text(cluster: Cluster, write: StoreWrite) -> str:
 
 def _read_back(write: StoreWrite, error: WireError | None, held: Committed) -> WriteResult:
     if error is not None:
-        return WriteResult(write, "failed", str(error))
+        return WriteResult(write, "failed", str(error), may_be_written(error))
     if same(held, write.position):
         return WriteResult(write, "written")
     says = held.reason if isinstance(held, Unknown) else "nothing" if held is NONE else str(held)
-    return WriteResult(write, "failed", f"{write.tp}: Kafka accepted {write.position}, but read back: {says}")
+    return WriteResult(
+        write, "failed", f"{write.tp}: Kafka accepted {write.position}, but read back: {says}", unclear=True
+    )
 
 
 def _expire(
@@ -266,6 +274,8 @@ def _expire(
         if write.tp in results:
             error = results[write.tp]
             found[write.tp] = (
-                WriteResult(write, "failed", str(error)) if error else WriteResult(write, "expiring", EXPIRING)
+                WriteResult(write, "failed", str(error), may_be_written(error))
+                if error
+                else WriteResult(write, "expiring", EXPIRING)
             )
     return found

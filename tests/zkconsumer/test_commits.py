@@ -15,6 +15,7 @@ from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.offsets.commits import CommitRetries, Commits, all_every_s
 from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.refusals import refusal
 from zkconsumer.session.lease import Lease
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -118,6 +119,16 @@ def test_a_commit_that_cannot_be_made_up_for_later_is_tried_again(asked):
     world.patience = CommitRetries(count=5, backoff_s=0.001, limit_s=5.0)
     assert getattr(world.commits, asked)([cursor]) == {A: None}
     assert (world.store.commits, world.store.kept, cursor.committed) == (3, {A: 50}, 50)
+
+
+@pytest.mark.parametrize(("code", "tries"), [(7, 3), (15, 3), (19, 3), (20, 3), (3, 3), (12, 1), (25, 1), (30, 1)])
+def test_the_last_commit_is_tried_again_after_a_code_that_passes(code, tries):
+    world = World()
+    world.store.refusal, world.store.works_at = refusal(code, None, A, 50, "g"), 3
+    world.patience = CommitRetries(count=5, backoff_s=0.001, limit_s=5.0)
+    found = world.commits.commit_last([world.cursor(A, 50)])
+    assert world.store.commits == tries
+    assert (found[A] is None) == (tries == 3)
 
 
 def test_it_is_tried_so_often_and_then_said():

@@ -17,7 +17,15 @@ from kafkawire.net.links import Links
 from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Wait
 from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.store import NONE, Unknown
-from zkconsumer.refusals import CommitTooLarge, CoordinatorAway, GroupActive, MetadataTooLong, NotAllowed, refusal
+from zkconsumer.refusals import (
+    CommitTooLarge,
+    CoordinatorAway,
+    GroupActive,
+    MetadataTooLong,
+    NotAllowed,
+    may_be_written,
+    refusal,
+)
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 DAY_MS = 24 * 3600 * 1000
@@ -187,7 +195,7 @@ def test_a_coordinator_whose_link_breaks_each_time_is_given_up_with_the_reason(c
     cluster.script("offset_commit", *[Close()] * 4)
     failed = make().commit("g", {T0: (5, "")}, "kafka")[T0]
     assert isinstance(failed, LinkLost)
-    assert str(failed).endswith("(asked 4 times in 3.0 s)")
+    assert str(failed).endswith("(asked 4 times in 3.0 s); it may be written: commit it once more")
 
 
 def test_a_silent_broker_is_asked_last_the_next_time(cluster: FakeCluster, make: Make):
@@ -198,6 +206,29 @@ def test_a_silent_broker_is_asked_last_the_next_time(cluster: FakeCluster, make:
     cluster.start(1, cluster.ports[1])
     coordinator.find("g")
     assert [seen.broker for seen in cluster.seen("group_coordinator")] == [2, 2]
+
+
+def test_a_commit_whose_replicas_did_not_confirm_it_is_made_again_at_a_coordinator_looked_up_anew(
+    cluster: FakeCluster, make: Make
+):
+    cluster.script("offset_commit", Fail(7))
+    assert make().commit("g", {T0: (5, "")}, "kafka") == {T0: None}
+    assert [seen.broker for seen in cluster.seen("group_coordinator")] == [1, 2]
+    assert len(cluster.seen("offset_commit")) == 2
+
+
+@pytest.mark.parametrize("then", [Fail(7), Fail(25), Close()])
+def test_a_commit_that_may_be_written_says_so_whatever_is_answered_last(cluster: FakeCluster, make: Make, then: object):
+    cluster.script("offset_commit", Fail(7), *[then] * 8)
+    failed = make().commit("g", {T0: (5, "")}, "kafka")[T0]
+    assert failed is not None
+    assert may_be_written(failed)
+    assert "it may be written: commit it once more" in str(failed)
+    cluster.scripts.clear()
+    cluster.script("offset_commit", Fail(25))
+    refused = make().commit("g", {T0: (5, "")}, "kafka")[T0]
+    assert refused is not None
+    assert not may_be_written(refused)
 
 
 # ---- how long it is kept

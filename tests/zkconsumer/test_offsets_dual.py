@@ -12,6 +12,7 @@ from zkconsumer.errors import ConsumerError, ForeignWrite, ZooKeeperAway
 from zkconsumer.offsets.dual import BETWEEN, DualOffsets, HalfWritten
 from zkconsumer.offsets.kafka import OffsetsAway
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.refusals import refusal
 from zkconsumer.session.lease import Lease, LeaseOver
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -161,6 +162,16 @@ def test_half_a_rewind_says_which_store_has_it():
     assert both.read() == 90
     both.kafka.refuse[T0] = ConsumerError("no")
     assert str(both.store.write_both("g", {T0: 6}, held())[T0]) == "no"
+
+
+def test_half_a_rewind_that_kafka_may_show_later_says_so():
+    both = Both(kafka=90, zookeeper=90)
+    both.kafka.refuse[T0] = refusal(7, None, T0, 5, "g")
+    failed = both.store.write_both("g", {T0: 5}, held())[T0]
+    assert isinstance(failed, HalfWritten)
+    assert "t/0: 5 may be written to Kafka and was not written to ZooKeeper" in str(failed)
+    both.kafka.refuse[T0] = refusal(12, None, T0, 5, "g")
+    assert not isinstance(both.store.write_both("g", {T0: 5}, held())[T0], HalfWritten)
 
 
 def test_what_zookeeper_held_when_the_group_left_it_does_not_count_though_it_be_larger():

@@ -20,12 +20,11 @@ from typing import Protocol, TypeVar
 from groundwork.failpoints import failpoint
 from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, deadline, now, sleep
-from kafkawire.errors import LinkLost
+from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.offsets.store import OffsetStore
-from zkconsumer.refusals import CoordinatorAway
 from zkconsumer.session.lease import Lease
 
 RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
@@ -65,7 +64,10 @@ C = TypeVar("C", bound=Committable)
 
 @dataclass(frozen=True, slots=True)
 class CommitRetries:
-    """Retries of a commit that found no coordinator: how many, the backoff between them, the time limit of all."""
+    """Retries of a commit that found no coordinator, or was refused for now.
+
+    How many, the backoff between them, the time limit of all.
+    """
 
     count: int
     backoff_s: float
@@ -155,7 +157,7 @@ class Commits:
         """Without the lock between two tries."""
         results = once()
         for _ in range(retries.count if retries is not None else 0):
-            if not any(isinstance(e, LinkLost | CoordinatorAway) for e in results.values()):
+            if not any(isinstance(e, LinkLost) or (isinstance(e, BrokerError) and e.passes) for e in results.values()):
                 break
             assert retries is not None
             sleep(retries.backoff_s)

@@ -6,6 +6,8 @@
     response         what is done
     14               the coordinator still loads: wait, ask the same one again
     15, 16           there is none, or another one: wait, look it up again
+    7                of a commit: its replicas did not confirm it in time.  It may be written, and the coordinator shows
+                     the offset of before; perhaps it is none any more.  As 15
     28               the commit is too large for the broker's log: send it in halves
     a lost link      of a coordinator: look it up again; of every broker that is known: an error at once
 
@@ -39,11 +41,11 @@ from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import Request
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.refusals import CoordinatorAway, MetadataTooLong, Refused, refusal
+from zkconsumer.refusals import COMMIT_AGAIN, MAY_BE_WRITTEN, CoordinatorAway, MetadataTooLong, Refused, refusal
 
 PURPOSE = "coordinator"  # links of its own: responses to other requests must not come here
 LOADING = 14
-ELSEWHERE = (15, 16)
+ELSEWHERE = (7, 15, 16)
 TOO_LARGE = 28
 PARTITIONS_PER_REQUEST = 5000
 
@@ -61,6 +63,7 @@ class PartitionResponse:
     error: WireError | None = None
     again: bool = False
     tried: str = ""  # how often and for how long, where it was given up
+    sent: bool = False  # there was no answer, or an earlier try had one by which a commit may be written
 
     def why(self, group: str, tp: TopicPartition) -> WireError | None:
         """What is wrong with it."""
@@ -68,14 +71,21 @@ class PartitionResponse:
             return self.error
         return refusal(self.row["error"], self.broker, tp, group=group) if self.row["error"] else None
 
-    def reported(self) -> WireError | None:
-        """The error, with how long it was tried."""
+    def reported(self, sent: bool = False) -> WireError | None:
+        """The error, with how long it was tried.  sent: it is of a commit that may be written."""
         error = self.error
-        if error is None or not self.tried:
+        if error is None or not (self.tried or sent):
             return error
         if isinstance(error, Refused):
-            return refusal(error.code, error.broker, error.tp, error.position, error.group, self.tried)
+            return refusal(error.code, error.broker, error.tp, error.position, error.group, self.tried, sent)
         return LinkLost(f"{error}{self.tried}")
+
+    def after(self, before: PartitionResponse | None) -> PartitionResponse:
+        """This response, with what the one of the try before says of a commit."""
+        if before is None or self.sent:
+            return self
+        code = before.row["error"] if before.row is not None else 0
+        return replace(self, sent=before.sent or isinstance(before.error, LinkLost) or code in MAY_BE_WRITTEN)
 
 
 class GroupRequests:
@@ -136,7 +146,8 @@ class GroupRequests:
         began = self._now()
         for tries, last in self._attempts() if left else ():
             for first in range(0, len(left), PARTITIONS_PER_REQUEST):
-                answers |= self._once(group, store, left[first : first + PARTITIONS_PER_REQUEST], wanted)
+                found = self._once(group, store, left[first : first + PARTITIONS_PER_REQUEST], wanted)
+                answers |= {tp: answer.after(answers.get(tp)) for tp, answer in found.items()}
             left = [tp for tp in left if answers[tp].again]
             if not left:
                 break
@@ -511,9 +522,11 @@ class _Retention(NamedTuple):
 
 def _failure(group: str, tp: TopicPartition, position: int, answer: PartitionResponse) -> WireError | None:
     if answer.row is None:
-        return answer.reported()
+        error = answer.reported(answer.sent)
+        sent = answer.sent or answer.broker is not None  # else no coordinator was found to send it to
+        return LinkLost(f"{error}; {COMMIT_AGAIN}") if sent and isinstance(error, LinkLost) else error
     code = answer.row["error"]
-    return refusal(code, answer.broker, tp, position, group, answer.tried) if code else None
+    return refusal(code, answer.broker, tp, position, group, answer.tried, answer.sent) if code else None
 
 
 def _committed(group: str, tp: TopicPartition, store: Store, answer: PartitionResponse) -> CommittedRow:

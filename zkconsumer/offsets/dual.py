@@ -25,17 +25,19 @@ from groundwork.failpoints import failpoint
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.store import NONE, Bounds, Committed, FormerOffset, OffsetStore, Unknown
+from zkconsumer.refusals import may_be_written
 from zkconsumer.session.lease import Lease
 
 BETWEEN = "between kafka and zookeeper commit"
 
 
 class HalfWritten(ConsumerError):
-    """Kafka has the new position and ZooKeeper does not; .tp, .position, and the reason as __cause__."""
+    """Kafka has the new position, or may have it, and ZooKeeper does not; .tp, .position, the reason as __cause__."""
 
-    def __init__(self, group: str, tp: TopicPartition, position: int, why: Exception) -> None:
+    def __init__(self, group: str, tp: TopicPartition, position: int, why: Exception, *, certain: bool = True) -> None:
+        what = "was written to Kafka and not" if certain else "may be written to Kafka and was not written"
         super().__init__(
-            f"group {group}, {tp}: {position} was written to Kafka and not to ZooKeeper ({why}); as long as they "
+            f"group {group}, {tp}: {position} {what} to ZooKeeper ({why}); as long as they "
             "differ the larger of the two counts: write both again"
         )
         self.tp = tp
@@ -126,6 +128,9 @@ class DualOffsets:
             failpoint(BETWEEN)
             for tp, why in self._zookeeper.commit(group, accepted, lease).items():
                 results[tp] = HalfWritten(group, tp, positions[tp], why) if why is not None else None
+        for tp, error in results.items():
+            if error is not None and may_be_written(error):
+                results[tp] = HalfWritten(group, tp, positions[tp], error, certain=False)
         return results
 
 

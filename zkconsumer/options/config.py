@@ -90,7 +90,9 @@ COORDINATED_BACKOFF_MS = 500  # of a group on Kafka's coordinator
 JAVA_ASSIGNORS = {
     f"org.apache.kafka.clients.consumer.{name}assignor": name for name in ("range", "roundrobin", "sticky")
 }  # of partition.assignment.strategy, as lower case
-LAST_COMMIT_MS = 5000  # of revoked partitions, while a coordinator is away: JVM members wait about 8 s for them
+# Of revoked partitions, while a coordinator is away: JVM members wait about 8 s for them.  A coordinator answers after
+# 5 s that the replicas did not confirm a commit (offsets.commit.timeout.ms), and then it is tried once more.
+LAST_COMMIT_MS = 7000
 NEWER_RESETS = {"earliest": "smallest", "latest": "largest", "none": "fail"}  # of auto.offset.reset
 
 

@@ -13,7 +13,7 @@ from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import delete_tree, everything_below
 from kafkawire.model import TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
-from tests.fakes.broker import Fail
+from tests.fakes.broker import Close, Fail
 from tests.groupadmin.snapshot.worlds import Fakes, fakes
 from zkconsumer.offsets.store import NONE, Unknown
 
@@ -73,6 +73,25 @@ def test_kafka_is_first_and_zookeeper_only_gets_what_kafka_took():
         assert NODE not in f.zk.nodes
         assert f.zk.nodes["/consumers/g/offsets/t/1"].data == b"3"
         assert {tp for (version, *_, tp) in f.kafka.committed if version == 1} == {1}
+
+
+def test_zookeeper_is_left_as_it_was_where_kafka_may_have_it_and_that_is_said():
+    with fakes({"t": 2, OFFSETS_TOPIC: 1}) as f:
+        f.kafka.script("offset_commit", *[Fail(7)] * 40)
+        wanted = [StoreWrite("g", T0, store, 3) for store in ("zookeeper", "kafka")]
+        zookeeper, kafka = apply_writes(f.world, read_cluster(f.world), wanted)
+        assert (zookeeper.state, kafka.state, kafka.unclear) == ("failed", "failed", True)
+        assert "it may be written: commit it once more" in kafka.why
+        assert "Kafka may have it" in zookeeper.why
+        assert NODE not in f.zk.nodes
+
+
+def test_what_kafka_accepted_and_does_not_give_back_may_be_written():
+    with fakes({"t": 2, OFFSETS_TOPIC: 1}) as f:
+        f.kafka.script("offset_fetch", *[Close()] * 200)
+        (found,) = apply_writes(f.world, read_cluster(f.world), [StoreWrite("g", T0, "kafka", 3)])
+        assert (found.state, found.unclear) == ("failed", True)
+        assert "Kafka accepted 3" in found.why
 
 
 def test_the_text_goes_into_kafka_with_the_position():
