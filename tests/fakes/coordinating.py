@@ -9,6 +9,7 @@ with GroupCluster({"t": 2}, brokers=2) as cluster:
     cluster.hang(1); cluster.wake(1)        it takes connections and requests, and answers nothing; it answers again
     cluster.hang(1, api="OffsetCommit")     the same of one api
     cluster.coordinator = 2                 another coordinator, which knows the group
+    cluster.zombies.add(1)                  it coordinates no more and does not know it: heartbeats 0, commits 7
     cluster.says[3] = 1                     whom broker 3 names as coordinator, whoever it is
     cluster.asked                           (broker, name of the api) of each request, in order of arrival
 """
@@ -37,6 +38,7 @@ class GroupCluster:
         self.asked: list[tuple[int, str]] = []
         self.coordinator = 1
         self.says: dict[int, int] = {}
+        self.zombies: set[int] = set()
         self.generation = 0
         self.members: dict[str, Fields] = {}  # by member id: its row in JoinGroup's answer
         self.assigned: dict[str, bytes] = {}
@@ -179,7 +181,7 @@ class GroupCluster:
         return [{"topic": topic, "partitions": [partition]} for topic, partition in self.committed]
 
     def _OffsetCommit(self, broker: int, body: Fields) -> Fields:
-        code = self._refused(broker, body)
+        code = 7 if broker in self.zombies else self._refused(broker, body)
         rows = []
         for topic in body["topics"]:
             for row in topic["partitions"] if not code else ():
@@ -201,6 +203,8 @@ class GroupCluster:
         return {"throttle_time_ms": 0, "topics": [_each(topic, row) for topic in body["topics"]]}
 
     def _refused(self, broker: int, body: Fields) -> int:
+        if broker in self.zombies:
+            return 0
         if broker != self.coordinator:
             return 16
         if body["member_id"] not in self.members:

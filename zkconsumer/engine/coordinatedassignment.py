@@ -109,6 +109,7 @@ class CoordinatedAssignment:
             on_event=context.on_event,
             claim=lambda: self._heartbeats.claim,
             on_refused=self._commit_refused,
+            on_accepted=self._heartbeats.committed,
             brokers=self._brokers,
             coordinator_of_member=lambda: self._requests.coordinator,
             executor=self._executor,
@@ -336,7 +337,7 @@ class CoordinatedAssignment:
 
     def _lease_over(self, claim: Claim) -> None:
         self.member.fenced(claim, forget=False)
-        self._report_fence("lease over: no answer of the group's coordinator in time")
+        self._report_fence(f"lease over: {self._heartbeats.over_why}")
 
     def _report_fence(self, why: str) -> None:
         self._on_fence()
@@ -346,6 +347,8 @@ class CoordinatedAssignment:
     def _commit_refused(self, claim: Claim, code: int) -> None:
         if code == requests.REBALANCING:
             self.member.rebalancing(claim)
+        elif code in requests.DOUBTFUL:
+            self._heartbeats.doubt(claim)
         elif claim is self._heartbeats.claim:
             self._heartbeats.lost(self._requests.refused(code))
             self._fenced(claim, code)

@@ -132,13 +132,14 @@ def store_of_coordinated(
     on_event: OnEvent,
     claim: Callable[[], Claim | None],
     on_refused: Callable[[Claim, int], object],
+    on_accepted: Callable[[Claim, float], object],
     brokers: Callable[[], Sequence[Broker]],
     coordinator_of_member: Callable[[], Broker | None],
     executor: ThreadExecutor,
 ) -> ClaimedOffsets:
-    """The store of a member of a group that Kafka's coordinator keeps.  claim, on_refused: as of ClaimedOffsets.
+    """The store of a member of a group that Kafka's coordinator keeps.
 
-    executor: for calls that block.
+    claim, on_refused, on_accepted: as of ClaimedOffsets.  executor: for calls that block.
 
     brokers: those to ask for the coordinator; coordinator_of_member: the one that the member found, so that a member
     which has joined at another one does not look for its offsets at the former one first.
@@ -176,7 +177,7 @@ def store_of_coordinated(
         ),
         channel.works,
     )
-    return ClaimedOffsets(store, claim, on_refused, links.end)
+    return ClaimedOffsets(store, claim, on_refused, links.end, on_accepted=on_accepted, now=now)
 
 
 def commit_times_of(

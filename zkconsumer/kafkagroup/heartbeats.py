@@ -5,6 +5,11 @@ The lease holds from the sending of the last answered heartbeat for session.time
 rebalances (27) proves the same, but the coordinator waits rebalance.timeout.ms at most for us to join; so from then on
 the lease ends that long after the last heartbeat that was answered without it.
 
+A coordinator that was replaced and does not know it answers heartbeats with 0 from memory, without end, while the next
+one gives our partitions away.  Only commits show it: they do not get into the log.  So once a commit ended in 7, 15 or
+16, heartbeats that the same broker answers prove nothing, and the lease counts from the last commit that was answered
+0, until the next one is, or another broker answers a heartbeat.
+
     connected   the last heartbeat was answered
     suspended   heartbeats have no answer; read on until the lease is over, commit nothing
     lost        no member: not joined (yet, or any more)
@@ -16,6 +21,7 @@ from collections.abc import Callable
 
 from groundwork.tasks import Event, Lock, now
 from kafkawire.errors import WireError
+from kafkawire.model import Broker
 from zkconsumer.kafkagroup import requests
 from zkconsumer.kafkagroup.lifecycle import Claim
 from zkconsumer.kafkagroup.requests import MemberRequests
@@ -60,9 +66,20 @@ class Heartbeats:
         self._on_state = on_state
         self._calm_at = 0.0  # the last heartbeat that was answered with 0 was sent then
         self._rebalances = False
+        self._written_at = 0.0  # the last commit that was answered with 0 was sent then, or the SyncGroup of the claim
+        self._doubted: Broker | None = None  # the coordinator, since a commit showed that it may be none any more
         self._lock = Lock()  # one heartbeat at a time
         self._wake = Event()
         self._wake_guard = Event()
+
+    @property
+    def over_why(self) -> str:
+        """Why the lease ended."""
+        if self._doubted is not None:
+            return (
+                f"{self._doubted} answers heartbeats and takes no commits, so another broker may coordinate the group"
+            )
+        return "no answer of the group's coordinator in time"
 
     @property
     def interval_s(self) -> float:
@@ -76,6 +93,7 @@ class Heartbeats:
         self._lease.revoke(joined_at)
         self.claim = claim
         self._calm_at, self._rebalances = joined_at, False
+        self._written_at, self._doubted = joined_at, None
         self._beat(claim)
         self._wake.set()
         self._wake_guard.set()
@@ -89,6 +107,28 @@ class Heartbeats:
         """No member, and not by our own doing."""
         self.end()
         self._enter(SessionState.LOST, why)
+
+    def doubt(self, claim: Claim) -> None:
+        """A commit ended in 7, 15 or 16: the coordinator may be none any more, whatever it answers."""
+        if claim is self.claim:
+            self._doubted = self._requests.doubt()
+
+    def committed(self, claim: Claim, sent_at: float) -> None:
+        """A commit that was sent then was answered with 0."""
+        if claim is self.claim:
+            self._written_at = max(self._written_at, sent_at)
+            self._trust()
+
+    def _trust(self) -> None:
+        """End a doubt."""
+        if self._doubted is not None:
+            self._doubted = None
+            self._lease.lift()
+            if self._rebalances:
+                self._limit(self._calm_at, self._rebalance_timeout_ms() / 1000)
+
+    def _limit(self, proved_at: float, timeout_s: float) -> None:
+        self._lease.limit(proved_at + timeout_s - margin_of(timeout_s))
 
     def run(self) -> None:
         """Send heartbeats as long as there is a claim."""
@@ -133,14 +173,17 @@ class Heartbeats:
         if claim is not self.claim:
             return  # joined again, or fenced, meanwhile
         if code in (0, requests.REBALANCING):
-            if code == 0:
-                self._calm_at = max(self._calm_at, sent)
-            self._lease.beat_answered(sent, self._session_s)
+            if self._doubted is not None and self._requests.answered == self._doubted:
+                self._limit(self._written_at, self._session_s)
+            else:
+                self._trust()
+                if code == 0:
+                    self._calm_at = max(self._calm_at, sent)
+                self._lease.beat_answered(sent, self._session_s)
             self._enter(SessionState.CONNECTED, "")
             if code and not self._rebalances:
                 self._rebalances = True
-                rebalance_s = self._rebalance_timeout_ms() / 1000
-                self._lease.limit(self._calm_at + rebalance_s - margin_of(rebalance_s))
+                self._limit(self._calm_at, self._rebalance_timeout_ms() / 1000)
                 self._on_rebalance(claim)
             self._wake_guard.set()
         elif code in (requests.LOADING, *requests.MOVED):

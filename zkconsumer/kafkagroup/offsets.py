@@ -2,11 +2,13 @@
 
 A commit belongs to the claim under which it began: one that is still tried when the member has joined again would be
 taken in the new generation, though others may own its partitions.  What the coordinator answers of the claim is passed
-on: 22 and 25 fence the member, 27 makes it join.
+on: 22 and 25 fence the member, 27 makes it join, 7, 15 and 16 show that heartbeats may be answered by a coordinator that
+is none any more, and 0 that they are not.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkawire.model import TopicPartition
@@ -30,7 +32,8 @@ class NotAMember(ConsumerError):
 class ClaimedOffsets:
     """store: KafkaOffsets, which commits by claim().
 
-    claim(): by which partitions are owned now; None: no member.  on_refused(claim, code): 22, 25 or 27.
+    claim(): by which partitions are owned now; None: no member.  on_refused(claim, code): 22, 25, 27; 7, 15, 16.
+    on_accepted(claim, sent_at): a commit was answered 0; now(): seconds, the clock of sent_at.
     """
 
     def __init__(
@@ -39,11 +42,16 @@ class ClaimedOffsets:
         claim: Callable[[], Claim | None],
         on_refused: Callable[[Claim, int], object],
         close: Callable[[], object] = lambda: None,
+        *,
+        on_accepted: Callable[[Claim, float], object] = lambda claim, sent_at: None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.close = close
         self._counted = CountedOffsets(store)
         self._claim = claim
         self._on_refused = on_refused
+        self._on_accepted = on_accepted
+        self._now = now
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         return self._counted.read(group, tps)
@@ -54,9 +62,12 @@ class ClaimedOffsets:
         claim = self._claim()
         if claim is None:
             return {tp: NotAMember(group, tp, at, "this is no member of the group now") for tp, at in positions.items()}
+        began = self._now()
         results = self._counted.commit(group, positions, _OfClaim(lease, claim, self._claim))
         codes = {why.code for why in results.values() if isinstance(why, Refused)}
-        for code in (requests.NO_MEMBER, requests.GENERATION_OVER, requests.REBALANCING):
+        if None in results.values():
+            self._on_accepted(claim, began)
+        for code in (requests.NO_MEMBER, requests.GENERATION_OVER, requests.REBALANCING, *requests.DOUBTFUL):
             if code in codes:
                 self._on_refused(claim, code)
                 break

@@ -35,6 +35,7 @@ from zkconsumer.refusals import refusal
 
 LOADING, NONE_NOW, ELSEWHERE = 14, 15, 16
 MOVED = (NONE_NOW, ELSEWHERE)  # look the coordinator up again
+DOUBTFUL = (7, *MOVED)  # of a commit
 GENERATION_OVER, NO_MEMBER, REBALANCING = 22, 25, 27
 OTHER_PROTOCOL, BAD_GROUP, BAD_SESSION_TIMEOUT, NOT_ALLOWED = 23, 24, 26, 30
 ID_FIRST, GROUP_FULL = 79, 81
@@ -80,6 +81,7 @@ class MemberRequests:
         self._asked = asking
         self._lookup = asking(brokers)
         self.coordinator: Broker | None = None  # as it was found last
+        self.answered: Broker | None = None  # the last heartbeat
         self._suspect: Broker | None = None  # the coordinator that did not answer last, or answered that it is not one
 
     def join(self, member_id: str, protocols: Sequence[tuple[str, bytes]]) -> Mapping[str, Any]:
@@ -101,7 +103,17 @@ class MemberRequests:
     def heartbeat(self, claim: Claim) -> int:
         """The coordinator's error code."""
         request = grouprequests.heartbeat(self._dialect, self.group, claim.generation, claim.member_id)
-        return int(self._call("heartbeat", request)["error"])
+        broker = self._found()
+        code = int(self._call("heartbeat", request)["error"])
+        self.answered = broker
+        return code
+
+    def doubt(self) -> Broker | None:
+        """Look the coordinator up again before the next request, elsewhere: it may be none any more.  Returns it."""
+        broker = self.coordinator or self._suspect
+        if broker is not None:
+            self._not(broker)
+        return broker
 
     def leave(self, member_id: str) -> int:
         """The coordinator's error code."""

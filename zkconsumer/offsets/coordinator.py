@@ -167,7 +167,11 @@ class GroupRequests:
     def ask_coordinator(self, group: str, request: Request[R]) -> tuple[Broker, R]:
         """One request to the group's coordinator, which is looked up again.  Raises as find."""
         broker = self.find(group)
-        return broker, self._call(broker, request)
+        try:
+            return broker, self._call(broker, request)
+        except LinkLost:
+            self._failed = broker
+            raise
 
     def _attempts(self) -> Iterator[Attempt]:
         return self._retry.attempts(self._sleep, self._now)
@@ -392,6 +396,8 @@ class Coordinator:
         broker, reply = self._requests.ask_coordinator(group, request)
         (row,) = reply["groups"]
         if row["error"]:
+            if row["error"] in ELSEWHERE:
+                self._requests.doubt(group)
             raise refusal(row["error"], broker, group=group)
         members = tuple((m["member_id"], m["client_id"], m["client_host"]) for m in row["members"])
         assignments = {m["member_id"]: bytes(m["assignment"]) for m in row["members"]}

@@ -57,6 +57,10 @@ class Lease:
         self._limit = min(self._limit, until)
         self.valid_until = min(self.valid_until, self._limit)
 
+    def lift(self) -> None:
+        """Take back all limits: what is answered next counts again."""
+        self._limit = float("inf")
+
     def revoke(self, now: float = float("-inf")) -> None:
         """The session is lost: not valid until a beat sent at now or later is answered."""
         self._revoked_at = max(self._revoked_at, now)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from groundwork.tasks import now
-from kafkawire.model import TopicPartition
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
 from localkafka.waiting import wait_until
 from tests.fakes.coordinating import GroupCluster
 from zkconsumer.connector import ConsumerConnector
@@ -16,6 +18,8 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.filters import Whitelist
 from zkconsumer.kafkagroup import requests
+from zkconsumer.offsets.coordinator import Coordinator
+from zkconsumer.offsets.store import NONE
 
 SESSION_S = 1.0
 BEATS = 5  # of a session, at least
@@ -116,6 +120,41 @@ def test_no_question_that_hangs_delays_a_heartbeat(cluster: GroupCluster) -> Non
         assert not program.said("fence")
         cluster.wake(1, 2, 3)
         asking.join()
+
+
+def test_a_broker_with_old_metadata_is_not_asked_first_for_ever(cluster: GroupCluster) -> None:
+    cluster.coordinator = 2
+    cluster.says = {1: 3, 3: 3}  # what was true before
+    links = Links("test", timeout_ms=2000)
+    addresses = [Broker(broker, *address) for broker, address in cluster.addresses.items()]
+    asked = Coordinator(lambda: addresses, links, dialect("0.10.1"), 5, 10, 5000)
+    assert asked.fetch("g", [T0], "kafka") == {T0: NONE}
+    assert [one for one in cluster.asked if one[1] == "GroupCoordinator"] == [
+        (1, "GroupCoordinator"),
+        (2, "GroupCoordinator"),
+    ]
+    links.close()
+
+
+def test_a_member_leaves_a_coordinator_that_is_none_and_does_not_know_it(cluster: GroupCluster) -> None:
+    with Program(cluster) as program:
+        cluster.says = {1: 1, 3: 1}
+        cluster.zombies, cluster.coordinator = {1}, 2
+        program.connector.commit_offsets()
+        cluster.wait(lambda: cluster.count(2, "Heartbeat") > 0)
+        assert not program.said("fence")
+
+
+def test_a_member_that_no_coordinator_takes_commits_of_is_fenced_though_its_heartbeats_are_answered(
+    cluster: GroupCluster,
+) -> None:
+    with Program(cluster) as program:
+        cluster.says = dict.fromkeys((1, 2, 3), 1)
+        cluster.zombies, cluster.coordinator = {1}, 2
+        program.connector.commit_offsets()
+        wait_until(lambda: bool(program.said("fence")), 10 * SESSION_S, "the member to be fenced")
+        assert "lease over" in program.said("fence")[0]
+        cluster.zombies, cluster.says = set(), {}
 
 
 @pytest.mark.parametrize("others", [(), (3,)], ids=["the others answer", "another one hangs, too"])

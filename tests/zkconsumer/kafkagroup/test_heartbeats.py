@@ -1,0 +1,103 @@
+"""Heartbeats and the lease that they prove, with a coordinator and a clock of the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkawire.model import Broker
+from zkconsumer.kafkagroup import heartbeats
+from zkconsumer.kafkagroup.heartbeats import Heartbeats
+from zkconsumer.kafkagroup.lifecycle import Claim
+from zkconsumer.session.lease import COORDINATOR_PART, Lease
+from zkconsumer.session.zksession import SessionState
+
+SESSION_S, REBALANCE_S = 12.0, 60.0
+MARGIN_S = 2.0
+ONE, TWO = Broker(1, "one", 9092), Broker(2, "two", 9092)
+CLAIM = Claim(3, "m")
+
+
+class Requests:
+    """MemberRequests of the test: `code` is what the coordinator answers."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.coordinator: Broker | None = ONE
+        self.answered: Broker | None = None
+
+    def heartbeat(self, claim: Claim) -> int:
+        self.answered = self.coordinator
+        return self.code
+
+    def doubt(self) -> Broker | None:
+        return self.coordinator
+
+    def refused(self, code: int) -> str:
+        return f"error {code}"
+
+
+class World:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, session_s: float = SESSION_S, rebalance_s: float = REBALANCE_S):
+        self.now = 0.0
+        monkeypatch.setattr(heartbeats, "now", lambda: self.now)
+        self.requests, self.lease = Requests(), Lease(margin_part=COORDINATOR_PART)
+        self.rebalances: list[Claim] = []
+        self.beats = Heartbeats(
+            self.requests,  # type: ignore[arg-type]
+            self.lease,
+            session_timeout_ms=int(session_s * 1000),
+            rebalance_timeout_ms=lambda: int(rebalance_s * 1000),
+            on_rebalance=self.rebalances.append,
+            on_fenced=lambda claim, code: None,
+            on_over=lambda claim: None,
+            on_state=lambda state, why: None,
+        )
+        self.beats.begin(CLAIM, 0.0)
+
+    def beat(self, at: float) -> float:
+        """Send a heartbeat then; until when the lease is valid."""
+        self.now = at
+        self.beats._beat(CLAIM)
+        return self.lease.valid_until
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_the_lease_counts_from_the_last_commit_answered_0_once_a_commit_ended_in_7_15_or_16(world: World):
+    assert world.beat(5.0) == 15.0
+    world.beats.committed(CLAIM, 6.0)
+    assert world.beat(9.0) == 19.0
+    world.beats.doubt(CLAIM)
+    assert world.beat(10.0) == 6.0 + SESSION_S - MARGIN_S
+    assert world.beat(15.0) == 16.0  # whatever it answers from memory
+    assert world.beats.state is SessionState.CONNECTED  # so that commits are tried
+    world.beats.committed(CLAIM, 15.0)
+    assert world.beat(15.5) == 25.5
+
+
+def test_a_doubt_ends_with_a_heartbeat_that_another_coordinator_answers(world: World):
+    world.beats.doubt(CLAIM)
+    world.requests.coordinator = TWO
+    assert world.beat(5.0) == 15.0
+    world.requests.coordinator = ONE
+    assert world.beat(6.0) == 16.0
+
+
+def test_the_end_of_a_doubt_leaves_the_limit_of_a_rebalance(monkeypatch: pytest.MonkeyPatch):
+    world = World(monkeypatch, session_s=12.0, rebalance_s=12.0)
+    world.beat(1.0)
+    world.requests.code = 27
+    assert world.beat(2.0) == 11.0
+    world.beats.doubt(CLAIM)
+    world.beats.committed(CLAIM, 3.0)
+    assert world.beat(4.0) == 11.0
+    assert world.rebalances == [CLAIM]
+
+
+def test_a_doubt_of_another_generation_changes_nothing(world: World):
+    world.beats.doubt(Claim(2, "m"))
+    world.beats.committed(Claim(2, "m"), 9.0)
+    assert world.beat(5.0) == 15.0
