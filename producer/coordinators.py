@@ -74,6 +74,7 @@ class Coordinators:
         self._links = links
         self._dialect = dialect
         self._known: dict[tuple[str, bool], Broker] = {}
+        self._looked: dict[tuple[str, bool], int] = {}  # at which broker the next look-up begins
         self._locks: dict[tuple[int, int], Lock] = {}
         self._lost_at: dict[Broker, float] = {}
         self._stable: dict[Broker, bool] = {}  # whether a broker takes OffsetFetch v7
@@ -230,7 +231,9 @@ class Coordinators:
             brokers = self._brokers()
         except Unreachable as away:
             raise LinkLost(str(away)) from away
-        for broker in self._links.answering_first(brokers):
+        first = self._looked.get((key, of_transaction), 0) % max(1, len(brokers))
+        self._looked[key, of_transaction] = first + 1  # a broker with old metadata names the same one for ever
+        for broker in self._links.answering_first([*brokers[first:], *brokers[:first]]):
             try:
                 reply: Coordinator = self._call(broker, find_coordinator(self._dialect, key, of_transaction), key)
             except LinkLost as lost:

@@ -8,6 +8,7 @@ from groundwork.tasks import TaskGroup, connect, now
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.protocol.transactionrequests import Coordinator as FoundCoordinator
 from producer import coordinators
 from producer.coordinators import CONNECTIONS, Coordinators
 from tests.fakes.coordinating import GroupCluster
@@ -40,3 +41,20 @@ def test_a_broker_that_hangs_costs_all_that_wait_for_it_one_time_out_together(mo
         assert now() - began < 3 * TIMEOUT_S
         assert found == [7] * len(GROUPS)
         asked.close()
+
+
+def test_the_next_look_up_of_a_coordinator_begins_at_the_next_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def call(asking: Coordinators, broker: Broker, request: object, key: str) -> FoundCoordinator:
+        asked.append(broker.id)
+        return FoundCoordinator(0, Broker(9, "old", 9092))
+
+    monkeypatch.setattr(Coordinators, "_call", call)
+    links = Links("test", timeout_ms=100)
+    asking = Coordinators(lambda: [Broker(n, "here", n) for n in (1, 2)], links, dialect("2.8"))
+    for _ in range(3):
+        asking._coordinator("t", True)
+        asking._known.clear()
+    assert asked == [1, 2, 1]
+    links.close()

@@ -2,8 +2,8 @@
 
 A commit belongs to the claim under which it began: one that is still tried when the member has joined again would be
 taken in the new generation, though others may own its partitions.  What the coordinator answers of the claim is passed
-on: 22 and 25 fence the member, 27 makes it join, 7, 15 and 16 show that heartbeats may be answered by a coordinator that
-is none any more, and 0 that they are not.
+on: 22 and 25 fence the member, 27 makes it join, 7, 15 and 16 show that heartbeats may be answered by a coordinator
+that is none any more, and 0 that they are not.
 """
 
 from __future__ import annotations
