@@ -50,7 +50,7 @@ from zkconsumer.session.zksession import SessionState, ZkSession
 METADATA_MS = 10_000  # a broker that is silent for longer would keep the request from the others
 FIRST_JOIN_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
 SUBSCRIBED_POLL_S = 0.02
-SILENT_PART = 3  # of the session's time-out
+SILENT_PART = 3  # of what an answered heartbeat proves
 CLOSED_AT_START = "the connector was shut down while it started"
 
 
@@ -211,7 +211,7 @@ class CoordinatedAssignment:
         self._tasks.spawn("lease", self._heartbeats.guard)
         self._tasks.spawn("topics", self.member.watch_topics)
         self._tasks.spawn("member", self.member.run)
-        self._watch_hub(self._config.group_session_timeout_ms)
+        self._watch_hub(min(self._config.group_session_timeout_ms, self._rebalance_timeout_ms()))
         self.member.first_round.wait(timeout=FIRST_JOIN_S)
         if self.member.refusal:
             raise ConsumerError(self.member.refusal)
@@ -294,7 +294,7 @@ class CoordinatedAssignment:
     def silent_s(self) -> float:
         if self._away_since is None:
             return 0.0
-        heard, limit_s = self._lease.heard_of, self._config.group_session_timeout_ms / 1000 / SILENT_PART
+        heard, limit_s = self._lease.heard_of, self._heartbeats.lease_s / SILENT_PART
         silent_s = now() - (self._away_since if heard is None else heard)
         return silent_s if silent_s > limit_s else 0.0
 

@@ -1,7 +1,8 @@
 """Heartbeats of a member to its coordinator, the lease that they prove, and the fence when it ends.
 
-The lease holds from the sending of the last answered heartbeat for session.timeout.ms less a margin
-(zkconsumer.session.lease): until then the coordinator gives our partitions to no other.  An answer that the group
+The lease holds from the sending of the last answered heartbeat for session.timeout.ms, or rebalance.timeout.ms where
+that is shorter and the broker is told it (silent_member_s), less a margin (zkconsumer.session.lease): until then the
+coordinator gives our partitions to no other.  An answer that the group
 rebalances (27) proves the same, but the coordinator waits rebalance.timeout.ms at most for us to join; so from then on
 the lease ends that long after the last heartbeat that was answered without it.
 
@@ -33,6 +34,15 @@ LONGEST_S = 3.0  # between two: by a heartbeat a member hears of a rebalance
 RETRY_S = 0.25  # after one without an answer, or while the coordinator moves
 
 
+def silent_member_s(session_s: float, rebalance_s: float) -> float:
+    """How long a silent member certainly stays in its group, in seconds.
+
+    Its session ends after session_s; but where another member joins, the coordinator waits rebalance_s for it to join,
+    too, and then counts it out, whatever is left of its session (GroupCoordinator.onCompleteJoin).
+    """
+    return min(session_s, rebalance_s)
+
+
 class Heartbeats:
     """One member's, in the event loop.  The callbacks must not wait.
 
@@ -58,7 +68,7 @@ class Heartbeats:
         self.state = SessionState.LOST
         self._requests = members
         self._lease = lease
-        self._session_s = session_timeout_ms / 1000
+        self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._on_rebalance = on_rebalance
         self._on_fenced = on_fenced
@@ -73,6 +83,11 @@ class Heartbeats:
         self._wake_guard = Event()
 
     @property
+    def lease_s(self) -> float:
+        """How long an answered heartbeat proves that we are a member, less a margin."""
+        return silent_member_s(self._session_timeout_ms / 1000, self._rebalance_timeout_ms() / 1000)
+
+    @property
     def over_why(self) -> str:
         """Why the lease ended."""
         if self._doubted is not None:
@@ -83,7 +98,7 @@ class Heartbeats:
 
     @property
     def interval_s(self) -> float:
-        return min(LONGEST_S, self._session_s / BEATS_PER_SESSION)
+        return min(LONGEST_S, self.lease_s / BEATS_PER_SESSION)
 
     def begin(self, claim: Claim, joined_at: float) -> None:
         """Beat for this claim from now on; the first beat is answered, or lost, when it returns.
@@ -147,7 +162,7 @@ class Heartbeats:
             if claim is None:
                 self._wake_guard.wait()
                 continue
-            left_s = max(self._lease.valid_until, self._calm_at + self._session_s / 2) - now()
+            left_s = max(self._lease.valid_until, self._calm_at + self.lease_s / 2) - now()
             if left_s > 0:  # a claim whose first beat was lost has half a session to prove itself
                 self._wake_guard.wait(timeout=left_s)
             elif claim is self.claim:
@@ -174,12 +189,12 @@ class Heartbeats:
             return  # joined again, or fenced, meanwhile
         if code in (0, requests.REBALANCING):
             if self._doubted is not None and self._requests.answered == self._doubted:
-                self._limit(self._written_at, self._session_s)
+                self._limit(self._written_at, self.lease_s)
             else:
                 self._trust()
                 if code == 0:
                     self._calm_at = max(self._calm_at, sent)
-                self._lease.beat_answered(sent, self._session_s)
+                self._lease.beat_answered(sent, self.lease_s)
             self._enter(SessionState.CONNECTED, "")
             if code and not self._rebalances:
                 self._rebalances = True

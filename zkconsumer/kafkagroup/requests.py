@@ -42,7 +42,9 @@ ID_FIRST, GROUP_FULL = 79, 81
 LASTING = (OTHER_PROTOCOL, BAD_GROUP, BAD_SESSION_TIMEOUT, NOT_ALLOWED, GROUP_FULL)
 
 JOIN_MARGIN_MS = 10_000  # above the rebalance timeout: a coordinator that answers late is not away
-BEATS_LOST_PART = 4  # of the session timeout: a heartbeat without an answer for that long is lost
+BEATS_LOST_PART = (
+    4  # of the time that a silent member stays in its group: a heartbeat without an answer for that long is lost
+)
 LOOK_UP_S = 3.0  # a broker that does not say for so long who coordinates a group is passed over
 LOOK_S = 2.0  # between two looks for another coordinator, while the one that we know lets us wait
 CONNECT_S = 5.0  # for a connection to join on, with TLS and login
@@ -70,7 +72,7 @@ class MemberRequests:
         self._rebalance_ms = rebalance_timeout_ms
         patience_ms = max(session_timeout_ms, rebalance_timeout_ms) + JOIN_MARGIN_MS
         self._patient = Links(client_name, connect, patience_ms)
-        quick_ms = max(100, session_timeout_ms // BEATS_LOST_PART)
+        quick_ms = max(100, min(session_timeout_ms, rebalance_timeout_ms) // BEATS_LOST_PART)
         self._quick = Links(client_name, connect, quick_ms)
         self._asking = Links(client_name, connect, min(quick_ms, int(LOOK_UP_S * 1000)))
 

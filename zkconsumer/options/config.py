@@ -191,8 +191,9 @@ class ConsumerConfig(SecurityOptions):
     group_session_timeout_ms: int = option(
         "session.timeout.ms",
         10000,
-        "with coordination kafka: silence after which the coordinator gives our partitions to other members; brokers "
-        "take 6 s to 5 min or more (group.min.session.timeout.ms, group.max.session.timeout.ms)",
+        "with coordination kafka: silence after which the coordinator gives our partitions to other members; where "
+        "rebalance.timeout.ms is shorter, that counts, since it ends first once another joins; brokers take "
+        "6 s to 5 min or more (group.min.session.timeout.ms, group.max.session.timeout.ms)",
         "ms",
         least=1000,
     )

@@ -9,6 +9,7 @@ freeze a; thaw a        its process stands still; it runs again, its lease long 
 expire a                the coordinator ends its session
 cut a; mend a           the coordinator is out of its reach
 lease a                 its lease is over
+timeouts 60 20          session.timeout.ms and rebalance.timeout.ms of all, in s (10 and 60 without it)
 kill a; close a         its process is gone; a clean stop
 refuse a; accept a      the group takes no such member
 move; forget            the coordinator moves to another broker; it has lost the group
@@ -51,6 +52,7 @@ def _break(world: World, name: str, what: str) -> None:
 
 
 EFFECTS: dict[str, Callable[..., object]] = {
+    r"timeouts (\d+) (\d+)": lambda world, session, rebalance: world.timeouts(int(session), int(rebalance)),
     r"topic (\w+) (\d+)": lambda world, name, count: world.topic(name, int(count)),
     r"join (\w+)": lambda world, name: world.join(name),
     r"join (\w+) ([\w ]+)": lambda world, name, topics: world.join(name, topics),

@@ -2,6 +2,7 @@
 
     JoinGroup     waits until every member that the coordinator knows has joined, or `time` passes: who has not is out
     SyncGroup     waits for the leader, the first that joined
+    a session     ends after session_s, and after rebalance_s where another one joins meanwhile
     a heartbeat   of each member that is connected, after every step: 25 unknown, 22 another generation, 27 joining
     OffsetCommit  of the current generation, stable or joining; else 22, 25, 27
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
 from zkconsumer.kafkagroup.assignors import GroupMember, assign_range
+from zkconsumer.kafkagroup.heartbeats import silent_member_s
 from zkconsumer.kafkagroup.lifecycle import (
     Action,
     Changed,
@@ -71,6 +73,7 @@ class World:
         self.holds: dict[str, Do] = {}
         self.breaks: dict[str, Do] = {}
         self.refuses: set[str] = set()
+        self.session_s, self.rebalance_s = 10.0, 60.0
         # the coordinator
         self.known: dict[str, Member] = {}  # by member id
         self.pending: set[str] = set()  # ids that were given out, and that nobody has joined with yet
@@ -81,6 +84,9 @@ class World:
         self._ids = 0
 
     # what happens -------------------------------------------------------------------------------------------------
+
+    def timeouts(self, session_s: float, rebalance_s: float) -> None:
+        self.session_s, self.rebalance_s = session_s, rebalance_s
 
     def topic(self, name: str, partitions: int) -> None:
         self.topics[name] = partitions
@@ -189,10 +195,16 @@ class World:
         if self.phase == "joining" and self.joined:
             for member_id in [one for one in self.known if one not in self.joined]:
                 late = self.known[member_id]
-                if late.name in self.members and not late.frozen:
-                    self.lease_over(late.name)  # it ends rebalance.timeout.ms after the last calm heartbeat
+                if late.name in self.members and not late.frozen and self._lease_is_over(late):
+                    self.lease_over(late.name)
                 self._out(member_id)
         self._coordinate()
+
+    def _lease_is_over(self, late: Member) -> bool:
+        """Whether a member's lease is over once the coordinator has waited for it: who was told to join limits it, and
+        for who was not it counts from a heartbeat before the rebalance."""
+        told = late.told is not None and late.told is late.state.claim
+        return told or silent_member_s(self.session_s, self.rebalance_s) <= self.rebalance_s
 
     def run(self, pick: Callable[[list[str]], str] = lambda names: names[0], limit: int = 20_000) -> None:
         """Until nobody can move without time passing."""

@@ -86,6 +86,13 @@ def test_a_doubt_ends_with_a_heartbeat_that_another_coordinator_answers(world: W
     assert world.beat(6.0) == 16.0
 
 
+def test_the_lease_is_the_smaller_of_the_session_and_what_the_coordinator_waits_for_a_join(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    assert World(monkeypatch, session_s=60.0, rebalance_s=24.0).beat(5.0) == 5.0 + 24.0 - 4.0
+    assert World(monkeypatch, session_s=12.0, rebalance_s=60.0).beat(5.0) == 15.0
+
+
 def test_the_end_of_a_doubt_leaves_the_limit_of_a_rebalance(monkeypatch: pytest.MonkeyPatch):
     world = World(monkeypatch, session_s=12.0, rebalance_s=12.0)
     world.beat(1.0)

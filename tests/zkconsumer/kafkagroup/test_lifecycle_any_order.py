@@ -19,6 +19,7 @@ HAPPENINGS = [
     *(f"{what} {name}" for name in NAMES for what in ("freeze", "thaw", "expire", "cut", "mend", "lease", "close")),
     *(f'break {name} at "{do.value}"' for name in NAMES for do in (Do.JOIN, Do.SYNC, Do.LOCATE, Do.COMMIT)),
     *(f"join {name} {topics}" for name in NAMES for topics in ("t", "t u")),
+    "timeouts 60 20",
     "topic t 3",
     "topic u 2",
     "move",
