@@ -25,7 +25,6 @@ from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.adminapis import CREATE_TOPICS
-from kafkawire.protocol.subscriptions import read_assignment
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.exactlyonce.transactions import NoTransactions, require_transactions
@@ -281,7 +280,7 @@ def _coordinated_topics(source: SourceOptions) -> tuple[dict[str, list[Partition
     links = Links(source.client_name, versions.connect(source.kafka_security.connect(connect)), int(TIMEOUT_S * 1000))
     try:
         state = Coordinator(lambda: list(view.brokers.values()), links, versions.dialect, 2).describe(source.group_id)
-        owners = {tp: member for member, data in state.assignments.items() for tp in read_assignment(data)}
+        owners = state.owners()
     except WireError as reason:
         raise ConsumerError(f"the coordinator of group {source.group_id} tells no owners: {reason}") from reason
     finally:

@@ -8,6 +8,7 @@
 with GroupCluster({"t": 2}, brokers=2) as cluster:
     cluster.hang(1); cluster.wake(1)        it takes connections and requests, and answers nothing; it answers again
     cluster.hang(1, api="OffsetCommit")     the same of one api
+    cluster.beside["x"] = b"\xff"            another member, by its id, with the bytes of its subscription
     cluster.coordinator = 2                 another coordinator, which knows the group
     cluster.zombies.add(1)                  it coordinates no more and does not know it: heartbeats 0, commits 7
     cluster.says[3] = 1                     whom broker 3 names as coordinator, whoever it is
@@ -42,6 +43,7 @@ class GroupCluster:
         self.generation = 0
         self.members: dict[str, Fields] = {}  # by member id: its row in JoinGroup's answer
         self.assigned: dict[str, bytes] = {}
+        self.beside: dict[str, bytes] = {}
         self.committed: dict[tuple[str, int], int] = {}
         self._hanging: set[tuple[int, str]] = set()  # broker, api; "": every one
         self._ids = 0
@@ -132,7 +134,7 @@ class GroupCluster:
             "protocol": protocol["name"],
             "leader_id": member_id,
             "member_id": member_id,
-            "members": list(self.members.values()),
+            "members": [*self.members.values(), *({"member_id": m, "metadata": b} for m, b in self.beside.items())],
         }
 
     def _SyncGroup(self, broker: int, body: Fields) -> Fields:
@@ -152,7 +154,7 @@ class GroupCluster:
     def _DescribeGroups(self, broker: int, body: Fields) -> Fields:
         members = [
             {**row, "client_id": "c", "client_host": "h", "assignment": self.assigned.get(name, b"")}
-            for name, row in self.members.items()
+            for name, row in {**self.members, **{m: {"member_id": m, "metadata": b""} for m in self.beside}}.items()
         ]
         shown = {"state": "Stable", "protocol_type": "consumer", "protocol": "range", "members": members}
         refused = {"state": "", "protocol_type": "", "protocol": "", "members": []}

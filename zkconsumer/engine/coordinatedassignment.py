@@ -22,7 +22,6 @@ from kafkawire.errors import WireError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.grouprequests import tells_rebalance_timeout
-from kafkawire.protocol.subscriptions import read_assignment
 from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import EngineContext
 from zkconsumer.engine.offsetstores import store_of_coordinated
@@ -259,11 +258,8 @@ class CoordinatedAssignment:
             links.close()
 
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
-        found: dict[TopicPartition, str] = {}
         try:
-            state = self._requests.describe()
-            for member_id, data in state.assignments.items():
-                found |= dict.fromkeys(read_assignment(data), member_id)
+            found = self._requests.describe().owners()
         except WireError as e:
             raise ConsumerError(f"the group's coordinator does not say who owns what: {e}") from e
         return {tp: who for tp, who in found.items() if tp.topic in topics}

@@ -6,6 +6,7 @@ the coordinator is a report, too: `Failed`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,6 +51,8 @@ from zkconsumer.kafkagroup.requests import MemberRequests
 from zkconsumer.kafkagroup.topics import GroupTopics
 from zkconsumer.options.config import ConsumerConfig
 
+log = logging.getLogger(__name__)
+
 GONE = (requests.GENERATION_OVER, requests.NO_MEMBER, requests.REBALANCING)
 CLASSES = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -77,6 +80,7 @@ class GroupExecutor:
         self.refusal = ""  # why the group does not take us
         self.led: Mapping[str, int] | None = None  # what the leader divided: partitions by topic; None: it is another
         self.joined_with: list[str] = []  # the topics of our subscription
+        self._unreadable: set[str] = set()  # members of the generation before whose subscription could not be read
         self.deleted: dict[str, str] = {}  # topics that were read and are deleted, with a sentence each
         self._requests = members
         self._heartbeats = heartbeats
@@ -205,28 +209,56 @@ class GroupExecutor:
         return Synced(action.turn, threads)
 
     def _divide(self) -> dict[str, bytes]:
-        """The assignment of each member, by member id: we are the leader.  Raises RemoteError, Unreachable."""
+        """The assignment of each member, by member id: we are the leader.  Raises RemoteError, Unreachable.
+
+        A member whose subscription cannot be read gets nothing, and is reported.
+        """
         protocol = self._reply["protocol"]
         rows = self._reply["members"]
-        subscriptions = {row["member_id"]: read_subscription(row["metadata"]) for row in rows}
-        group = []
+        group: list[GroupMember] = []
+        unreadable: dict[str, str] = {}
         for row in rows:
-            read = subscriptions[row["member_id"]]
+            try:
+                read = read_subscription(row["metadata"])
+            except RemoteError as why:
+                unreadable[row["member_id"]] = str(why)
+                continue
             had, had_in = read_sticky_user_data(read.user_data) if protocol == STICKY else ((), -1)
             member = GroupMember(
                 row["member_id"], frozenset(read.topics), row.get("group_instance_id"), had=had, had_in=had_in
             )
             group.append(member)
+        self._report_unreadable(unreadable)
         wanted = sorted({topic for member in group for topic in member.topics})
         if set(wanted) - self._topics.counts.keys():
             self._topics.read()  # a topic that another member knows, and that is new to us
-        self.led, self.members = self._topics.counted(wanted), len(group)
+        self.led, self.members = self._topics.counted(wanted), len(rows)
         if protocol not in ASSIGNORS:
             raise RemoteError(
                 f"group {self._requests.group}: the coordinator chose {protocol!r}, which was not offered"
             )
         assigned = ASSIGNORS[protocol](self.led, group)
-        return {member_id: assignment_bytes(tps) for member_id, tps in assigned.items()}
+        return {row["member_id"]: assignment_bytes(assigned.get(row["member_id"], ())) for row in rows}
+
+    def _report_unreadable(self, unreadable: Mapping[str, str]) -> None:
+        """Report members whose subscription cannot be read, each once."""
+        new = {member_id: why for member_id, why in unreadable.items() if member_id not in self._unreadable}
+        self._unreadable = set(unreadable)
+        clients: dict[str, str] = {}
+        if new:
+            try:
+                members = self._requests.describe().members
+                clients = {member_id: f" (client {client}, host {host})" for member_id, client, host in members}
+            except WireError as away:
+                log.info("which clients send subscriptions that cannot be read is not known: %s", away)
+        for member_id, why in new.items():
+            self._on_event(
+                ConsumerEvent(
+                    "claim",
+                    f"member {member_id}{clients.get(member_id, '')} of the group gets no partitions, for its"
+                    f" subscription cannot be read ({why}); stop it, or give it another group",
+                )
+            )
 
     def _know_at_start(self) -> None:
         """Which partitions there were when we began, and when our subscription was changed: others are new ones."""

@@ -28,6 +28,7 @@ How long Kafka keeps an offset:  the broker's offsets.retention from the commit 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,8 +41,11 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import Request
+from kafkawire.protocol.subscriptions import read_assignment
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 from zkconsumer.refusals import COMMIT_AGAIN, MAY_BE_WRITTEN, CoordinatorAway, MetadataTooLong, Refused, refusal
+
+log = logging.getLogger(__name__)
 
 PURPOSE = "coordinator"  # links of its own: responses to other requests must not come here
 LOADING = 14
@@ -330,6 +334,16 @@ class GroupState:
     members: tuple[tuple[str, str, str], ...]
     protocol: str = ""
     assignments: Mapping[str, bytes] = field(default_factory=dict)
+
+    def owners(self) -> dict[TopicPartition, str]:
+        """The member id that owns each partition; of a member whose assignment cannot be read nothing is known."""
+        found: dict[TopicPartition, str] = {}
+        for member_id, data in self.assignments.items():
+            try:
+                found |= dict.fromkeys(read_assignment(data), member_id)
+            except RemoteError as why:
+                log.info("what member %s owns is not known: %s", member_id, why)
+        return found
 
 
 class Coordinator:
