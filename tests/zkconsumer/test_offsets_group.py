@@ -83,6 +83,21 @@ def test_what_zookeeper_alone_holds_is_taken_over_when_asked_for_and_told():
     assert (world.kafka.held["g", A], world.store.out_of_sync) == (5, set())
 
 
+def test_what_zookeeper_holds_is_taken_over_only_where_kafka_asked_again_has_none():
+    world = World("kafka", copy=True)
+    world.fill({A: 5, B: 6, C: 7}, {})
+    asked = []
+
+    def beside(group, there, others):
+        asked.append((there, others))
+        return {A: 60, B: Unknown("its log cannot be read"), C: NONE}
+
+    world.store._read_beside = beside
+    assert world.store.read("g", [A, B, C]) == {A: 60, B: Unknown("its log cannot be read"), C: 7}
+    assert world.store.out_of_sync == {C}
+    assert asked == [({A: 5, B: 6, C: 7}, False)]
+
+
 def test_stores_that_differ_are_known_until_both_are_written():
     world = World("dual")
     world.fill({A: 5, B: 6}, {A: 7, B: 6})

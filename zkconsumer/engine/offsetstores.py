@@ -40,7 +40,7 @@ from zkconsumer.session.zksession import ZkSession
 log = logging.getLogger(__name__)
 
 READ_RETRIES = 10  # of a member that has claimed its partitions; then the rebalance is retried
-LOG_S = 10.0  # the same for offsets that a coordinator may have missed
+LOG_S = 10.0  # the same for offsets that a coordinator before 0.11 may have missed
 COMMIT_TIMES_S = 3.0  # for reading them out of __consumer_offsets: a rebalance waits for it
 COMMIT_RETRIES = (
     1  # for a coordinator that moved; who commits (zkconsumer.offsets.commits) knows how often it is worth it
@@ -221,9 +221,10 @@ def rows_in_log(
 ) -> dict[TopicPartition, CommittedRow]:
     """The group's newest commits by the records of __consumer_offsets; what could not be read is left out, and
     logged."""
+    limit_s = LOG_S if dialect.may_miss_commits else COMMIT_TIMES_S
     try:
         rows: dict[TopicPartition, CommittedRow] = executor.call(
-            partial(committed_rows, security=security), addresses, dialect.release, group, set(tps), LOG_S
+            partial(committed_rows, security=security), addresses, dialect.release, group, set(tps), limit_s
         )
     except WireError as why:
         log.info("whether the group %s committed to Kafka is not known from its log: %s", group, why)
@@ -234,7 +235,7 @@ def rows_in_log(
             " beginning within %g s",
             len(tps) - len(rows),
             group,
-            LOG_S,
+            limit_s,
         )
     return rows
 

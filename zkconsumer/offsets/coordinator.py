@@ -172,10 +172,13 @@ class GroupRequests:
         """One request to the group's coordinator, which is looked up again.  Raises as find."""
         broker = self.find(group)
         try:
-            return broker, self._call(broker, request)
+            answer = self._call(broker, request)
         except LinkLost:
             self._failed = broker
             raise
+        if self._failed == broker:
+            self._failed = None
+        return broker, answer
 
     def _attempts(self) -> Iterator[Attempt]:
         return self._retry.attempts(self._sleep, self._now)

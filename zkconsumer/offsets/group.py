@@ -131,9 +131,10 @@ class GroupOffsets:
         found = self.kafka.read(group, wanted)
         missing = [tp for tp in wanted if found[tp] is NONE]
         left = self.zookeeper.read(group, missing) if missing else {}
+        others = any(isinstance(at, int) for at in found.values())
         found |= left
         there = {tp: at for tp, at in left.items() if isinstance(at, int)}
-        again = self._read_beside(group, there, len(missing) < len(wanted)) if there else {}
+        again = self._read_beside(group, there, others) if there else {}
         for tp, at in there.items():
             kafka = again.get(tp, NONE)
             found[tp] = self._not_migrated(group, tp, at) if kafka is NONE else kafka

@@ -119,7 +119,7 @@ class KafkaOffsets:
                 found[tp] = Unknown(
                     f"group {group}, {tp}: the coordinator says that nothing is committed and ZooKeeper has {there[tp]}"
                     f", but Kafka has other offsets of the group; {OFFSETS_TOPIC} cannot be read to see whether it had"
-                    " this one"
+                    " this one; let the member read that topic, or set the offset (zkconsumer offsets set)"
                 )
         return found
 
@@ -156,7 +156,10 @@ class KafkaOffsets:
             passes = ""
             if tp in bounds:
                 first, end = bounds[tp]
-                passes = f": largest passes {counted(max(0, end - max(first, committed.get(tp, first))), 'message')}"
+                count = max(0, end - max(first, committed.get(tp, first)))
+                if not count and tp not in evidence:
+                    continue  # most likely a new partition
+                passes = f": largest passes {counted(count, 'message')}"
             why = evidence.get(tp, "the group has offsets of other partitions")
             self._report(
                 tp,
