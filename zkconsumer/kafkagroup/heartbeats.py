@@ -1,7 +1,7 @@
 """Heartbeats of a member to its coordinator, the lease that they prove, and the fence when it ends.
 
 The lease holds from the sending of the last answered heartbeat for session.timeout.ms, or rebalance.timeout.ms where
-that is shorter and the broker is told it (silent_member_s), less a margin (zkconsumer.session.lease): until then the
+that is shorter and JoinGroup carries it (silent_member_s), less a margin (zkconsumer.session.lease): until then the
 coordinator gives our partitions to no other.  An answer that the group
 rebalances (27) proves the same, but the coordinator waits rebalance.timeout.ms at most for us to join; so from then on
 the lease ends that long after the last heartbeat that was answered without it.

@@ -482,7 +482,7 @@ class Coordinator:
     def fetch_rows(
         self, group: str, tps: Sequence[TopicPartition], store: Store, known: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, CommittedRow]:
-        """The same with the metadata.  known: partitions of which the caller knows that an offset was committed."""
+        """Read what is committed, with its metadata.  known: partitions that the caller knows to have an offset."""
         rows = self._fetch_rows(group, tps, store)
         none = [tp for tp, row in rows.items() if row.at is NONE]
         beside = any(isinstance(row.at, int) for row in rows.values())
