@@ -4,8 +4,8 @@
     unsealed(entries)                       under the head of a producer without an id
 
 A broker keeps, for each producer id and partition, the last sequences it stored.  The same bytes with the same numbers
-are stored once, however often they are sent; numbers that leave a gap are refused (45, out of order).  So what was sent
-once may only be sent again as it is.
+are stored once, however often they are sent while the broker remembers the producer; numbers that leave a gap are
+refused (45, out of order).  So what was sent once may only be sent again as it is.
 
 Source: org.apache.kafka.common.record.DefaultRecordBatch.setProducerState, incrementSequence.
 """

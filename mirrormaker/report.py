@@ -122,8 +122,9 @@ class ReloadReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceReport:
-    """Produce requests to the target since the start.  retries: batches that were sent again; unknown_outcomes: batches
-    without a response, which may be stored twice; errors: responses with an error, by Kafka's code."""
+    """Produce requests to the target since the start.  retries: batches that were sent again; unknown_outcomes:
+    attempts without a response, or with one that leaves it open, so that a batch may be stored twice; errors: responses
+    with an error, by Kafka's code."""
 
     requests: int
     retries: int

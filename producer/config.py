@@ -199,8 +199,9 @@ class ProducerConfig(SecurityOptions):
     )  # fmt: skip
     idempotence: bool | None = option(
         "enable.idempotence", None,
-        "number record batches, so that brokers (0.11 and later) store each once however often it is sent; default: "
-        "where brokers and request.required.acks (-1) allow it; true: only then anything is sent",
+        "number record batches, so that brokers (0.11 and later) store each once however often it is sent, unless the "
+        "times of its messages are older than brokers remember a producer (7 days, 1 day from 3.4 on); default: where "
+        "brokers and request.required.acks (-1) allow it; true: only then anything is sent",
     )  # fmt: skip
     max_in_flight: int = option(
         "max.in.flight", 5, "requests in flight on one connection, on different partitions", least=1
@@ -275,7 +276,7 @@ class ProducerConfig(SecurityOptions):
 
     @property
     def numbers_batches(self) -> bool:
-        """Whether record batches get numbers, by which brokers store each once (KIP-98)."""
+        """Whether record batches get numbers, by which brokers tell a copy from a new batch (KIP-98)."""
         return self.acks == -1 and self.idempotence is not False
 
     @property

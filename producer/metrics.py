@@ -5,7 +5,8 @@
                                                                     lost
     producer_messages_pending, producer_bytes_pending
     producer_requests_total, producer_retries_total
-    producer_unknown_outcomes_total         batches without a response: sent again, perhaps stored twice
+    producer_unknown_outcomes_total         attempts whose response was lost, or leaves open whether the
+                                            batch was stored: sent again, perhaps stored twice
     producer_errors_total                   responses with an error, by code
     producer_message_size_bytes             histogram of entries before compression, by topic
     producer_fetch_message_max_bytes        fetch.message.max.bytes that consumers of a topic need
@@ -95,7 +96,7 @@ def _families() -> Families:
             core.GaugeMetricFamily("producer_bytes_pending", "Bytes pending.", labels=client),
             core.CounterMetricFamily("producer_requests", "Requests sent.", labels=client),
             core.CounterMetricFamily("producer_retries", "Batches sent again.", labels=client),
-            core.CounterMetricFamily("producer_unknown_outcomes", "Batches without a response.", labels=client),
+            core.CounterMetricFamily("producer_unknown_outcomes", "Attempts that may be stored.", labels=client),
             core.CounterMetricFamily("producer_errors", "Responses with an error.", labels=(*client, "code")),
             core.HistogramMetricFamily("producer_message_size_bytes", "Entries before compression.", labels=topic),
             core.GaugeMetricFamily("producer_fetch_message_max_bytes", "Fetch size that consumers need.", labels=topic),

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol, cast, runtime_checkable
 
+from groundwork.sentences import counted
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
 from kafkawire.interfaces import MessageFormats
@@ -48,7 +49,8 @@ class Patience:
 
 @dataclass(slots=True)
 class Counters:
-    """Counters of a sender since it began.  errors: by protocol code; unknown: batches with an unknown outcome."""
+    """Counters of a sender since it began.  errors: by protocol code; unknown: attempts with an unknown outcome, whose
+    response was lost or leaves open whether the leader appended the batch."""
 
     messages: int = 0
     bytes: int = 0
@@ -99,12 +101,15 @@ class Outcomes:
         where = f"{batch.tp} on {broker}"
         self.counters.errors[code] += 1
         reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where, answer.sentence)
-        if self._sequences is not None and not unknown_outcome(answer):
+        unknown = unknown_outcome(answer)
+        self.counters.unknown += unknown
+        if self._sequences is not None and not unknown:
             self._sequences.refused(batch)
-        if _once(batch) and _changes(batch, code, verdict) and (batch.may_be_stored or unknown_outcome(answer)):
+        maybe = batch.may_be_stored  # before its numbers are taken from it
+        if _once(batch) and _changes(batch, code, verdict) and (maybe or unknown):
             self._fail_unknown(batch, reason, now)
         elif self._sequences is not None and self._sequences.forgotten(batch, code, str(reason)):
-            self._forgotten(batch, code, reason, now)
+            self._forgotten(batch, code, reason, now, twice=maybe and not self._sequences.broken)
         elif verdict is Verdict.SPLIT:
             self._split(batch, code, broker, now)
         elif verdict is Verdict.CHECK:
@@ -121,8 +126,12 @@ class Outcomes:
         else:
             self._again(batch, reason, now, Verdict.AGAIN)
 
-    def _forgotten(self, batch: Batch, code: int, reason: Exception, now: float) -> None:
-        """Retry a batch with new numbers, because the broker does not know what came before it."""
+    def _forgotten(self, batch: Batch, code: int, reason: Exception, now: float, twice: bool) -> None:
+        """Retry a batch with new numbers, because the broker does not know what came before it.  twice: an earlier
+        attempt may have stored it, and no transaction takes that back."""
+        if twice:
+            said = f"{batch.tp}: {counted(batch.count, 'message')} that an earlier attempt may have stored"
+            self._events(logging.WARNING, f"{said} may be in its log twice: the broker forgot the producer ({reason})")
         if code == OUT_OF_ORDER:
             lost = "its log does not have the messages that it acknowledged before these"
             self._events(logging.WARNING, f"{reason}: {lost} (an unclean election?); what follows is sent")

@@ -1,8 +1,9 @@
 """Sequence numbers of an idempotent producer, by partition (KIP-98).  Pure: no clock, no socket.
 
 A record batch is *sealed* right before it is sent for the first time: it gets producer id, epoch and sequence, and goes
-again with the very same bytes until the broker says whether it has stored it.  The broker stores it once.  Only one
-batch of a partition is in flight, so each partition has at most one seal that is open:
+again with the very same bytes until the broker says whether it has stored it.  The broker stores it once, as long as it
+remembers the producer, which it forgets by the timestamps of its messages (ProducerStateManager.isProducerExpired).
+Only one batch of a partition is in flight, so each partition has at most one seal that is open:
 
     stored (0, or 46: it was stored before)    the next sequence follows it
     refused for sure, and given up or split    its numbers are free for the next batch

@@ -154,7 +154,7 @@ def _of_the_target(report: MirrorReport) -> Iterator[Any]:
     yield _counter("produce_requests", "Produce requests.", [((), produced.requests)])
     yield _counter("retries", "Batches that were sent again.", [((), produced.retries)])
     yield _counter(
-        "unknown_outcomes", "Batches without a response: sent again, perhaps stored twice.",
+        "unknown_outcomes", "Attempts without a response, or with one that leaves it open: perhaps stored twice.",
         [((), produced.unknown_outcomes)],
     )  # fmt: skip
     errors = (((str(code),), count) for code, count in sorted(produced.errors.items()))

@@ -277,6 +277,42 @@ def test_what_may_be_stored_and_cannot_go_again_as_it_is_fails_where_it_must_not
 
 
 @pytest.mark.parametrize("code", [45, 47, 59])
+@pytest.mark.parametrize("open_outcome", ["lost", "timed out", "none"])
+def test_what_goes_again_under_another_id_and_may_be_stored_is_told_with_its_count(code: int, open_outcome: str):
+    """Brokers forget a producer by the times of its messages, so old messages make them refuse a copy with 59."""
+    run = Producer()
+    ticket = run.add(b"old", 3)
+    batch = run.one()
+    if open_outcome != "none":
+        _, base = run.store(batch)
+        run.lose(batch) if open_outcome == "lost" else run.answer(batch, 7, base)
+        batch = run.one()
+    run.answer(batch, code)
+    run.sequences.renew(NEXT_ID)
+    run.deliver(run.one())
+    said = [event for event in run.events if "may be in its log twice" in event]
+    assert len(said) == (open_outcome != "none")
+    assert all("t/0: 3 messages" in event for event in said)
+    assert (len(run.logs[TP].stored), ticket.told) == (1 + (open_outcome != "none"), [("done",)])
+
+
+@pytest.mark.parametrize(
+    ("code", "named", "unknown"), [(7, True, 1), (6, True, 1), (56, False, 1), (-1, False, 1), (19, False, 0)]
+)
+def test_answers_that_leave_it_open_whether_a_batch_is_stored_are_counted_like_lost_ones(
+    code: int, named: bool, unknown: int
+):
+    run = Producer()
+    run.add(b"a")
+    batch = run.one()
+    _, base = run.store(batch)
+    run.answer(batch, code, base if named else -1)
+    assert run.outcomes.counters.unknown == unknown
+    run.lose(run.one())
+    assert run.outcomes.counters.unknown == unknown + 1
+
+
+@pytest.mark.parametrize("code", [45, 47, 59])
 def test_what_no_leader_appended_goes_again_under_another_id_though_it_must_not_be_stored_twice(code: int):
     run = Producer()
     ticket = OnceTicket()
