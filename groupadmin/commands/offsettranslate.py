@@ -27,7 +27,7 @@ from groupadmin.commands.offsetedit import execute_plan, plan_rows
 from groupadmin.commands.offsetviews import BROKERS, known, tell_odd
 from groupadmin.plan.changes import Change, plan_changes
 from groupadmin.plan.resets import Bounds, Problem, TargetOffset
-from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of, read_cluster
 from groupadmin.snapshot.logends import log_bounds
 from groupadmin.snapshot.model import GroupSnapshot, active_members, counts, held_by, stores_of
 from groupadmin.snapshot.reader import read_snapshots
@@ -43,7 +43,6 @@ from zkconsumer.commands.options import (
     kafka_version_option,
     zookeeper_option,
 )
-from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.records import OffsetMap, merged
 from zkconsumer.offsetmap.topic import Slots, read_topic
@@ -198,10 +197,7 @@ def _map(target: AdminClient, cluster: Cluster, name: str) -> OffsetMap:
         return read_map(name).map
     if name not in cluster.topics:
         raise click.UsageError(f"--map {name} is neither a file nor a topic of the target")
-    leader = cluster.view.leader(TopicPartition(name, 0))
-    if leader is None:
-        raise ConsumerError(f"topic {name}, which holds the offset map, has no leader; try again when it has one")
-    return read_topic(target.links, target.dialect, leader, name, Slots()).map
+    return read_topic(client_of(target, cluster), name, Slots(), sleep=target.sleep, now=target.now).map
 
 
 def _translated(

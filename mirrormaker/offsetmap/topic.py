@@ -18,7 +18,7 @@ from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
-from kafkawire.model import Broker, Part, Ticket, TopicPartition
+from kafkawire.model import Part, Ticket, TopicPartition
 from mirrormaker.offsetmap.recorder import MapRefused
 from mirrormaker.target import Target
 from zkconsumer.offsetmap.file import MapFile
@@ -132,9 +132,10 @@ def open_topic(name: str, header: Header, target: Target) -> TopicStorage:
     links = target.links()
     try:
         _create(name, target)
-        leader = _leader(name, target.client(links))
+        client = target.client(links)
+        _require_one_partition(name, client)
         slots = Slots()
-        found = read_topic(links, target.dialect, leader, name, slots, lambda: sleep(0))
+        found = read_topic(client, name, slots, lambda: sleep(0), sleep=sleep, now=now)
     finally:
         links.close()
     if found.header is not None and found.header != header:
@@ -146,14 +147,14 @@ def open_topic(name: str, header: Header, target: Target) -> TopicStorage:
     return TopicStorage(name, header, found=found, slots=slots, dialect=target.dialect, submit=submit)
 
 
-def _leader(name: str, client: KafkaClient) -> Broker:
-    """The leader of the topic's only partition."""
+def _require_one_partition(name: str, client: KafkaClient) -> None:
+    """Wait until the topic's only partition has a leader.  Raises MapRefused."""
     for attempt in LEADER_AGAIN.attempts(sleep, now):
         view = client.view(refresh=True)
         partitions = view.partitions(name)
         leader = view.leader(TopicPartition(name, 0)) if partitions else None
         if leader is not None and len(partitions) == 1:
-            return leader
+            return
         if len(partitions) > 1:
             raise MapRefused(f"topic {name} has {len(partitions)} partitions, and an offset map needs one: its order")
         if attempt.last:

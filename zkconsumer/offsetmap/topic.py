@@ -11,19 +11,19 @@ map.  All mirrors of a group write to one topic.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from groundwork.jsontext import json_value
-from groundwork.tasks import now, sleep
-from kafkawire.cluster.fetches import WAITS, Wanted, fetch_answered
-from kafkawire.cluster.listoffsets import EARLIEST, LATEST, ask_offsets
-from kafkawire.cluster.retry import RetryPolicy
-from kafkawire.dialects import Dialect
-from kafkawire.errors import NOT_ANSWERED, BrokerError
-from kafkawire.model import Broker, Message, TopicPartition
-from kafkawire.net.links import Links
-from kafkawire.protocol.request import FetchedPartition
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.leaders import NoLeader
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
+from kafkawire.cluster.metadata import Unreachable
+from kafkawire.errors import BrokerError, LinkLost, WireError
+from kafkawire.model import Message, MessageSet, TopicPartition
+from kafkawire.protocol.request import CONSUMER
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import MapFile
 from zkconsumer.offsetmap.records import Begun, Entry, Record
@@ -31,7 +31,8 @@ from zkconsumer.offsetmap.text import Header, MapDamaged, line_of, read_header, 
 
 PURPOSE = "offset map"
 FETCH_BYTES = 1 << 20
-PATIENCE_S = 30.0
+PATIENCE_S = 30.0  # without a message, until the reading ends
+AGAIN_S = 0.2
 STINTS, ENTRIES = 100, 2000  # slots
 MAP_KEY = b'["map"]'
 
@@ -88,23 +89,85 @@ def understood(messages: Iterable[Message], topic: str, slots: Slots) -> MapFile
 
 
 def read_topic(
-    links: Links, dialect: Dialect, leader: Broker, topic: str, slots: Slots, pause: Callable[[], object] = lambda: None
+    client: KafkaClient,
+    topic: str,
+    slots: Slots,
+    pause: Callable[[], object] = lambda: None,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
 ) -> MapFile:
-    """Read the map.  pause() is called between requests; what the leader does not answer for is asked for again, for
-    PATIENCE_S at most.  Raises WireError, MapDamaged."""
-    return understood(_messages(links, dialect, leader, TopicPartition(topic, 0), pause), topic, slots)
+    """Read the map, to the end of its leader's log.  pause() is called between requests.
+
+    What an election ends is waited for, as long as something is read each PATIENCE_S.  Raises WireError, MapDamaged.
+    """
+    return understood(_Reader(client, TopicPartition(topic, 0), sleep, now).messages(pause), topic, slots)
 
 
-def _messages(
-    links: Links, dialect: Dialect, leader: Broker, tp: TopicPartition, pause: Callable[[], object]
-) -> Iterable[Message]:
-    position, end = (_bound(links, dialect, leader, tp, time) for time in (EARLIEST, LATEST))
+class _Reader:
+    """Reader of the topic's only partition.
 
-    def ask(wanted: Wanted) -> list[FetchedPartition]:
-        return links.call(leader, PURPOSE, dialect.requests.fetch(dialect, 100, 1, wanted))
+    It reads on until the high watermark has reached the log end offset of the leader: right after an election the high
+    watermark may lie below what was acknowledged, and the newest checkpoints would be missing.  The end is asked again
+    whenever nothing comes, since an election may have cut the log.
+    """
 
-    while position < end:
-        [row] = fetch_answered(ask, [(tp, position, FETCH_BYTES)], timeout_s=PATIENCE_S, sleep=sleep, now=now)
+    def __init__(
+        self,
+        client: KafkaClient,
+        tp: TopicPartition,
+        sleep: Callable[[float], object],
+        now: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._tp = tp
+        self._sleep = sleep
+        self._now = now
+        self._position: int | None = None
+        self._end = 0
+
+    def messages(self, pause: Callable[[], object]) -> Iterator[Message]:
+        since = self._now()
+        while True:
+            why: WireError | None = None
+            found: MessageSet | None = None
+            try:
+                if self._position is None:
+                    self._position, self._end = self._bound(EARLIEST), self._bound(LATEST, DEBUGGING)
+                if self._position >= self._end:
+                    return
+                found = self._fetch(self._position)
+            except (LinkLost, NoLeader, Unreachable) as lost:
+                why = lost
+            except BrokerError as refused:
+                if not refused.passes:
+                    raise
+                why = refused
+            if found is not None and found.resume_at > found.start:
+                yield from found.messages()
+                self._position, since = found.resume_at, self._now()
+                pause()
+                continue
+            if self._now() - since >= PATIENCE_S:
+                raise self._patience_over(why)
+            self._sleep(AGAIN_S)
+            with suppress(LinkLost, NoLeader, Unreachable, BrokerError):  # whatever it is, the next try meets it
+                self._client.leader(self._tp, refresh=True)
+                if self._position is not None:
+                    self._end = self._bound(LATEST, DEBUGGING)
+
+    def _fetch(self, position: int) -> MessageSet | None:
+        """The next set; None: the answer leaves the partition out."""
+        tp, dialect = self._tp, self._client.dialect
+        leader = self._client.leader(tp)
+        if isinstance(leader, NoLeader):
+            raise leader
+        rows = self._client.links.call(
+            leader, PURPOSE, dialect.requests.fetch(dialect, 100, 1, [(tp, position, FETCH_BYTES)])
+        )
+        row = next((each for each in rows if each.tp == tp), None)
+        if row is None:
+            return None
         if row.error:
             raise BrokerError(row.error, f"{tp} at {position} on {leader}")
         found, scan = dialect.messages.message_set(
@@ -112,17 +175,17 @@ def _messages(
         )
         if not found.runs and scan.damage is not None:
             raise ConsumerError(f"offset map in topic {tp.topic}: its log is damaged at {position}: {scan.damage}")
-        yield from found.messages()
-        position = found.resume_at
-        pause()
+        return found
 
+    def _bound(self, time_ms: int, replica_id: int = CONSUMER) -> int:
+        return self._client.list_offsets({self._tp: time_ms}, replica_id=replica_id)[self._tp].known()
 
-def _bound(links: Links, dialect: Dialect, leader: Broker, tp: TopicPartition, time: int) -> int:
-    for attempt in RetryPolicy(retries=None, backoff=WAITS, timeout_s=PATIENCE_S).attempts(sleep, now):
-        found = ask_offsets(links, dialect, {leader: [tp]}, {tp: time}, purpose=PURPOSE)[tp]
-        if found.code != NOT_ANSWERED or attempt.last:
-            break
-    return found.known()
+    def _patience_over(self, why: WireError | None) -> WireError:
+        if self._position is None and why is not None:
+            return why
+        reason = why or f"what lies before the end of its leader's log, {self._end}, is not replicated"
+        at = f"{self._tp}: the offset map is read at {self._position} of {self._end}"
+        return Unreachable(f"{at}, and nothing came for {PATIENCE_S:g} s: {reason}")
 
 
 def _key(parts: list[object]) -> bytes:
