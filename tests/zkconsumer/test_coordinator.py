@@ -28,7 +28,8 @@ from zkconsumer.refusals import (
 )
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-DAY_MS = 24 * 3600 * 1000
+HOUR_MS = 3600 * 1000
+DAY_MS = 24 * HOUR_MS
 NOW_MS = 1_700_000_000_000
 
 
@@ -70,8 +71,14 @@ def make(cluster: FakeCluster, clock: Clock) -> Iterator[Make]:
         links = Links("test", timeout_ms=5000)
         pools.append(links)
         addresses = [Broker(-1, host, port) for host, port in cluster.bootstrap]
-        options = {"retries": 3, "backoff_ms": 1000, "sleep": clock.sleep, "now": clock.now, **options}
-        return Coordinator(lambda: addresses, links, dialect(release), clock_ms=lambda: NOW_MS, **options)
+        defaults = {
+            "retries": 3,
+            "backoff_ms": 1000,
+            "sleep": clock.sleep,
+            "now": clock.now,
+            "clock_ms": lambda: NOW_MS,
+        }
+        return Coordinator(lambda: addresses, links, dialect(release), **{**defaults, **options})
 
     yield coordinator
     for links in pools:
@@ -247,6 +254,18 @@ def test_a_longer_retention_moves_the_time_of_the_commit_on_0_8_2(cluster: FakeC
     make(broker_retention_ms=7 * DAY_MS).commit("g", {T0: (5, "")}, "kafka", retention_ms=30 * DAY_MS)
     stamps = [seen.body["timestamps"] for seen in cluster.seen("offset_commit")]
     assert stamps == [[NOW_MS + 29 * DAY_MS], [NOW_MS + 23 * DAY_MS]]
+
+
+@pytest.mark.parametrize(
+    ("clock_ms", "wanted_ms"),
+    [(NOW_MS, DAY_MS // 24), (NOW_MS - 2 * HOUR_MS, HOUR_MS), (NOW_MS, DAY_MS), (86_400_000, 30 * DAY_MS)],
+    ids=["shorter", "a clock that is behind", "as the brokers'", "a clock that begins at 1970"],
+)
+def test_no_commit_of_0_8_2_expires_at_once_by_our_clock(
+    cluster: FakeCluster, make: Make, clock_ms: int, wanted_ms: int
+):
+    make(clock_ms=lambda: clock_ms).commit("g", {T0: (5, "")}, "kafka", retention_ms=wanted_ms)
+    assert cluster.seen("offset_commit")[0].body["timestamps"] == [-1]
 
 
 def test_a_longer_retention_has_its_own_field_from_0_9_on(cluster: FakeCluster, make: Make):

@@ -23,7 +23,8 @@ how often, for how long, and why.  (A try that has begun may take a time-out of 
 repeated after a lost link writes the same offset twice, which changes nothing.
 
 How long Kafka keeps an offset:  the broker's offsets.retention from the commit on, unless retention_ms says more.  v2
-(0.9) has a field for it; v1 (0.8.2) has only the time of the commit, so it is moved: now + retention_ms - the broker's.
+(0.9) has a field for it; v1 (0.8.2) has only the time of the commit, so it is moved into the future: now + retention_ms
+- the broker's.  A shorter retention than the broker's is not asked for there.
 """
 
 from __future__ import annotations
@@ -310,6 +311,7 @@ def _silence(lost: Sequence[LinkLost]) -> str:
 
 NOTHING_IN_ZOOKEEPER = 3  # OffsetFetch v0 says "nothing committed" with the code of an unknown partition
 METADATA_LIMIT = 4096  # offset.metadata.max.bytes of 0.8.2 and later, which counts Java's characters
+PLAUSIBLE_MS = 1_577_836_800_000  # 2020: a clock before that was never set
 BROKER_RETENTION_MS = 24 * 3600 * 1000  # offsets.retention.minutes of 0.8.2 to 1.1
 
 Positions = Mapping[TopicPartition, tuple[int, str]]
@@ -530,7 +532,12 @@ class Coordinator:
             return _Retention()
         if self._dialect.speaks(apis.OFFSET_COMMIT.key) >= 2:
             return _Retention(retention_ms=wanted_ms)
-        return _Retention(timestamp_ms=self._clock_ms() + wanted_ms - self._broker_retention_ms)
+        # The broker compares this time with its own clock.  A time before now by our clock, which may be behind, could
+        # be older than its retention: the offset would be gone at the next check.  Its own time (-1) keeps it longer.
+        longer_ms, clock_ms = wanted_ms - self._broker_retention_ms, self._clock_ms()
+        if longer_ms <= 0 or clock_ms < PLAUSIBLE_MS:
+            return _Retention()
+        return _Retention(timestamp_ms=clock_ms + longer_ms)
 
 
 class _Retention(NamedTuple):

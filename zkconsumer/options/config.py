@@ -399,7 +399,8 @@ class ConsumerConfig(SecurityOptions):
     offsets_retention_ms: int = option(
         "offsets.retention.ms",
         -1,
-        "offset retention time in Kafka; -1: the brokers', a day by default",
+        "offset retention time in Kafka; -1: the brokers', a day by default; 0.8.2 is only asked for more than a day, "
+        "counted by this machine's clock",
         "ms",
         least=-1,
     )
