@@ -66,6 +66,9 @@ def _table(found: VerifyResult) -> None:
 
 
 def _warn(found: VerifyResult) -> None:
+    if deleted := found.total("deleted_at_target"):
+        what = f"{counted(deleted, 'message')} of the sources deleted by retention at the target"
+        click.echo(f"warning: {what}: raise retention.ms of these topics there, and send them again", err=True)
     if duplicated := found.total("duplicated"):
         are = f"{counted(duplicated, 'message')} {'is' if duplicated == 1 else 'are'}"
         click.echo(f"warning: {are} at the target more often than at the source", err=True)

@@ -53,11 +53,18 @@ class SourceBounds:
 
 @dataclass(frozen=True, slots=True)
 class TargetBounds:
-    """Offsets of one target partition; cut as in SourceBounds."""
+    """Offsets of one target partition; cut as in SourceBounds.  log_start: where its log begins."""
 
     begins: int
     until: int
     cut: bool
+    log_start: int = 0
+
+    @property
+    def deleted(self) -> int:
+        """How many of its first offsets retention (or DeleteRecords) has deleted; 0: it begins behind them for another
+        reason."""
+        return self.log_start if self.begins == self.log_start else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ PATIENCE_S = 30.0
 SHORT_S = 2.0  # once it was in vain
 AGAIN = RetryPolicy(retries=8, backoff=Backoff(0.2, 3.0))
 CLIENT = "mirrormaker-verify"
+RETENTION = "deleted by retention while it was read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ class Logs:
             if begins is None:
                 raise Unreachable(self.unknown[tp]) from outside
             if offset < begins:
-                return Gap(offset, min(begins, until), "deleted by retention while it was read")
+                return Gap(offset, min(begins, until), RETENTION)
             self._again(at, outside)
             return None
         except MessageTooLarge as large:

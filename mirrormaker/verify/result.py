@@ -13,7 +13,7 @@ DUPLICATED: Kind = "duplicated"
 FOREIGN: Kind = "only in target"
 COLUMNS = (
     "topic", "partition", "source", "target", "missing", "duplicated", "only_in_target", "dead_letters",
-    "not_yet_mirrored", "not_compared", "result",
+    "not_yet_mirrored", "deleted_at_target", "not_compared", "result",
 )  # fmt: skip
 DIFFERENCE_COLUMNS = (
     "difference", "topic", "partition", "first_offset", "last_offset", "messages", "key_bytes", "value_bytes",
@@ -31,7 +31,8 @@ class ScopeResult:
     only_in_target    at the target and not at the source
     dead_letters      not at the target's topic, and in mirror.dead.letter.topic
     not_yet_mirrored           lag: behind the group's committed offset; messages, of 0.7 bytes
-    not_compared      messages that one log lost by retention, or that could not be read: see notes
+    deleted_at_target  messages of the source that are older than where the target's log begins: retention deleted them
+    not_compared      messages that the source's log lost by retention, or that could not be read: see notes
     unreachable       why nothing of it was compared
     """
 
@@ -44,6 +45,7 @@ class ScopeResult:
     only_in_target: int = 0
     dead_letters: int = 0
     not_yet_mirrored: int = 0
+    deleted_at_target: int = 0
     not_compared: int = 0
     at_least: bool = False
     notes: tuple[str, ...] = ()
@@ -55,6 +57,8 @@ class ScopeResult:
             return "out of reach"
         if self.missing:
             return "differs"
+        if self.deleted_at_target and not self.target:
+            return "deleted at target"
         if not self.source and (self.not_yet_mirrored or self.not_compared):
             return "not compared"
         return "sound"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
 
+from groundwork.sentences import counted
 from groundwork.tasks import now
 from kafkawire import kernels
 from kafkawire.cluster.metadata import Unreachable
@@ -36,8 +37,19 @@ from mirrormaker.verify.bounds import (
     wait_committed,
 )
 from mirrormaker.verify.compacted import LastByKey
-from mirrormaker.verify.logs import Gap, Logs, Piece, close_all
-from mirrormaker.verify.matching import SOURCE, TARGET, Cut, Matched, Odd, Place, Rows, Side, Tally, match
+from mirrormaker.verify.logs import RETENTION, Gap, Logs, Piece, close_all
+from mirrormaker.verify.matching import (
+    SOURCE,
+    TARGET,
+    Cut,
+    Matched,
+    Odd,
+    Place,
+    Rows,
+    Side,
+    Tally,
+    match,
+)
 from mirrormaker.verify.result import (
     DUPLICATED,
     FOREIGN,
@@ -53,6 +65,7 @@ from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 from zkconsumer.filters import TopicFilter
 
+NAMED = 3  # partitions of a scope, in a note
 OPTIONAL = 1_000_000  # messages of a partition behind what is compared that are looked at, or 100 times as many bytes
 COMPILED_FROM = 200_000  # offsets: a second of reading in pure Python
 SINCE_MARGIN_MS = 3_600_000  # how much earlier the target's log is read: clocks differ
@@ -260,9 +273,11 @@ class _Verifier:
         targets = [tp for scope in every for tp in scope.targets]
         opened = self._open_target(targets)
         margin = None if since is None else since - SINCE_MARGIN_MS
-        target_begins = _begins(opened, targets, margin)
+        log_starts = opened.earliest(targets)
+        target_begins = log_starts if margin is None else _since(opened, log_starts, margin)
         for tp, end in opened.ends(list(target_begins), replicated=False).items():
-            self._target_bounds[tp] = TargetBounds(target_begins[tp], end, target_begins[tp] > 0)
+            first = target_begins[tp]
+            self._target_bounds[tp] = TargetBounds(first, end, cut=first > 0, log_start=log_starts[tp])
         for name, where in until.items():
             for tp, later in self._logs[name].ends(list(where)).items():
                 first = begins[name][tp]
@@ -293,7 +308,13 @@ class _Verifier:
             self._last_by_key(scope, reading) if scope.compacted else self._all_messages(scope, reading)
         )
         letters = self._without_dead_letters(scope, found.missing)
+        gone = self._gone_at_target(scope, reading)
+        older = found.cut + self._skipped(scope, reading)
         notes = self._scope_notes(scope, reading, found, unread)
+        if older:
+            which = f"{counted(older, 'message')} of the source"
+            deleted = f"{which} deleted by retention at the target: {gone}"
+            notes.append(deleted if gone else f"{which} older than what was read of the target's log")
         bounds = [self._source_bounds[each] for each in scope.sources]
         lost = sum(
             gap.until - gap.first
@@ -313,7 +334,8 @@ class _Verifier:
             only_in_target=found.foreign.count,
             not_yet_mirrored=sum(each.end - each.until for each in bounds if each.end > each.until),
             dead_letters=letters,
-            not_compared=found.cut + lost + unread + self._skipped(scope, reading),
+            deleted_at_target=older if gone else 0,
+            not_compared=lost + unread + (0 if gone else older),
             at_least=unread > 0,
             notes=tuple(notes),
         )
@@ -421,6 +443,16 @@ class _Verifier:
             frozenset(n for n, tp in enumerate(scope.targets) if self._target_bounds[tp].cut or (TARGET, n) in lost),
         )
 
+    def _gone_at_target(self, scope: Scope, reading: _Reading) -> str:
+        """Where the logs of a scope begin that retention deleted messages of at the target; "": there are none."""
+        begin: list[str] = []
+        for part, tp in enumerate(scope.targets):
+            read = [gap.until for gap in reading.gaps.get((TARGET, part), ()) if gap.why == RETENTION]
+            at = max([self._target_bounds[tp].deleted, *read])
+            if at:
+                begin.append(f"the log of {tp} begins at {at}")
+        return ", ".join(begin[:NAMED]) + (f", and {len(begin) - NAMED} others" if len(begin) > NAMED else "")
+
     # ---- reading -------------------------------------------------------------------------------------------------
 
     def _hashed(self, scope: Scope, reading: _Reading, keys: bool = False) -> Iterator[tuple[Side, int, _Fingerprints]]:
@@ -518,8 +550,6 @@ class _Verifier:
             f"{side}: offsets {first} to {until - 1} are older than what the other side still has"
             for side, first, until in reading.skipped
         ]
-        if found.cut:
-            notes.append(f"{found.cut} messages of the source are older than what was read of the target's log")
         if found.older:
             notes.append(f"{found.older} messages of the target are older than what was read of the source's log")
         if unread:
@@ -609,6 +639,9 @@ def _partition(scope: Scope) -> str:
 def _begins(logs: Logs, tps: Sequence[TopicPartition], since_ms: int | None) -> dict[TopicPartition, int]:
     """The first offset to compare of each."""
     first = logs.earliest(tps)
-    if since_ms is None:
-        return first
+    return first if since_ms is None else _since(logs, first, since_ms)
+
+
+def _since(logs: Logs, first: Mapping[TopicPartition, int], since_ms: int) -> dict[TopicPartition, int]:
+    """The first offset of that time or later of each."""
     return {tp: max(first[tp], at) for tp, at in logs.at_time(list(first), since_ms).items()}

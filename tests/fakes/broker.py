@@ -71,6 +71,10 @@ class Log:
     def shown(self) -> int:
         return self.end if self.high_watermark is None else min(self.end, self.high_watermark)
 
+    @property
+    def start(self) -> int:
+        return self.entries[0][0] if self.entries else self.end
+
 
 class FakeCluster:
     def __init__(
@@ -173,7 +177,7 @@ class FakeCluster:
             return 3, -1, b""
         if log.leader != broker:
             return 6, -1, b""
-        if not (log.entries[0][0] if log.entries else 0) <= offset <= log.end:
+        if not log.start <= offset <= log.end:
             return 1, -1, b""
         if log.shown < offset < log.end:
             return -1, -1, b""  # up to 0.9 (LogSegment.read)
@@ -183,7 +187,7 @@ class FakeCluster:
 
     def offsets_of(self, log: Log, when: int) -> list[int]:
         """What ListOffsets finds for a time (-2: the start; -1, and any other: the end first).  Tests override it."""
-        first = log.entries[0][0] if log.entries else 0
+        first = log.start
         return [first] if when == -2 else [log.end, first] if log.end > first else [first]
 
     def note(self, broker: int, api: str, body: dict[str, Any]) -> None:

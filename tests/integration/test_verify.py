@@ -183,7 +183,7 @@ def test_what_retention_or_the_cleaner_deleted_is_not_missing(
     found = verify(settings(tmp_path, source, other, unique.group(), f"{shorter}|{compacted}"))
     rows_found = {scope["topic"]: scope for scope in found.document["scopes"]}
     assert found.differences == [("missing", shorter, "0", 3900, 3900, 1)]
-    assert (found.code, rows_found[shorter]["not_compared"] > 1000) == (4, True)
+    assert (found.code, rows_found[shorter]["deleted_at_target"] > 1000) == (4, True)
     assert (rows_found[compacted]["missing"], rows_found[compacted]["only_in_target"]) == (0, 0)
     assert "compacted: the last message of each key was compared" in rows_found[compacted]["notes"]
     write(source, TopicPartition(compacted, 0), [(b"key-5", b"newer")])
