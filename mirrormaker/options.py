@@ -193,8 +193,8 @@ class TargetOptions(ProducerConfig):
     )  # fmt: skip
     topic_settings: TopicSettings = option(  # noqa: RUF009  # TopicSettings never change
         "target.topic.configs", NO_SETTINGS,
-        "settings of topics the mirror creates, separated by commas: NAME as the source topic has it set, NAME=VALUE "
-        "fixed; default: all are the target's own",
+        "settings of topics the mirror creates, separated by commas: NAME as the source topic has it set (not as its "
+        "brokers' default is), NAME=VALUE fixed; default: all are the target's own",
         kind=topic_settings,
     )  # fmt: skip
 

@@ -39,6 +39,7 @@ from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.adminrequests import BROKERS_DEFAULT, NewTopic
 from mirrormaker.probe import WrongVersion
+from mirrormaker.retention import RETENTION, kept_by, topic_defaults
 from mirrormaker.routes import SourceTopic
 from mirrormaker.topicsettings import NO_SETTINGS, TopicSettings
 from zkconsumer.errors import ConsumerError
@@ -112,6 +113,7 @@ class TargetTopics:
     ) -> None:
         self._admin = admin
         self._settings = settings
+        self._defaults: Mapping[str, str] | None = None  # settings that topics have of the brokers; None: not asked yet
         self._metadata = metadata
         self._znodes = znodes
         self._zookeeper = zookeeper
@@ -263,7 +265,8 @@ class TargetTopics:
             elif created:
                 new = wanted[wish.topic]
                 wish.least = new.partitions
-                self._say_created(wish.topic, new.partitions, new.replication, new.settings)
+                kept = self._kept(admin, wish.source, new.settings)
+                self._say_created(wish.topic, new.partitions, new.replication, new.settings, kept)
 
     def _replicas_of(self, source: SourceTopic, admin: TopicAdmin) -> int:
         """As many as the source has, but no more than the target has brokers; of 0.7 the target's own default."""
@@ -271,12 +274,29 @@ class TargetTopics:
             return BROKERS_DEFAULT
         return min(source.replication or REPLICATION, len(self._view.brokers)) or 1
 
-    def _say_created(self, topic: str, partitions: int, replication: int, settings: Mapping[str, str]) -> None:
+    def _kept(self, admin: TopicAdmin, source: SourceTopic, settings: Mapping[str, str]) -> str:
+        """How long a topic that was made keeps messages, as the end of a sentence; "" where the brokers do not tell."""
+        if not admin.describes:
+            return ""
+        if self._defaults is None:
+            try:
+                self._defaults = topic_defaults(admin.of_broker())
+            except OUT_OF_REACH:
+                return ""
+        asked = RETENTION in self._settings.copied and RETENTION not in source.settings
+        unset = f"; the source topic does not set {RETENTION}, and its brokers' default is not copied" if asked else ""
+        return f"; {kept_by(settings, self._defaults)}{unset}"
+
+    def _say_created(
+        self, topic: str, partitions: int, replication: int, settings: Mapping[str, str], kept: str = ""
+    ) -> None:
         copies = f", replication {replication}" if replication != BROKERS_DEFAULT else ""
         given = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
         others = f"with {given}; other settings" if given else "other settings"
         counts = f"{counted(partitions, 'partition')}{copies}"
-        log.info("target topic %s created: %s (%s are the target's own)", topic, counts, others, extra=made(topic))
+        log.info(
+            "target topic %s created: %s (%s are the target's own)%s", topic, counts, others, kept, extra=made(topic)
+        )
 
     def _grown_by_controller(self, admin: TopicAdmin, topic: str, partitions: int) -> int:
         with self._lock:

@@ -1,7 +1,8 @@
 """Settings of a topic that the mirror makes at the target (target.topic.configs): taken over from the source, or fixed.
 
     retention.ms, cleanup.policy, compression.type=producer
-    NAME          as the source topic has it, where it has it set for itself; else the target's default
+    NAME          as the source topic has it, where it has it set for itself; else the target's default, also where the
+                  default of the source's brokers is another one: that of retention.ms is logged when a topic is made
     NAME=VALUE    this one, whatever the source has
 
 They are given to a topic when it is made, and not changed afterwards.

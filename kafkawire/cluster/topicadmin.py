@@ -1,4 +1,4 @@
-"""Topics made and grown by the controller, and what they have set for themselves: by requests, without ZooKeeper.
+"""Topics made and grown by the controller, and the settings of topics and brokers: by requests, without ZooKeeper.
 
     admin = TopicAdmin(source, links, dialect, retry=AGAIN)
     admin.create("orders", NewTopic(8, 3, {"cleanup.policy": "compact"}))    True: made; False: it was there
@@ -27,9 +27,11 @@ from kafkawire.net.links import Links
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS, DESCRIBE_CONFIGS
 from kafkawire.protocol.adminrequests import (
     NewTopic,
+    Setting,
     TopicOutcome,
     create_partitions,
     create_topics,
+    describe_broker,
     describe_topics,
 )
 
@@ -157,16 +159,34 @@ class TopicAdmin:
 
         Raises Unreachable, LinkLost after retries.
         """
-        asked = list(topics)
+        found = self.effective(topics).items()
+        return {topic: {name: one.value for name, one in said.items() if one.own} for topic, said in found}
 
+    def effective(self, topics: Iterable[str]) -> dict[str, dict[str, Setting]]:
+        """What holds for each of these topics, defaults included; one that the broker does not tell of is left out.
+
+        Raises Unreachable, LinkLost after retries.
+        """
+        asked = list(topics)
+        found = self._described(lambda broker: describe_topics(self._dialect, asked))
+        return {topic: said for topic, said in found.items() if not isinstance(said, TopicOutcome)}
+
+    def of_broker(self) -> dict[str, str]:
+        """The settings of one broker, the controller where it is known; empty where it does not tell them.
+
+        Raises Unreachable, LinkLost after retries.
+        """
+        [said] = self._described(lambda broker: describe_broker(self._dialect, broker.id)).values()
+        return {} if isinstance(said, TopicOutcome) else {name: one.value for name, one in said.items()}
+
+    def _described(self, request: Callable[[Broker], Any]) -> dict[str, dict[str, Setting] | TopicOutcome]:
         def ask() -> dict[str, Any]:
             view = self._metadata.read(None)
             broker = view.brokers.get(-1 if view.controller is None else view.controller) or _any(view)
-            reply: dict[str, Any] = self._call(broker, lambda: describe_topics(self._dialect, asked))
+            reply: dict[str, Any] = self._call(broker, lambda: request(broker))
             return reply
 
-        found = self._again(ask, lambda reply: False)
-        return {topic: said for topic, said in found.items() if not isinstance(said, TopicOutcome)}
+        return self._again(ask, lambda reply: False)
 
     def _of_controller(self, topic: str, request: Callable[[], Any]) -> TopicOutcome:
         return self._again(lambda: self._answer([topic], request)[topic], _unsettled)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from kafkawire.errors import LocalError
@@ -35,6 +34,14 @@ class TopicOutcome:
 
     error: int
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that holds for a topic or broker.  own: set for it by name, and not a default."""
+
+    value: str
+    own: bool
 
 
 def create_topics(d: ApiVersions, topics: Mapping[str, NewTopic], timeout_ms: int) -> Request:
@@ -74,30 +81,34 @@ def create_partitions(d: ApiVersions, counts: Mapping[str, int], timeout_ms: int
     return _request(d, adminapis.CREATE_PARTITIONS, fields, _outcomes)
 
 
-def describe_topics(d: ApiVersions, topics: Iterable[str], effective: bool = False) -> Request:
-    """Ask for what topics have set for themselves.  effective: and what they have of their brokers, and by default.
-    Reply: dict[str, dict[str, str] | TopicOutcome]."""
+def describe_topics(d: ApiVersions, topics: Iterable[str]) -> Request:
+    """Ask for the settings of topics.  Reply: dict[str, dict[str, Setting] | TopicOutcome]."""
+    return _describe(d, adminapis.OF_TOPIC, topics)
+
+
+def describe_broker(d: ApiVersions, broker_id: int) -> Request:
+    """Ask a broker, which is the only one that knows, for its settings.  Reply as of describe_topics, by its id."""
+    return _describe(d, adminapis.OF_BROKER, [str(broker_id)])
+
+
+def _describe(d: ApiVersions, resource_type: int, names: Iterable[str]) -> Request:
     version = d.speaks(adminapis.DESCRIBE_CONFIGS.key)
-    resources = [{"resource_type": adminapis.OF_TOPIC, "name": name, "configs": None} for name in topics]
+    resources = [{"resource_type": resource_type, "name": name, "configs": None} for name in names]
     fields: dict[str, Any] = {"resources": resources}
     if version >= 1:
         fields["include_synonyms"] = False
-    return _request(d, adminapis.DESCRIBE_CONFIGS, fields, partial(_settings, effective))
+    return _request(d, adminapis.DESCRIBE_CONFIGS, fields, _settings)
 
 
 def _outcomes(reply: dict[str, Any]) -> dict[str, TopicOutcome]:
     return {row["topic"]: TopicOutcome(row["error"], row.get("error_message") or "") for row in reply["topics"]}
 
 
-def _settings(effective: bool, reply: dict[str, Any]) -> dict[str, dict[str, str] | TopicOutcome]:
+def _settings(reply: dict[str, Any]) -> dict[str, dict[str, Setting] | TopicOutcome]:
     return {
         row["name"]: TopicOutcome(row["error"], row["error_message"] or "")
         if row["error"]
-        else {
-            one["name"]: one["value"]
-            for one in row["configs"]
-            if (effective or _its_own(one)) and one["value"] is not None
-        }
+        else {one["name"]: Setting(one["value"], _its_own(one)) for one in row["configs"] if one["value"] is not None}
         for row in reply["resources"]
     }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from kazoo.exceptions import KazooException
@@ -14,17 +15,28 @@ from groundwork.sentences import counted
 from groundwork.tasks import connect
 from groundwork.zksecurity import ZkSecurity
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.listoffsets import LATEST
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.release import releases
+from kafkawire.cluster.retry import ONCE
+from kafkawire.cluster.topicadmin import TopicAdmin
 from kafkawire.cluster.versions import ClusterVersions, NoCommonVersion, spoken_versions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import read_brokers, read_owners, read_partitions, read_topics, read_view
+from kafkawire.cluster.zookeeper import (
+    read_brokers,
+    read_owners,
+    read_partitions,
+    read_settings,
+    read_topics,
+    read_view,
+)
 from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.adminapis import CREATE_TOPICS
+from kafkawire.protocol.adminrequests import Setting
 from mirrormaker import exits
 from mirrormaker.config import Configuration, route_rules, selection
 from mirrormaker.exactlyonce.transactions import NoTransactions, require_transactions
@@ -45,6 +57,16 @@ from mirrormaker.probe import (
     source_view,
     target_brokers,
 )
+from mirrormaker.retention import (
+    Kept,
+    Old,
+    deleted_soon,
+    kept_by,
+    old_messages,
+    remembered_ms,
+    stored_twice,
+    topic_defaults,
+)
 from mirrormaker.routes import RouteRules
 from mirrormaker.selection import Explanation, merged_sentence, merged_topics, never_ends
 from mirrormaker.sizes import size_warnings, topic_limits
@@ -55,6 +77,7 @@ from zkconsumer.offsets.coordinator import Coordinator
 
 COLUMNS = ("source", "topic", "partitions", "target topic", "target partitions", "route")
 TIMEOUT_S = 6.0
+TIMED, BY_TIMESTAMP = 1, 1  # message format with timestamps; version of ListOffsets that goes by them (0.10.1)
 
 
 def check_online(configuration: Configuration) -> int:
@@ -89,6 +112,7 @@ def check_online(configuration: Configuration) -> int:
     warn_of_topics(seen, mirror)
     warn_of_sizes(configuration, seen)
     warn_of_formats(seen, target, view)
+    warn_of_retention(configuration, seen, view, there)
     for sentence in refused:
         click.echo(f"error: {sentence}", err=True)
     return exits.CONFIGURATION if refused else exits.CLEAN
@@ -184,6 +208,152 @@ def warn_of_formats(seen: Sequence[tuple[SourceOptions, SourceView]], target: Ta
             )
     for sentence in warnings:
         click.echo(f"warning: {sentence}", err=True)
+
+
+def warn_of_retention(
+    configuration: Configuration,
+    seen: Sequence[tuple[SourceOptions, SourceView]],
+    view: ClusterView,
+    there: ClusterVersions,
+) -> None:
+    """Say on stderr which topics hold messages that the target deletes at its next check, since it counts retention by
+    their timestamps, and which may be stored twice, since its brokers forget who sent them.  Of a target before 0.10,
+    which counts from the arrival, nothing."""
+    target, mirror = configuration.target, configuration.mirror
+    if there.dialect.magic < TIMED:
+        return
+    try:
+        names = {selection(source, mirror).target(topic) for source, found in seen for topic in found.topics}
+        settings = target_settings(target, view, there, names)
+    except (Unreachable, LinkLost, ZooKeeperUnreachable, ConsumerError, KazooException) as exc:
+        click.echo(f"warning: target: how long it keeps messages is not compared: {exc}", err=True)
+        return
+    number = there.dialect.number
+    numbered = target.idempotence is not False and target.acks == -1 and not mirror.exactly_once
+    forgotten_ms = remembered_ms(settings.broker, number) if numbered else None
+    for source, found in seen:
+        try:
+            sentences = list(_retention_of(source, found, configuration, settings, forgotten_ms))
+        except (Unreachable, LinkLost, ZooKeeperUnreachable, ConsumerError, KazooException) as exc:
+            sentences = [f"warning: source {source.name}: the age of its messages is not compared: {exc}"]
+        for sentence in sentences:
+            click.echo(sentence, err=True)
+
+
+class TargetSettings(NamedTuple):
+    """Settings of the target as far as it tells them.  own: of topics that are there, what they have set; defaults:
+    what else holds for them; broker: of one of its brokers, empty before 0.11."""
+
+    own: Mapping[str, Mapping[str, str]]
+    defaults: Mapping[str, Mapping[str, str]]
+    broker: Mapping[str, str]
+
+    def kept(self, topic: str, made_with: Mapping[str, str]) -> Kept:
+        """How long a topic keeps messages.  made_with: what it is created with where it is not there."""
+        of_brokers = self.defaults.get(topic) or topic_defaults(self.broker)
+        return kept_by(self.own.get(topic, made_with), of_brokers)
+
+
+def target_settings(
+    target: TargetOptions, view: ClusterView, there: ClusterVersions, names: Collection[str]
+) -> TargetSettings:
+    """Asked of the brokers from 0.11 on; before, ZooKeeper has what topics have set.  Raises Unreachable, LinkLost,
+    zkconsumer's Unreachable, ConsumerError."""
+    present = [name for name in names if view.partitions(name)]
+    links = Links("mirrormaker-check", there.connect(target.kafka_security.connect(connect)), int(TIMEOUT_S * 1000))
+    try:
+        addresses = [(b.host, b.port) for b in target_brokers(target, view.brokers).values()]
+        admin = TopicAdmin(MetadataSource(addresses, there.dialect, links), links, there.dialect, retry=ONCE)
+        if admin.describes:
+            found = admin.effective(present) if present else {}
+            own, others = ({t: _values(said, mine) for t, said in found.items()} for mine in (True, False))
+            return TargetSettings(own, others, admin.of_broker())
+    finally:
+        links.close()
+    own = _in_zookeeper("target.zookeeper.connect", target.zookeeper, target.version, target.security, present)
+    return TargetSettings(own, {}, {})
+
+
+def _values(settings: Mapping[str, Setting], own: bool) -> dict[str, str]:
+    return {name: one.value for name, one in settings.items() if one.own == own}
+
+
+def _in_zookeeper(
+    option: str, hosts: str, version: str, security: ZkSecurity, topics: Collection[str]
+) -> dict[str, dict[str, str]]:
+    """What topics have set, as ZooKeeper has it; none where it is not given."""
+    if not hosts or not topics:
+        return {}
+    with zookeeper_session(option, hosts, TIMEOUT_S, security) as zk:
+        return read_settings(zk, expected(version).znodes, topics)
+
+
+def _retention_of(
+    source: SourceOptions,
+    found: SourceView,
+    configuration: Configuration,
+    settings: TargetSettings,
+    forgotten_ms: int | None,
+) -> Iterator[str]:
+    """What warn_of_retention says of one source.  Of one before 0.10.1 nothing: it does not find offsets by timestamps,
+    and 0.9 and older have none, so the target counts from the arrival."""
+    target, versions = configuration.target, ClusterVersions(source.version, f"source {source.name}")
+    links = Links("mirrormaker-check", versions.connect(source.kafka_security.connect(connect)), int(TIMEOUT_S * 1000))
+    try:
+        links.meet(found.brokers.values())
+        speaks = versions.dialect
+        if speaks.magic < TIMED or speaks.speaks(apis.LIST_OFFSETS.key) < BY_TIMESTAMP:
+            return
+        chosen = selection(source, configuration.mirror)
+        copied = _copied_settings(source, found, target, links, speaks)
+        kept = {
+            topic: settings.kept(chosen.target(topic), target.topic_settings.of(copied.get(topic, {})))
+            for topic in found.topics
+        }
+        client = KafkaClient.of_brokers([(b.host, b.port) for b in found.brokers.values()], links, speaks)
+        ages = {topic: age for topic, one in kept.items() if (age := one.age_ms) is not None}
+        for topic, old in _older(client, found.topics, ages).items():
+            said = deleted_soon(topic, chosen.target(topic), kept[topic], old)
+            if said:
+                yield f"warning: source {source.name}: {said}"
+        if unknown := [topic for topic, one in kept.items() if one.ms is None]:
+            yield (
+                f"source {source.name}: how long the target keeps {counted(len(unknown), 'topic')} is not known: "
+                "brokers tell it from 0.11 on, so the age of what they hold is not compared"
+            )
+        if forgotten_ms is not None:
+            ages = dict.fromkeys(found.topics, forgotten_ms)
+            for said in stored_twice(_older(client, found.topics, ages), forgotten_ms):
+                yield f"source {source.name}: {said}"
+    finally:
+        links.close()
+
+
+def _older(client: KafkaClient, partitions: Mapping[str, int], ages_ms: Mapping[str, int]) -> dict[str, Old]:
+    """Count the messages of each topic that are older than its age."""
+    now_ms = int(time.time() * 1000)
+
+    def offsets(time_ms: Callable[[str], int]) -> dict[TopicPartition, int | None]:
+        tps = [TopicPartition(topic, n) for topic in ages_ms for n in range(partitions[topic])]
+        found = client.list_offsets({tp: time_ms(tp.topic) for tp in tps})
+        return {tp: one.offset for tp, one in found.items() if one.error is None}
+
+    first, young = offsets(lambda topic: 0), offsets(lambda topic: now_ms - ages_ms[topic])
+    return old_messages(first, young, offsets(lambda topic: LATEST))
+
+
+def _copied_settings(
+    source: SourceOptions, found: SourceView, target: TargetOptions, links: Links, speaks: Dialect
+) -> Mapping[str, Mapping[str, str]]:
+    """What the topics of a source have set, where target.topic.configs copies any of it."""
+    if not target.topic_settings.copied:
+        return {}
+    if not source.coordinated:
+        hosts = source.zookeeper_connect
+        return _in_zookeeper("zookeeper.connect", hosts, source.version, source.security, found.topics)
+    metadata = MetadataSource([(b.host, b.port) for b in found.brokers.values()], speaks, links)
+    admin = TopicAdmin(metadata, links, speaks, retry=ONCE)
+    return admin.settings(found.topics) if admin.describes else {}
 
 
 class SameCluster(ConsumerError):

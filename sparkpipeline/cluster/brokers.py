@@ -125,8 +125,10 @@ class Brokers:
         """
         if adminapis.DESCRIBE_CONFIGS.key not in self.dialect.versions:
             return None
-        told = self.links.call(broker, SETTINGS, describe_topics(self.dialect, [topic], effective=True)).get(topic)
-        return "" if told is None or isinstance(told, TopicOutcome) else told.get(CLEANUP_POLICY, "")
+        told = self.links.call(broker, SETTINGS, describe_topics(self.dialect, [topic])).get(topic)
+        if told is None or isinstance(told, TopicOutcome) or CLEANUP_POLICY not in told:
+            return ""
+        return told[CLEANUP_POLICY].value
 
     # ---- offsets -----------------------------------------------------------------------------------------------------
 

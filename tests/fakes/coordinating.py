@@ -22,7 +22,7 @@ import struct
 import threading
 from typing import Any
 
-from kafkawire.protocol import apis, groupapis
+from kafkawire.protocol import adminapis, apis, groupapis
 from kafkawire.protocol.api import Api
 from tests.fakes.actions import WAIT_S
 from tests.fakes.server import Server
@@ -221,7 +221,8 @@ def _each(topic: Fields, row: Fields) -> Fields:
     }
 
 
-APIS = {api.key: api for api in apis.APIS.values()} | {groupapis.GROUP_COORDINATOR.key: groupapis.GROUP_COORDINATOR}
+OTHERS = (groupapis.GROUP_COORDINATOR, adminapis.DESCRIBE_CONFIGS)
+APIS = {api.key: api for api in apis.APIS.values()} | {api.key: api for api in OTHERS}
 
 
 class _Broker(Server):

@@ -17,7 +17,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS, DESCRIBE_CONFIGS
-from kafkawire.protocol.adminrequests import BROKERS_DEFAULT, NewTopic, create_topics, describe_topics
+from kafkawire.protocol.adminrequests import BROKERS_DEFAULT, NewTopic, Setting, create_topics, describe_topics
 
 ONE, TWO = Broker(1, "one", 9092), Broker(2, "two", 9092)
 
@@ -134,7 +134,29 @@ def test_settings_are_those_of_the_topic_itself() -> None:
     first = describe_topics(dialect("0.11"), ["t"])
     assert (first.version, DESCRIBE_CONFIGS.newest) == (0, 2)
     assert first.finish is not None
-    assert first.finish({"resources": [{"name": "t", "error": 0, **resource, "configs": old}]}) == {"t": {"a": "1"}}
+    found = first.finish({"resources": [{"name": "t", "error": 0, **resource, "configs": old}]})
+    assert found == {"t": {"a": Setting("1", own=True), "b": Setting("2", own=False)}}
+
+
+def test_what_holds_for_a_topic_is_told_apart_from_what_it_has_set_and_a_broker_tells_its_own_settings() -> None:
+    row = {"read_only": False, "is_sensitive": False, "synonyms": []}
+    configs = [
+        {"name": "retention.ms", "value": "604800000", "source": 5, **row},
+        {"name": "cleanup.policy", "value": "delete", "source": 1, **row},
+        {"name": "leader.replicas", "value": None, "source": 5, **row},
+    ]
+
+    def reply(name: str, error: int = 0) -> dict[str, Any]:
+        resource = {"name": name, "error": error, "error_message": None, "resource_type": 2, "configs": configs}
+        return {"throttle_time_ms": 0, "resources": [resource]}
+
+    held = {"retention.ms": Setting("604800000", own=False), "cleanup.policy": Setting("delete", own=True)}
+    assert Cluster(reply("t")).admin().effective(["t"]) == {"t": held}
+    assert Cluster(reply("t", 29)).admin().effective(["t"]) == {}
+    cluster = Cluster(reply("2"), controllers=(2,))
+    assert cluster.admin().of_broker() == {"retention.ms": "604800000", "cleanup.policy": "delete"}
+    assert [broker for broker, _, _ in cluster.asked] == [TWO]
+    assert Cluster(reply("1", 29)).admin().of_broker() == {}
 
 
 def test_a_metadata_reply_names_the_controller() -> None:

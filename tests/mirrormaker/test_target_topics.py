@@ -20,6 +20,7 @@ from kafkawire.protocol.adminrequests import NewTopic, TopicOutcome
 from mirrormaker import topics as module
 from mirrormaker.routes import SourceTopic
 from mirrormaker.topics import TargetTopics, TopicMissing
+from mirrormaker.topicsettings import topic_settings
 
 SOURCE = SourceTopic(3, 1)
 NAMES = [f"t{n}" for n in range(250)]
@@ -63,6 +64,12 @@ class Cluster:
     # admin
 
     creates = grows = takes_defaults = True
+    describes = False
+    described = 0
+
+    def of_broker(self) -> dict[str, str]:
+        self.described += 1
+        return {"log.retention.hours": "168"}
 
     def create_all(self, wanted: Mapping[str, NewTopic]) -> dict[str, bool | ControllerRefused]:
         sleep(0.05)
@@ -124,6 +131,39 @@ def test_a_topic_that_is_refused_is_named_and_the_others_of_its_round_are_made()
     assert "t7 does not exist and cannot be created" in said.pop("t7")
     assert "a name is 1 to 255" in said.pop("ä")
     assert set(said.values()) == {range(3)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "source", "kept"),
+    [
+        ("", {}, "it keeps messages for 7 d (retention.ms 604800000, its brokers' default)"),
+        ("retention.ms", {"retention.ms": "-1"}, "it keeps messages for ever (retention.ms -1, set for the topic)"),
+        (
+            "retention.ms",
+            {},
+            "it keeps messages for 7 d (retention.ms 604800000, its brokers' default); the source topic does not set "
+            "retention.ms, and its brokers' default is not copied",
+        ),
+    ],
+)
+def test_a_topic_that_is_made_is_logged_with_how_long_it_keeps_messages(
+    settings: str, source: dict[str, str], kept: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster()
+    cluster.describes = True
+    topics = TargetTopics(
+        cluster, dialect("3.9").znodes, admin=cluster, settings=topic_settings(settings)  # type: ignore[arg-type]
+    )  # fmt: skip
+    with caplog.at_level("INFO", module.log.name):
+        for name in ("t1", "t2"):
+            topics.prepare(name, SourceTopic(3, 1, source))
+    said = [record.getMessage() for record in caplog.records if "created" in record.getMessage()]
+    assert [line.partition("; it keeps")[0].split(" created")[0] for line in said] == [
+        "target topic t1",
+        "target topic t2",
+    ]
+    assert all(line.endswith(kept) for line in said)
+    assert cluster.described == 1
 
 
 def test_two_who_want_the_same_topic_make_it_once():
