@@ -13,7 +13,7 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch.setProducerState, incr
 from __future__ import annotations
 
 from kafkawire.errors import CorruptMessage
-from kafkawire.formats.v2.layout import CODEC, OVERHEAD, TRANSACTIONAL, head_of, under_producer
+from kafkawire.formats.v2.layout import CODEC, OVERHEAD, TRANSACTIONAL, batch_at, head_of, under_producer
 from kafkawire.model import ProducerId
 from kafkawire.primitives import Bytes
 
@@ -37,6 +37,12 @@ def sealed(
     records = view[OVERHEAD:]
     attributes = head.attributes & CODEC | (TRANSACTIONAL if transactional else 0)
     return [under_producer(view, records, attributes, (*producer, sequence)), records], head.last_offset_delta + 1
+
+
+def newest_ms(entries: Bytes) -> int:
+    """The largest timestamp of the one batch of `entries`; -1: it has none."""
+    batch = batch_at(entries, 0)
+    return -1 if batch is None else batch.max_timestamp_ms
 
 
 def unsealed(entries: Bytes) -> list[bytes | memoryview]:

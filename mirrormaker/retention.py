@@ -20,6 +20,10 @@ FOR_EVER = -1
 ITS_OWN, OF_BROKERS = "set for the topic", "its brokers' default"
 NUMBERED_FROM, SHORTER_FROM = (0, 11), (3, 4)  # producers are remembered, and only for a day
 NAMED = 5  # topics in a sentence
+WITHOUT_TIMES = (
+    "its messages have no timestamps, so the target's brokers may forget at once who sent them: a batch whose response "
+    "is lost may be stored twice, though batches are numbered; delivery.guarantee: exactly-once rules that out"
+)
 
 Offsets = Mapping[TopicPartition, int | None]  # None: the log has none for that time
 

@@ -91,6 +91,7 @@ class Seal:
     sequence: int
     count: int  # sequence numbers
     buffers: list[bytes | memoryview]
+    remembered: bool = True  # the broker still knows it when it comes again: its messages are young
     sent: int = 0
     refused: int = 0  # responses that say that their attempt appended nothing
 
@@ -184,8 +185,14 @@ class Batch:
 
     @property
     def sealed(self) -> bool:
-        """The broker stores it once, however often it is sent (producer.sequences)."""
+        """It has numbers, and goes again as it is (producer.sequences)."""
         return self.pieces[0].seal is not None
+
+    @property
+    def stored_once(self) -> bool:
+        """The broker stores it once, however often it is sent: it is sealed, and its messages are not old."""
+        seal = self.pieces[0].seal
+        return seal is not None and seal.remembered
 
     @property
     def may_be_stored(self) -> bool:

@@ -121,7 +121,7 @@ class Outcomes:
     def lost(self, batch: Batch, reason: LinkLost, now: float) -> None:
         """Handle a lost response: the outcome is unknown, so the batch is sent again and may be stored twice."""
         self.counters.unknown += 1
-        if _once(batch) and not batch.sealed:
+        if _once(batch) and not batch.stored_once:
             self._fail_unknown(batch, reason, now)
         else:
             self._again(batch, reason, now, Verdict.AGAIN)
@@ -350,8 +350,9 @@ def _once(batch: Batch) -> bool:
 
 
 def _changes(batch: Batch, code: int, verdict: Verdict) -> bool:
-    """True if a retry sends other bytes, or bytes without numbers: then the broker does not know a second copy."""
-    return not batch.sealed or code in FORGOTTEN or verdict in (Verdict.SPLIT, Verdict.CHECK)
+    """True if a retry sends other bytes, bytes without numbers, or old messages: then the broker may not know a second
+    copy."""
+    return not batch.stored_once or code in FORGOTTEN or verdict in (Verdict.SPLIT, Verdict.CHECK)
 
 
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:
@@ -405,7 +406,8 @@ class OffsetListener(Protocol):
 class AtMostOnce(Protocol):
     """A ticket whose part, when `once` is true, is not retried after an unknown outcome but fails with UnknownOutcome.
 
-    A numbered batch is retried with the same bytes; it fails so when it is given up or would need other numbers.
+    A numbered batch is retried with the same bytes, unless its messages are so old that the broker may have forgotten
+    the producer; it fails so when it is given up or would need other numbers.
     """
 
     @property

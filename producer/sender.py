@@ -11,6 +11,7 @@ retries.  Everything here runs in one event loop; `connect` must belong to it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from groundwork.tasks import Event, TaskGroup, connect, now
@@ -69,7 +70,9 @@ class Sender:
         dialect = metadata.dialect
         own = sequences is None and config.numbers_batches
         if own:
-            sequences = Sequences(lambda: self._ids.want() if self._ids is not None else None)
+            sequences = Sequences(
+                lambda: self._ids.want() if self._ids is not None else None, clock_ms=lambda: int(time.time() * 1000)
+            )
         self._config = config
         self._tasks = tasks
         self._batches = Batches(config.limits(dialect))

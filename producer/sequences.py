@@ -30,12 +30,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kafkawire.batchseal import after, sealed
+from kafkawire.batchseal import after, newest_ms, sealed
 from kafkawire.model import RECORD_BATCH, ProducerId, TopicPartition
 from producer.batches import Batch, Piece, Seal
 
 OUT_OF_ORDER = 45
 DUPLICATE = 46
+REMEMBERED_MS = 12 * 3_600_000  # half of what 3.4 and later remember a producer for, behind its newest timestamp
 FORGOTTEN = frozenset({45, 47, 59})  # out of order, an epoch that is over, unknown producer id
 FENCED = frozenset({47, 90})
 OVER = FORGOTTEN | {48, 49, 52, 90, 120}  # a transaction cannot go on
@@ -52,15 +53,19 @@ class Sequences:
     """Numbers of one producer.  want(): called when another producer id is needed, which renew() brings.
 
     transactional: batches belong to the transaction that is open; only partitions that were added to it may be sent to.
+    clock_ms: ms since the epoch; without it no message counts as old.
     """
 
-    def __init__(self, want: Callable[[], object], *, transactional: bool = False) -> None:
+    def __init__(
+        self, want: Callable[[], object], *, transactional: bool = False, clock_ms: Callable[[], int] = lambda: 0
+    ) -> None:
         self.producer: ProducerId | None = None  # for partitions that begin now
         self.broken = ""  # why the transaction is over
         self.fenced = False  # because another producer has its transactional id
         self.renewals = 0  # partitions that went on under another id
         self.off = False  # batches go without numbers
         self._want = want
+        self._clock_ms = clock_ms
         self._transactional = transactional
         self._added: set[TopicPartition] = set()  # to the transaction
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -104,7 +109,8 @@ class Sequences:
                 return False
             if piece.seal is None:
                 buffers, count = sealed(piece.part.entries, partition.producer, partition.next, self._transactional)
-                piece.seal = partition.open = Seal(partition.producer, partition.next, count, buffers)
+                young = newest_ms(piece.part.entries) >= self._clock_ms() - REMEMBERED_MS
+                piece.seal = partition.open = Seal(partition.producer, partition.next, count, buffers, young)
         if piece.seal is not None:
             piece.seal.sent += 1
         return True

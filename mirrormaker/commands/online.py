@@ -58,6 +58,7 @@ from mirrormaker.probe import (
     target_brokers,
 )
 from mirrormaker.retention import (
+    WITHOUT_TIMES,
     Kept,
     Old,
     deleted_soon,
@@ -295,14 +296,19 @@ def _retention_of(
     settings: TargetSettings,
     forgotten_ms: int | None,
 ) -> Iterator[str]:
-    """What warn_of_retention says of one source.  Of one before 0.10.1 nothing: it does not find offsets by timestamps,
-    and 0.9 and older have none, so the target counts from the arrival."""
+    """What warn_of_retention says of one source.  Messages of 0.9 and older have no timestamps, so the target counts
+    their retention from the arrival."""
     target, versions = configuration.target, ClusterVersions(source.version, f"source {source.name}")
     links = Links("mirrormaker-check", versions.connect(source.kafka_security.connect(connect)), int(TIMEOUT_S * 1000))
     try:
         links.meet(found.brokers.values())
         speaks = versions.dialect
-        if speaks.magic < TIMED or speaks.speaks(apis.LIST_OFFSETS.key) < BY_TIMESTAMP:
+        if speaks.magic < TIMED:
+            if forgotten_ms is not None and target.idempotence:
+                yield f"source {source.name}: {WITHOUT_TIMES}"
+            return
+        if speaks.speaks(apis.LIST_OFFSETS.key) < BY_TIMESTAMP:
+            yield f"source {source.name}: its brokers find nothing by timestamps, so no age of messages is compared"
             return
         chosen = selection(source, configuration.mirror)
         copied = _copied_settings(source, found, target, links, speaks)

@@ -128,7 +128,7 @@ class Brokers:
         told = self.links.call(broker, SETTINGS, describe_topics(self.dialect, [topic])).get(topic)
         if told is None or isinstance(told, TopicOutcome) or CLEANUP_POLICY not in told:
             return ""
-        return told[CLEANUP_POLICY].value
+        return str(told[CLEANUP_POLICY].value)
 
     # ---- offsets -----------------------------------------------------------------------------------------------------
 

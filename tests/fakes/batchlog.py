@@ -12,9 +12,9 @@ from kafkawire.formats.v2.read import check_crc
 OK, OUT_OF_ORDER, EPOCH_OVER, UNKNOWN = 0, 45, 47, 59
 
 
-def record_batch(text: bytes, count: int = 1) -> bytes:
+def record_batch(text: bytes, count: int = 1, time_ms: int = -1) -> bytes:
     """A batch with this text where its records are; nothing here reads them."""
-    checked = struct.pack(">hiqqqhii", 0, count - 1, -1, -1, -1, -1, -1, count)
+    checked = struct.pack(">hiqqqhii", 0, count - 1, time_ms, time_ms, -1, -1, -1, count)
     crc = crc32c.crc32c(text, crc32c.crc32c(checked))
     return struct.pack(">qiibI", 0, OVERHEAD - 12 + len(text), -1, 2, crc) + checked + text
 

@@ -12,8 +12,10 @@ import yaml
 from kafkawire.dialects import dialect
 from kafkawire.protocol import adminapis, apis
 from kafkawire.protocol.api import Api
-from mirrormaker.commands.online import check_online
-from mirrormaker.config import from_yaml
+from mirrormaker.commands.online import TargetSettings, _retention_of, check_online
+from mirrormaker.config import Configuration, from_yaml
+from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
+from mirrormaker.probe import SourceView
 from mirrormaker.retention import DAY_MS
 from tests.fakes.coordinating import APIS, Fields, GroupCluster
 
@@ -141,6 +143,24 @@ def test_a_target_that_does_not_tell_its_retention_is_said_to_be_unknown(
             "source dc1: how long the target keeps 1 topic is not known: brokers tell it from 0.11 on, so the age of "
             "what they hold is not compared"
         ]
+
+
+@pytest.mark.parametrize(
+    ("version", "numbered", "sentence"),
+    [
+        ("0.9", True, "source dc1: its messages have no timestamps, so the target's brokers may forget at once"),
+        ("0.9", None, ""),
+        ("0.10.0", None, "source dc1: its brokers find nothing by timestamps, so no age of messages is compared"),
+    ],
+)
+def test_a_source_whose_messages_cannot_be_counted_by_time_is_said_to_be_so(
+    version: str, numbered: bool | None, sentence: str
+) -> None:
+    source = SourceOptions(name="dc1", group_id="g", version=version, zookeeper_connect="zk:1")
+    target = TargetOptions(idempotence=numbered)
+    asked = Configuration((source,), target, MirrorOptions(), ())
+    said = list(_retention_of(source, SourceView({}, {"t": 1}), asked, TargetSettings({}, {}, {}), DAY_MS))
+    assert [line.startswith(sentence) for line in said] == [True] * bool(sentence)
 
 
 def test_the_clusters_are_of_a_release_whose_brokers_tell_their_settings() -> None:

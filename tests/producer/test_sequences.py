@@ -24,6 +24,7 @@ from tests.fakes.tickets import OnceTicket, Ticket
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 BROKER = Broker(1, "h", 1)
+NOW_MS = 1_764_000_000_000
 ID, NEXT_ID = ProducerId(7, 0), ProducerId(8, 0)
 
 
@@ -32,7 +33,7 @@ class Producer:
 
     def __init__(self, transactional: bool = False, patience: Patience | None = None) -> None:
         self.wanted = 0
-        self.sequences = Sequences(self._want, transactional=transactional)
+        self.sequences = Sequences(self._want, transactional=transactional, clock_ms=lambda: NOW_MS)
         self.sequences.renew(ID)
         self.batches = Batches(Limits())
         self.events: list[str] = []
@@ -46,9 +47,17 @@ class Producer:
     def _want(self) -> None:
         self.wanted += 1
 
-    def add(self, text: bytes, count: int = 1, tp: TopicPartition = TP, ticket: Ticket | None = None) -> Ticket:
+    def add(
+        self,
+        text: bytes,
+        count: int = 1,
+        tp: TopicPartition = TP,
+        ticket: Ticket | None = None,
+        time_ms: int | None = None,
+    ) -> Ticket:
         ticket = ticket or Ticket()
-        self.batches.add(Part(tp, record_batch(text, count), 2, 0, count), ticket, self.clock)
+        entries = record_batch(text, count, NOW_MS if time_ms is None else time_ms)
+        self.batches.add(Part(tp, entries, 2, 0, count), ticket, self.clock)
         return ticket
 
     def sent(self) -> list[Batch]:
@@ -333,6 +342,32 @@ def test_a_batch_with_numbers_goes_again_as_it_is_though_it_must_not_be_stored_t
     [(what, reason, _)] = ticket.told
     assert what == "failed"
     assert isinstance(reason, UnknownOutcome)
+
+
+@pytest.mark.parametrize(("time_ms", "again"), [(NOW_MS - 30 * 86_400_000, False), (-1, False), (NOW_MS, True)])
+@pytest.mark.parametrize("code", [None, 7])
+def test_a_batch_of_old_messages_does_not_go_again_where_it_must_not_be_stored_twice(
+    time_ms: int, again: bool, code: int | None
+):
+    """Its leader is killed, reads its log again, and has forgotten the producer: 2.5 and later take any sequence."""
+    run = Producer()
+    ticket = OnceTicket()
+    run.add(b"a", ticket=ticket, time_ms=time_ms)
+    batch = run.one()
+    _, base = run.store(batch)
+    run.lose(batch) if code is None else run.answer(batch, code, base)
+    assert len(run.sent()) == again
+    assert [isinstance(reason, UnknownOutcome) for _, reason, _ in ticket.told] == [True] * (not again)
+    assert run.logs[TP].stored == [b"a"]
+
+
+def test_a_batch_of_old_messages_that_no_leader_appended_goes_again_where_it_must_not_be_stored_twice():
+    run = Producer()
+    ticket = OnceTicket()
+    run.add(b"a", ticket=ticket, time_ms=-1)
+    run.answer(run.one(), 6)
+    run.deliver(run.one())
+    assert (run.logs[TP].stored, ticket.told) == ([b"a"], [("done",)])
 
 
 def test_sets_of_older_formats_have_no_numbers():
