@@ -76,9 +76,8 @@ def list_offsets(cluster: FakeCluster, broker: int, body: dict[str, Any], action
         if refused(action, (topic, partition)):
             code = action.code
         offsets = [] if code or log is None else cluster.offsets_of(log, when)
-        if (
-            log is not None and log.high_watermark is not None and body["replica_id"] != -2
-        ):  # a debugging one is told where the replica's own log ends
+        behind = log is not None and log.high_watermark is not None
+        if log is not None and behind and body["replica_id"] != -2:  # a debugging one is told where the log itself ends
             offsets = [min(offset, log.shown) for offset in offsets]
         offsets = offsets[:most]
         if action == LeaveOut((topic, partition)):
