@@ -57,6 +57,12 @@ class Reading:
 
 
 @pytest.fixture
+def refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaders are looked up again each 0.1 s; asked for before the consumer starts, which waits that long."""
+    monkeypatch.setattr(RefreshedLeaders, "refresh_s", 0.1)
+
+
+@pytest.fixture
 def reading(cluster: ReplicaCluster, tmp_path: Path) -> Iterator[Reading]:
     reading = Reading(cluster, tmp_path)
     yield reading
@@ -89,9 +95,8 @@ def test_a_replica_is_read_only_where_a_program_asks_for_it(cluster: ReplicaClus
 
 
 def test_a_leader_that_does_not_know_that_it_was_deposed_is_left_at_the_next_refresh(
-    cluster: ReplicaCluster, reading: Reading, monkeypatch: pytest.MonkeyPatch
+    refreshed: None, cluster: ReplicaCluster, reading: Reading
 ) -> None:
-    monkeypatch.setattr(RefreshedLeaders, "refresh_s", 0.1)
     cluster.append("t", 0, count=10)
     assert reading.until(10) == list(range(10))
     cluster.deluded.add(1)  # cut off from the controller: it answers fetches, and names itself

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkawire.dialects import dialect
-from kafkawire.model import Broker, BrokerPartition, Message, TopicPartition
-from kafkawire.net.links import Links
-from tests.fakes.broker import FakeCluster, LeaveOut, Throttle, entry
+from kafkawire.model import BrokerPartition, Message, TopicPartition
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record, gathered
 from zkconsumer.offsetmap.text import Header, MapDamaged, header_line
-from zkconsumer.offsetmap.topic import ENTRIES, MAP_KEY, Slots, message_of, read_topic, understood
+from zkconsumer.offsetmap.topic import ENTRIES, MAP_KEY, Slots, message_of, understood
 
 S, T = TopicPartition("t", BrokerPartition(1, 0)), TopicPartition("t", 0)
 HEAD = (MAP_KEY, header_line(Header("dc1", "g")).strip().encode())
@@ -57,18 +54,3 @@ def test_after_a_restart_slots_go_on_behind_the_newest() -> None:
 def test_a_topic_of_something_else_is_told(pair: tuple[bytes, bytes]) -> None:
     with pytest.raises(MapDamaged, match=r"topic m at 1: .*it is no offset map"):
         understood(messages([HEAD, pair]), "m", Slots())
-
-
-def test_a_map_that_a_broker_does_not_answer_for_is_asked_for_again() -> None:
-    slots = Slots()
-    with FakeCluster({"m": 1}) as cluster:
-        for key, value in [HEAD, *(message_of(record, slots) for record in [Begun(S, 0, 1, True), *entries(0, 5)])]:
-            cluster.append("m", 0, entry(value, key))
-        cluster.script("fetch", Throttle(), Throttle())
-        cluster.script("list_offsets", LeaveOut(("m", 0)))
-        links = Links("test", timeout_ms=2000)
-        try:
-            found = read_topic(links, dialect("0.8.2"), Broker(1, *cluster.bootstrap[0]), "m", Slots())
-        finally:
-            links.close()
-    assert found.map == gathered([Begun(S, 0, 1, True), *entries(0, 5)])
