@@ -64,6 +64,7 @@ class Log:
     leader: int
     entries: list[tuple[int, bytes]] = field(default_factory=list)  # first offset, entry
     end: int = 0
+    empty_at: int = 0  # where the log begins once it has no entries
     # As far as a leader shows its log that was just elected, until its followers have fetched; None: all of it.
     high_watermark: int | None = None
 
@@ -73,7 +74,7 @@ class Log:
 
     @property
     def start(self) -> int:
-        return self.entries[0][0] if self.entries else self.end
+        return self.entries[0][0] if self.entries else self.empty_at
 
 
 class FakeCluster:

@@ -47,6 +47,7 @@ def fill(cluster: FakeCluster, numbers: range, partition: int = 0) -> None:
 def delete(cluster: FakeCluster, before: int, partition: int = 0) -> None:
     log = cluster.logs["t", partition]
     log.entries = [(at, data) for at, data in log.entries if at >= before]
+    log.empty_at = log.end
 
 
 @pytest.fixture
