@@ -242,6 +242,7 @@ def test_retention_that_overtakes_a_mirror_whose_target_waits_costs_what_it_says
 ) -> None:
     topic, group = unique.topic("overtaken"), unique.group()
     target = own_cluster(brokers=1, settings={"auto.create.topics.enable": "false"})
+    target.create_topic(unique.topic("there"), 1)  # brokers of 0.8 name no broker before the first topic
     other.create_topic(topic, 1, config={"segment.bytes": 60000, "retention.ms": 3600_000})
     load = filled(other, {}, 0, PLAIN_ONLY)
     load.produce(topic, 1, 3000, PLAIN_ONLY)
