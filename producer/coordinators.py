@@ -5,14 +5,38 @@ Who waited for a connection on which the broker did not answer does not ask it, 
 them one time-out together.  Everything here runs in one event loop.
 
     carry_out(transaction)      asks what the state machine says until it asks nothing more (producer.transaction)
-    committed(group)            the offsets of a group, once no open transaction may still change them
+    positions(transaction)      the offsets of the group that is named like the transactional id, once nothing that was
+                                sent under that id before may still change them
+
+    shows(group, offsets)       waits until an offset that was committed is what the coordinator answers
+
+The end of a transaction reaches the table that a group's coordinator answers from by a thread of its own, a while after
+it is in the log, and ends whatever the producer id has pending there at that moment.  And up to 3.6 an offset that
+comes late, into no open transaction, is pending for ever.  So:
+
+    the next offset is committed once the one before it is shown.  Else the end of the one before would make it visible,
+    and if its own transaction is aborted, what it covers is lost
+
+    a new owner carries a small transaction through the same log, thread and table (`positions`), and reads once that
+    one is through.  It is of a partition that no position is committed for (a Probe): the end of an earlier transaction
+    may make it visible
+
+        every release    it is aborted, which drops all that the producer id has pending, and makes the group's log
+                         refuse requests of former epochs
+        from 2.5         until it is through, OffsetFetch v7 answers 88 for its partition, if that is asked for by name:
+                         a request for all partitions leaves out one whose first commit is pending
+        0.11 to 2.4      OffsetFetch shows nothing of what is pending: another one is committed, and read until it is
+                         there; and once more, because the end of the aborted one may have dropped it
+
+Source: kafka.coordinator.group.GroupMetadata.completePendingTxnOffsetCommit,
+GroupMetadataManager.scheduleHandleTxnCompletion.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster.metadata import Unreachable
@@ -41,6 +65,7 @@ from producer.transaction import (
     CommitOffsets,
     Initialize,
     Next,
+    Offsets,
     State,
     Transaction,
     follows,
@@ -52,10 +77,23 @@ CONNECTIONS = 4  # to each broker
 BUSY = Backoff(0.01, 0.2)  # a transaction that is still being completed: it takes a few milliseconds
 AWAY = Backoff(0.1, 1.0)
 LOUD_AFTER = 12  # tries after which it is said why: seconds
-MATERIALIZED_S = 1.0  # brokers before 2.5: after so long a committed offset is in their cache
+SHOWN_S = 10.0  # a committed offset that is not shown so long is looked into
+PROBED_S = 1.0  # the same for a probe, which is committed again
+MATERIALIZED_S = 1.0  # brokers before 2.5 that cannot be probed: after so long a committed offset is in their table
+INTERNAL = TopicPartition("__consumer_offsets", 0)  # to be probed where the target topic has one partition
+TOPIC_NOT_ALLOWED = 29
 
 R = TypeVar("R")
 Said = Callable[[str], object]
+Committed = dict[TopicPartition, StableOffset]
+
+
+class Probe(NamedTuple):
+    """An offset that is committed in order to be read: for a partition that no position is committed for, with metadata
+    that no other commit has."""
+
+    tp: TopicPartition
+    metadata: str
 
 
 class TransactionRefused(LocalError):
@@ -78,6 +116,7 @@ class Coordinators:
         self._locks: dict[tuple[int, int], Lock] = {}
         self._lost_at: dict[Broker, float] = {}
         self._stable: dict[Broker, bool] = {}  # whether a broker takes OffsetFetch v7
+        self._unprobed: set[TopicPartition] = set()  # this client may not commit offsets for
 
     # ---- transactions -----------------------------------------------------------------------------------------------
 
@@ -115,7 +154,11 @@ class Coordinators:
         key = ask.group if isinstance(ask, CommitOffsets) else transaction.id
         try:
             broker = self._coordinator(key, not of_group)
-            reply = self._call(broker, self._request(transaction, ask), key)
+            try:
+                reply = self._call(broker, self._request(transaction, ask), key)
+            except LinkLost:
+                transaction.unanswered(ask)
+                raise
         except LinkLost as lost:
             self._known.pop((key, not of_group), None)
             return Next.FIND, str(lost)
@@ -154,24 +197,98 @@ class Coordinators:
 
     # ---- offsets ----------------------------------------------------------------------------------------------------
 
-    def committed(
-        self, group: str, wanted: Callable[[], bool], said: Said = lambda why: None
-    ) -> dict[TopicPartition, StableOffset] | None:
-        """All that a group has committed, once no open transaction may still change it.
+    def positions(
+        self,
+        transaction: Transaction,
+        at: TopicPartition,
+        probe: Probe,
+        wanted: Callable[[], bool],
+        said: Said = lambda why: None,
+    ) -> Committed | None:
+        """All that the group named like the transactional id has committed, probes among it.
 
-        None: it is not wanted any more.  Raises TransactionRefused.
+        transaction: ready, of this owner.  at: the partition of the target that positions are committed for.  None: it
+        is not wanted any more, or the transaction is over (new).  Raises TransactionRefused.
+        """
+        group = transaction.id
+        if probe.tp not in self._unprobed and not self._probed(transaction, probe, False, wanted, said):
+            return None
+        stable = self._asked_of_group(group, wanted, said, lambda broker: self._takes_stable(broker, group))
+        if stable is None:
+            return None
+        if stable:
+            named = (at, probe.tp)
+            return self._asked_of_group(group, wanted, said, lambda broker: self._stable_offsets(broker, group, named))
+        if probe.tp in self._unprobed:
+            return self._asked_of_group(group, wanted, said, lambda broker: self._cached_twice(broker, group))
+        while self._probed(transaction, probe, True, wanted, said):
+            if self.shows(group, {probe.tp: (0, probe.metadata)}, wanted, said, PROBED_S):
+                return self._asked_of_group(group, wanted, said, lambda broker: self._as_cached(broker, group))
+        return None
+
+    def _probed(
+        self, transaction: Transaction, probe: Probe, commit: bool, wanted: Callable[[], bool], said: Said
+    ) -> bool:
+        """Carry out a transaction of a probe alone; False: it is not wanted any more, or to be tried again."""
+        if not wanted():
+            return False
+        transaction.begin()
+        (transaction.commit if commit else transaction.abort)(transaction.id, {probe.tp: (0, probe.metadata)})
+        try:
+            return self.carry_out(transaction, wanted, said)
+        except TransactionRefused:
+            if probe.tp != INTERNAL or transaction_code(transaction.why) != TOPIC_NOT_ALLOWED:
+                raise
+        self._unprobed.add(probe.tp)
+        transaction.restart("")
+        return False
+
+    def shows(
+        self,
+        group: str,
+        offsets: Offsets,
+        wanted: Callable[[], bool],
+        said: Said = lambda why: None,
+        within_s: float = SHOWN_S,
+    ) -> bool:
+        """Wait until the group's coordinator answers with these offsets; False: it did not so long, or it is not wanted
+        any more.  Raises TransactionRefused."""
+        until, tries = now() + within_s, 0
+        while True:
+            found = self._asked_of_group(group, wanted, said, lambda broker: self._as_cached(broker, group))
+            if found is None:
+                return False
+            rows = {tp: (row.offset, row.metadata) for tp, row in found.items()}
+            if all(rows.get(tp) == row for tp, row in offsets.items()):
+                return True
+            if now() >= until:
+                return False
+            sleep(BUSY.wait_s(tries))
+            tries += 1
+
+    def _asked_of_group(
+        self, group: str, wanted: Callable[[], bool], said: Said, ask: Callable[[Broker], R]
+    ) -> R | None:
+        """Ask the coordinator of a group until it answers; None: it is not wanted any more.
+
+        Raises TransactionRefused.
         """
         tries = 0
         while wanted():
+            backoff = AWAY
             try:
-                found = self._committed(group)
+                found = ask(self._coordinator(group, False))
             except LinkLost as lost:
                 self._known.pop((group, False), None)
                 why = str(lost)
             except BrokerError as refused:
-                if follows(refused.code) is Next.REFUSED:
+                follow = follows(refused.code)
+                if follow is Next.REFUSED:
                     raise TransactionRefused(f"{refused}{HELP.get(refused.code, '')}") from refused
-                self._known.pop((group, False), None)
+                if follow is Next.AGAIN:
+                    backoff = BUSY
+                else:
+                    self._known.pop((group, False), None)
                 why = str(refused)
             else:
                 if tries > LOUD_AFTER:
@@ -180,24 +297,27 @@ class Coordinators:
             tries += 1
             if tries == LOUD_AFTER + 1:
                 said(why)
-            sleep(AWAY.wait_s(tries - 1))
+            sleep(backoff.wait_s(tries - 1))
         return None
 
-    def _committed(self, group: str) -> dict[TopicPartition, StableOffset]:
-        broker = self._coordinator(group, False)
-        if not self._takes_stable(broker, group):
-            before = None
-            while before != (before := self._as_cached(broker, group)):
-                sleep(MATERIALIZED_S)
-            return before or {}
-        reply: StableOffsets = self._call(broker, StableOffsetFetch(group), group)
-        codes = [reply.error, *(row.error for row in reply.partitions.values())]
-        for code in codes:
-            if code:
-                raise BrokerError(code, f"OffsetFetch of {group} on {broker}")
+    def _stable_offsets(self, broker: Broker, group: str, named: tuple[TopicPartition, ...]) -> Committed:
+        """As a broker from 2.5 on has them, behind what is pending for the named ones."""
+        for fetch in (StableOffsetFetch(group, named), StableOffsetFetch(group)):
+            reply: StableOffsets = self._call(broker, fetch, group)
+            for code in (reply.error, *(row.error for row in reply.partitions.values())):
+                if code:
+                    raise BrokerError(code, f"OffsetFetch of {group} on {broker}")
         return {tp: row for tp, row in reply.partitions.items() if row.offset >= 0}
 
-    def _as_cached(self, broker: Broker, group: str) -> dict[TopicPartition, StableOffset]:
+    def _cached_twice(self, broker: Broker, group: str) -> Committed:
+        """As an older broker's cache has it, twice in a row."""
+        before = self._as_cached(broker, group)
+        while True:
+            sleep(MATERIALIZED_S)
+            if before == (before := self._as_cached(broker, group)):
+                return before
+
+    def _as_cached(self, broker: Broker, group: str) -> Committed:
         """As an older broker's cache has it."""
         reply = self._call(broker, self._dialect.requests.offset_fetch(self._dialect, group, None), group)
         if reply["error"]:
@@ -269,7 +389,7 @@ class Coordinators:
 
 HELP = {
     30: "; give this client the ACLs Read and Describe on that group",
-    29: "; give this client the ACL Write on the topic",
+    29: "; give this client the ACLs Read and Write on the topic",
     31: "; give this client the ACL IdempotentWrite on the cluster",
     50: "; transaction.timeout.ms is above the brokers' transaction.max.timeout.ms",
     53: "; give this client the ACLs Write and Describe on that transactional id",

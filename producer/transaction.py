@@ -4,7 +4,7 @@
     ready        no transaction is open
     open         partitions are added before they are sent to        -> add-partitions
     committing   what was sent is acknowledged                       -> add-offsets, commit-offsets, end
-    aborting     nothing more of it is sent                          -> end
+    aborting     nothing more of it is sent                          -> add-offsets, commit-offsets, end
     refused      the cluster will not take it, as it is configured; .why
 
 `ask` is what a coordinator has to be asked now; answered() takes its codes and says what follows:
@@ -19,6 +19,10 @@
 
 Initializing aborts what an earlier owner of the transactional id left open, and completes what it had decided to
 commit; only then is there a producer id.  Every request of that owner is refused from then on.
+
+A question that was not answered may still arrive when the next transaction is open, under the same epoch: a late EndTxn
+would commit that one half way (the reason for KIP-890).  So a transaction with such a question is followed by another
+epoch: once it has ended the state is new, and settled says that it ended as it was told to.
 
 Source: org.apache.kafka.clients.producer.internals.TransactionManager; the codes are those of its handlers.
 """
@@ -116,12 +120,14 @@ class Transaction:
     state: State = State.NEW
     why: str = ""  # it is over, or refused
     fenced: bool = False  # by another producer, since it was initialized last
+    settled: bool = False  # it ended as it was told to, and another epoch is due all the same
     added: set[TopicPartition] = field(default_factory=set)
     wanted: set[TopicPartition] = field(default_factory=set)
     _group: str = ""
     _offsets: Offsets = field(default_factory=dict)
     _offsets_added: bool = False
     _touched: bool = False  # the coordinator knows of this transaction
+    _late: bool = False  # a question of this epoch was not answered
 
     # ---- what its owner does ------------------------------------------------------------------------------------
 
@@ -142,17 +148,25 @@ class Transaction:
         self._group, self._offsets = group, dict(offsets or {})
         self._close_if_untouched()
 
-    def abort(self) -> None:
-        """Abort what was sent; none of it may be in flight any more: it would land in the next transaction."""
+    def abort(self, group: str = "", offsets: Offsets | None = None) -> None:
+        """Abort what was sent; none of it may be in flight any more: it would land in the next transaction.
+
+        These offsets of a group become part of it first, so that the group's coordinator ends all that this producer
+        id has pending there.
+        """
         assert self.state is State.OPEN, self.state
         self.state = State.ABORTING
-        self._group, self._offsets = "", {}
+        self._group, self._offsets = group, dict(offsets or {})
         self._close_if_untouched()
+
+    def unanswered(self, ask: Ask) -> None:
+        """A question was sent, and its response never came."""
+        self._late = self._late or not isinstance(ask, Initialize)
 
     def restart(self, why: str, fenced: bool = False) -> None:
         """Go on under another epoch; what is open will be aborted by that."""
         self._end()
-        self.state, self.why, self.fenced = State.NEW, why, fenced
+        self.state, self.why, self.fenced, self.settled = State.NEW, why, fenced, False
 
     def refuse(self, why: str) -> None:
         """The cluster will not take it."""
@@ -161,7 +175,8 @@ class Transaction:
 
     def initialized(self, producer: ProducerId) -> None:
         """There is a producer id."""
-        self.producer, self.state, self.why, self.fenced = producer, State.READY, "", False
+        self.producer, self.state, self.why = producer, State.READY, ""
+        self.fenced = self.settled = self._late = False
 
     # ---- what is asked ------------------------------------------------------------------------------------------
 
@@ -172,7 +187,7 @@ class Transaction:
             return Initialize()
         if self.state is State.OPEN and self.wanted:
             return AddPartitions(frozenset(self.wanted))
-        if self.state is State.COMMITTING and self._offsets:
+        if self.state in (State.COMMITTING, State.ABORTING) and self._offsets:
             return CommitOffsets(self._group, self._offsets) if self._offsets_added else AddOffsets(self._group)
         if self.state in (State.COMMITTING, State.ABORTING):
             return End(self.state is State.COMMITTING)
@@ -201,10 +216,13 @@ class Transaction:
         elif isinstance(ask, End):
             self._end()
             self.state = State.READY
+            if self._late:
+                self.state, self.settled = State.NEW, True
+                self.why = "it ended, and a request of it was not answered and may come late"
 
     def _close_if_untouched(self) -> None:
         """Nothing to commit or abort."""
-        if not (self._touched or self._offsets):
+        if not (self._touched or self._late or self._offsets):
             self._end()
             self.state = State.READY
 

@@ -33,6 +33,7 @@ UNSTABLE = 88  # UnstableOffsetCommit
 
 _NO_TAGS = b"\0"
 _ALL_TOPICS = b"\0"
+_ONE = b"\2"  # length of a compact array
 _ROW = struct.Struct(">iqi")  # partition, offset, leader epoch
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -47,7 +48,7 @@ class StableOffset(NamedTuple):
 
 
 class StableOffsets(NamedTuple):
-    """Reply: the code of the whole request, and the partitions that the group has committed."""
+    """Reply: the code of the whole request, and the partitions that the group has committed, or that were asked for."""
 
     error: int
     partitions: dict[TopicPartition, StableOffset]
@@ -55,9 +56,14 @@ class StableOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StableOffsetFetch:
-    """Ask for all committed offsets of a group, but not while a transaction may change them."""
+    """Ask for committed offsets of a group, but not while a transaction may change them.
+
+    tps: of these; none: of all that the group has committed, which leaves out a partition whose first commit is part of
+    a transaction that is not through yet.
+    """
 
     group: str
+    tps: tuple[TopicPartition, ...] = ()
     api = OFFSET_FETCH
     version = VERSION
     head_bytes = HEADER_BYTES
@@ -69,7 +75,16 @@ class StableOffsetFetch:
 
     def _body(self) -> bytes:
         name = utf8(self.group)
-        return _NO_TAGS + _uvarint(len(name) + 1) + name + _ALL_TOPICS + b"\1" + _NO_TAGS
+        return _NO_TAGS + _uvarint(len(name) + 1) + name + self._topics() + b"\1" + _NO_TAGS
+
+    def _topics(self) -> bytes:
+        if not self.tps:
+            return _ALL_TOPICS
+        out = _uvarint(len(self.tps) + 1)
+        for topic, partition in self.tps:
+            name = utf8(topic)
+            out += _uvarint(len(name) + 1) + name + _ONE + _INT32.pack(partition) + _NO_TAGS
+        return out
 
     def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
         body = self._body()

@@ -1,14 +1,16 @@
 """The transactions of one source partition, for one ownership period: a task, a sender and a transactional id.
 
     begin       InitProducerId of the partition's transactional id: who owned it before is fenced, what it left open is
-                aborted, what it had decided to commit is committed.  Then the position is read from the target: it can
-                change no more but by us
+                aborted, what it had decided to commit is committed.  Then the position is read from the target, behind
+                all that was sent under that id before (producer.coordinators): it can change no more but by us
     gate        sets that the source gives meanwhile are held.  Where they begin before the position the source is moved
                 to it, and another period begins there; after a reset the position is set back instead (position.py)
     transact    every transaction.interval.ms: the parts of all steps that came are sent, and once all are acknowledged
                 the position behind them is committed in the same transaction.  Then the source may commit
-    over        the coordinator has aborted it (it took longer than transaction.timeout.ms), or a broker has forgotten
-                the producer: initialized again, the position says whether it was committed, and if not it is sent again
+    over        a broker has forgotten the producer, or a request was not answered and may come late: initialized again,
+                the position says whether it was committed, and if not it is sent again
+    too slow    the coordinator has aborted it, because it took longer than transaction.timeout.ms.  That raises the
+                epoch, as another owner does; by our clock we know better.  The next one takes half of its bytes
     fenced      another process owns the partition now, or believes so: the period ends, and the next one, if the group
                 gives us the partition still, begins with the position
     lapsed      the lease is over, and may be renewed before anything else notices: nothing is sent or committed
@@ -36,14 +38,15 @@ from mirrormaker.exactlyonce.position import (
     former_position_of,
     metadata_of,
     position_of,
+    probe_metadata,
 )
 from mirrormaker.exactlyonce.steps import Step, StepQueue
 from mirrormaker.source import Share
-from producer.coordinators import Coordinators, TransactionRefused
+from producer.coordinators import Committed, Coordinators, Probe, TransactionRefused
 from producer.errors import UnknownOutcome
 from producer.sender import Sender
 from producer.sequences import Sequences
-from producer.transaction import State, Transaction
+from producer.transaction import Offsets, State, Transaction
 from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.partition import Reset
 
@@ -52,6 +55,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.5
 UNPARK_S = LAPSE_S = 0.1
 REFRESH_S = 3600.0  # brokers forget an offset that was not committed for a day (0.11 to 1.x), later ones for a week
+
+OTHERS = "another process has initialized its transactional id, or a request of ours to do so came late"
 
 PassOn = Callable[[MessageSet, Share], object]
 
@@ -70,7 +75,7 @@ class Period:
 
     key: another one is another period.  owned(): whether the lease holds, and it is not over.  ended(): whether it is
     over for good.  topic: the czxid of the source's topic.  reset: the newest of the partition since it is owned.
-    at: a partition of the target that offsets are committed for.
+    at: a partition of the target that offsets are committed for.  beside: one that none is committed for.
     """
 
     source: TopicPartition
@@ -80,6 +85,7 @@ class Period:
     topic: int | None
     reset: Reset | None
     at: TopicPartition
+    beside: TopicPartition
     pass_on: PassOn
 
 
@@ -100,9 +106,9 @@ class Names:
 class Transacting:
     """How partitions are copied in transactions.
 
-    interval_s: a transaction is committed so long after its first part.  timeout_ms: the coordinator aborts it by
-    itself after that.  max_bytes(): it may be so large.  sender(sequences, transactional id): makes the sender of a
-    period; retire(transactions): the period is over.
+    interval_s: a transaction is committed so long after its first part, or after half of its time-out if that is less.
+    timeout_ms: the coordinator aborts it by itself after that.  max_bytes(): it may be so large.  sender(sequences,
+    transactional id): makes the sender of a period; retire(transactions): the period is over.
     """
 
     interval_s: float
@@ -152,6 +158,9 @@ class PartitionTransactions:
         self._steps = StepQueue()
         self._held: deque[tuple[MessageSet, Share]] = deque()
         self._position: Position | None = None  # in the target
+        self._unseen: Offsets = {}  # committed last, and not seen in the target
+        self._began = 0.0  # the open transaction
+        self._limit: int | None = None  # bytes of a transaction, because larger ones took too long
         self._open = self._busy = self.over = self._flushed = False
         self._refused: ExactlyOnceRefused | None = None
         self.ended_by = ""  # why the period ended in the middle of a transaction
@@ -183,9 +192,9 @@ class PartitionTransactions:
         self._flushed = True
         self._wake.set()
 
-    def reroute(self, at: TopicPartition, pass_on: PassOn) -> None:
-        """The period goes on with another route, from the next set on; at: see Period."""
-        self.period = replace(self.period, at=at, pass_on=pass_on)
+    def reroute(self, at: TopicPartition, beside: TopicPartition, pass_on: PassOn) -> None:
+        """The period goes on with another route, from the next set on; at, beside: see Period."""
+        self.period = replace(self.period, at=at, beside=beside, pass_on=pass_on)
 
     def stop(self) -> None:
         """Another period of the partition begins."""
@@ -260,29 +269,29 @@ class PartitionTransactions:
         if transaction.state is not State.NEW:
             transaction.restart("")
         while self._lease_holds():
-            if not self._coordinators.carry_out(transaction, self._current, self._said):
-                continue
-            found = self._coordinators.committed(self._name, self._current, self._said)
+            found = self._positions(transaction)
             if found is None:
                 continue
             position = position_of(found, period.topic)
             if position is None and self._names.former:
-                if not self._fence_former():
-                    continue
-                found = self._coordinators.committed(self._names.former, self._current, self._said)
+                found = self._positions(Transaction(self._names.former, self._how.timeout_ms))
                 if found is None:
                     continue
                 position = former_position_of(found, period.topic, period.at.topic, self._names.shared)
             assert transaction.producer is not None
             self._sequences.renew(transaction.producer)
-            self._position = position
+            self._position, self._unseen = position, {}
             return True
         return False
 
-    def _fence_former(self) -> bool:
-        """Initialize the transactional id that an earlier release used: what that left open is aborted."""
-        former = Transaction(self._names.former, self._how.timeout_ms)
-        return self._coordinators.carry_out(former, self._current, self._said)
+    def _positions(self, transaction: Transaction) -> Committed | None:
+        """Fence who used the transactional id before, and read what its group has committed; None: try again, if the
+        period is not over."""
+        if transaction.state is State.NEW and not self._coordinators.carry_out(transaction, self._current, self._said):
+            return None
+        assert transaction.producer is not None
+        probe = Probe(self.period.beside, probe_metadata(transaction.producer))
+        return self._coordinators.positions(transaction, self.period.at, probe, self._current, self._said)
 
     # ---- the gate ---------------------------------------------------------------------------------------------------
 
@@ -361,11 +370,12 @@ class PartitionTransactions:
         """One transaction, from its first step on to its end."""
         steps, transaction = self._steps, self._transaction
         transaction.begin()
-        until, closing = now() + self._how.interval_s, False
+        self._began = now()
+        until, closing = self._began + min(self._how.interval_s, self._how.timeout_ms / 2000), False
         while True:
             self._wake.clear()
             if not closing:
-                self._send(steps.take(self._how.max_bytes()))
+                self._send(steps.take(self._max_bytes()))
             if transaction.ask is not None:
                 if not self._coordinators.carry_out(transaction, self._current, self._said):
                     break
@@ -382,7 +392,7 @@ class PartitionTransactions:
             if steps.unwanted:
                 self._end_period("some of it may not be sent any more")
                 return
-            closing = closing or now() >= until or self._flushed or steps.enough(self._how.max_bytes())
+            closing = closing or now() >= until or self._flushed or steps.enough(self._max_bytes())
             if closing and steps.stored:
                 self._commit(steps.end)
                 return
@@ -408,7 +418,14 @@ class PartitionTransactions:
             return False
         failpoint("after transaction commit")
         self._steps.committed()
+        if self._limit is not None and now() - self._began < self._how.timeout_ms / 4000:
+            self._limit *= 2
         return True
+
+    def _max_bytes(self) -> int:
+        """Of one transaction."""
+        allowed = self._how.max_bytes()
+        return allowed if self._limit is None else min(allowed, self._limit)
 
     def _refresh(self, position: int) -> None:
         """Commit the position once more, so that brokers do not forget it."""
@@ -426,13 +443,26 @@ class PartitionTransactions:
     def _end_transaction(self, position: int, others: Collection[TopicPartition] = ()) -> bool:
         """Commit the open transaction with the position behind it.  others: further partitions of the target that it is
         committed for."""
-        committed = position, metadata_of(self.period.topic)
-        self._transaction.commit(self._name, dict.fromkeys({self.period.at, *others}, committed))
+        if not self._shown():
+            return False
+        offsets = dict.fromkeys({self.period.at, *others}, (position, metadata_of(self.period.topic)))
+        self._transaction.commit(self._name, offsets)
         if not self._coordinators.carry_out(self._transaction, self._current, self._said):
             return False
+        self._unseen = offsets
         self._sequences.ended()
         self._position = Position(position, self.period.topic is not None)
         self.commits += 1
+        return True
+
+    def _shown(self) -> bool:
+        """Wait until the target shows the position that was committed last (producer.coordinators says why); False: the
+        open transaction is over."""
+        if self._unseen and not self._coordinators.shows(self._name, self._unseen, self._current, self._said):
+            if self._current():
+                self._transaction.restart(f"the target does not show the position that was committed, {self._offset}")
+            return False
+        self._unseen = {}
         return True
 
     # ---- what ends one ----------------------------------------------------------------------------------------------
@@ -449,13 +479,16 @@ class PartitionTransactions:
 
     def _lost(self) -> None:
         """The transaction is over, and may be committed or not: the position tells."""
-        why, fenced, before = self._transaction.why, self._transaction.fenced, self._offset
-        log.warning(
+        transaction, before = self._transaction, self._offset
+        why, settled, slow = transaction.why, transaction.settled, self._too_slow()
+        fenced = transaction.fenced and not slow
+        log.log(
+            logging.INFO if settled else logging.WARNING,
             "source %s: %s: the transaction is over: %s; %s",
             self._source,
             self.period.source,
             why,
-            "another process has its transactional id" if fenced else "it is looked up whether it was committed",
+            slow or (OTHERS if fenced else "the target says whether it was committed"),
             extra={"key": self.period.source, "event": "transaction-over", "source": self._source},
         )
         if fenced:
@@ -469,6 +502,18 @@ class PartitionTransactions:
             self._steps.aborted()
         else:
             self._end_period(f"{why}; its position is {self._offset} now, and was {before}")
+
+    def _too_slow(self) -> str:
+        """Whether the coordinator has aborted the transaction because of its time-out, in a sentence; then the next one
+        takes half of its bytes."""
+        if self._transaction.settled or not self._steps.open or now() - self._began < self._how.timeout_ms / 1000:
+            return ""
+        size = self._steps.size
+        self._limit = max(1, size // 2)
+        took = f"it took longer than transaction.timeout.ms ({self._how.timeout_ms}) with {size} bytes"
+        if len(self._steps.open) > 1:
+            return f"{took}, and the next one takes at most {self._limit}"
+        return f"{took}, the least that it can take: raise transaction.timeout.ms, or lower fetch.message.max.bytes"
 
     def _restarted(self) -> bool:
         """Abort what is open by another epoch, which no request of the one before can disturb."""
@@ -489,7 +534,8 @@ class PartitionTransactions:
             return
         reached = step.reached if len(step.items) == 1 else None
         if reached is None:
-            self._restarted()
+            if not self._restarted():
+                return
         elif not self._ended(reached):
             return  # tried again, or the period is over
         self.over = True

@@ -36,10 +36,11 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from kafkawire.model import TopicPartition, partition_named
+from kafkawire.model import ProducerId, TopicPartition, partition_named
 from zkconsumer.fetching.partition import Reset
 
 _TOPIC = "topic="
+_PROBE = f"{_TOPIC}none, "
 
 
 class CommittedOffset(Protocol):
@@ -116,6 +117,14 @@ def metadata_of(topic: int | None) -> str:
     return "" if topic is None else f"{_TOPIC}{topic}"
 
 
+def probe_metadata(producer: ProducerId) -> str:
+    """Of an offset that is no position: it is committed in order to be read (producer.coordinators.Probe).
+
+    Releases that do not know of it take it for one of another topic.
+    """
+    return f"{_PROBE}probe of {producer.id} in epoch {producer.epoch}"
+
+
 def position_of(found: Mapping[TopicPartition, CommittedOffset], topic: int | None) -> Position | None:
     """Where the copies in the target end; None: nothing of this log was copied exactly once before.
 
@@ -144,6 +153,8 @@ def former_position_of(
 
 def _of_another(metadata: str, topic: int | None) -> bool:
     """Whether it is of another log than that of `topic`; where one of both does not say, it is of this one."""
+    if metadata.startswith(_PROBE):
+        return True
     return topic is not None and metadata.startswith(_TOPIC) and metadata != metadata_of(topic)
 
 

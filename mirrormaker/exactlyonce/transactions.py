@@ -26,7 +26,7 @@ from mirrormaker.options import MirrorOptions, SourceOptions
 from mirrormaker.routes import TopicRoute
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
-from producer.coordinators import Coordinators
+from producer.coordinators import INTERNAL, Coordinators
 from producer.steps import Step as RouteStep
 from zkconsumer.errors import ConsumerError
 
@@ -126,7 +126,7 @@ class SourceTransactions:
         if current is None or current.period.key is not share.period:
             current = self._begin(fetched, share, topic, forward)
         elif self._routes[fetched.tp] is not topic:  # a reload, or the target topic was created again
-            current.reroute(_position_at(topic), _pass_on(topic, forward))
+            current.reroute(*_positions_at(topic), _pass_on(topic, forward))
         self._routes[fetched.tp] = topic
         current.admit(fetched, share)
 
@@ -151,6 +151,7 @@ class SourceTransactions:
         before = self._partitions.get(tp)
         if before is not None:
             before.stop()
+        at, beside = _positions_at(topic)
         period = Period(
             source=tp,
             key=share.period,
@@ -158,7 +159,8 @@ class SourceTransactions:
             ended=share.ended,
             topic=share.topic,
             reset=share.reset,
-            at=_position_at(topic),
+            at=at,
+            beside=beside,
             pass_on=_pass_on(topic, forward),
         )
         made = PartitionTransactions(
@@ -216,9 +218,11 @@ class SourceTransactions:
         return iter(list(self._partitions.values()))
 
 
-def _position_at(topic: TopicRoute) -> TopicPartition:
-    """The partition of the target that the positions of a topic's source partitions are committed for."""
-    return TopicPartition(topic.target, topic.partitions[0])
+def _positions_at(topic: TopicRoute) -> tuple[TopicPartition, TopicPartition]:
+    """The partition of the target that the positions of a topic's source partitions are committed for, and one that no
+    position is committed for."""
+    first, *others = (TopicPartition(topic.target, partition) for partition in topic.partitions)
+    return first, others[0] if others else INTERNAL
 
 
 def _pass_on(topic: TopicRoute, forward: Forward) -> PassOn:

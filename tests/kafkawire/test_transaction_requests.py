@@ -74,6 +74,12 @@ def test_a_stable_offset_fetch_asks_for_all_of_a_group():
     assert bytes(asked) == b"\0" + b"\x03g1" + b"\0" + b"\1" + b"\0"
 
 
+def test_a_stable_offset_fetch_names_partitions():
+    _, asked = StableOffsetFetch("g1", (A, TopicPartition("uv", 258))).frame(5, "me")
+    topics = b"\x03" + b"\x02t\x02\0\0\0\0\0" + b"\x03uv\x02\0\0\x01\x02\0"
+    assert bytes(asked) == b"\0" + b"\x03g1" + topics + b"\1" + b"\0"
+
+
 def test_its_reply_is_read_to_the_last_byte():
     assert decode(REPLY) == StableOffsets(0, {A: StableOffset(42, "topic=4", 0)})
     tagged = REPLY[:-1] + b"\x01\x05\x02ab"  # a tagged field that a later broker adds

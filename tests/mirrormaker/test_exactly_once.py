@@ -12,7 +12,8 @@ import pytest
 from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.model import Message, MessageSet, Part, ProducerId, TopicPartition
-from kafkawire.protocol.stableoffsets import StableOffset
+from kafkawire.protocol.stableoffsets import StableOffset, StableOffsetFetch, StableOffsets
+from kafkawire.protocol.transactionrequests import Initialized
 from mirrormaker.exactlyonce.partition import Names, PartitionTransactions, Period, PeriodOver, Transacting
 from mirrormaker.exactlyonce.position import metadata_of
 from mirrormaker.exactlyonce.steps import Step
@@ -20,16 +21,17 @@ from mirrormaker.exactlyonce.transactions import SourceTransactions
 from mirrormaker.flow import ShareTickets
 from mirrormaker.options import MirrorOptions
 from mirrormaker.target import Target
-from producer.coordinators import Coordinators, TransactionRefused
+from producer import coordinators
 from producer.outcomes import Counters
 from producer.sender import Sender
 from producer.sequences import Sequences
 from producer.steps import Step as RouteStep
-from producer.transaction import AddPartitions, CommitOffsets, End, Initialize, Transaction
+from producer.transaction import AddOffsets, AddPartitions, Ask, CommitOffsets, End, Initialize
 from tests.fakes.tickets import Ticket
+from tests.fakes.transacting import InMemory, Server
 from zkconsumer.fetching.partition import Reset
 
-SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("t", 3)
+SOURCE, TARGET, BESIDE = TopicPartition("t", 0), TopicPartition("t", 3), TopicPartition("t", 4)
 NAME, FORMER = "mirror-dc1-t-0", "mirror-dc1-t-0 of before"
 NAMES = Names(NAME)
 TOPIC = 7
@@ -42,82 +44,81 @@ def until(condition: Callable[[], object]) -> None:
         sleep(0.005)
 
 
-class FakeTarget:
+class FakeTarget(Server):
     """Transactions of one transactional id; what is committed, as a read_committed reader sees it.
 
-    former: what is committed under the name of an earlier release.  fenced: how often that was initialized.  fail: what
-    the next questions of a kind meet: "over" (refused), "over after" (done, and refused), a code to refuse.
+    fail: what the next questions of a kind meet once the position was read: "over" (refused), "over after" (done, and
+    refused); and at any time a code to refuse.  late_before: what comes late arrives before the next question of this
+    kind.  store_s: a part takes so long; timeout_s: a transaction is aborted after that.
     """
 
-    def __init__(self) -> None:
-        self.epoch = 0
+    def __init__(self, **release: Any) -> None:
+        super().__init__(**release)
         self.committed: list[bytes] = []
         self.open: list[bytes] = []
-        self.position: StableOffset | None = None
-        self.pending: StableOffset | None = None
-        self.added: set[TopicPartition] = set()
-        self.fail: dict[type, list[str]] = {}
+        self.fail: dict[type, list[str | int]] = {}
         self.ends = 0
         self.positions: list[StableOffset | None] = []  # all that were committed
         self.lapse: Member | None = None  # its lease lapses at the next commit of offsets
-        self.former: dict[TopicPartition, StableOffset] = {}
-        self.fenced = 0
+        self.late_before: type | None = None
+        self.store_s, self.timeout_s, self._began = 0.0, 60.0, 0.0
+        self._read_since = False  # the position, since the transactional id was initialized
 
-    def ask(self, transaction: Transaction, ask: object) -> None:
+    @property
+    def position(self) -> StableOffset | None:
+        group = self.group(NAME)
+        group.catch_up()
+        return group.committed.get(TARGET)
+
+    @position.setter
+    def position(self, row: StableOffset) -> None:
+        self.group(NAME).committed[TARGET] = row
+
+    @property
+    def fenced(self) -> int:
+        """How often the name of an earlier release was initialized."""
+        return self.id(FORMER).epoch + 1
+
+    def look_at_the_clock(self) -> None:
+        """Abort the open transaction, if it is open for too long."""
+        if self.id(NAME).state == "open" and now() - self._began > self.timeout_s:
+            self.id(NAME).epoch += 1
+            self.finish(NAME, False)
+
+    def ask(self, name: str, producer: ProducerId | None, ask: Ask) -> Any:
+        self.look_at_the_clock()
+        if isinstance(ask, AddPartitions | AddOffsets) and self.id(NAME).state != "open":
+            self._began = now()
+        if type(ask) is self.late_before:
+            self.late_before = None
+            for arrive in self.late:
+                arrive()
         met = self.fail.get(type(ask), [])
-        what = met.pop(0) if met else ""
-        if what == "over":
-            transaction.answered(cast(Any, ask), [59], "here")
-            return
+        what = met.pop(0) if met and (self._read_since or isinstance(met[0], int)) else ""
         if isinstance(ask, Initialize):
-            if transaction.id == FORMER:
-                self.fenced += 1
-                transaction.initialized(ProducerId(2, self.fenced))
-                return
-            self.epoch += 1
-            self.open, self.pending, self.added = [], None, set()
-            transaction.initialized(ProducerId(1, self.epoch))
+            self._read_since = False
+        elif isinstance(ask, CommitOffsets) and self._read_since and self.lapse is not None:
+            self.lapse.owned, self.lapse = False, None
+        if what in ("", "over after"):
+            reply = super().ask(name, producer, ask)
+        if not what:
+            return reply
+        code = {"over": 59, "over after": 48}.get(str(what), what)
+        return Initialized(code, ProducerId(-1, -1)) if isinstance(ask, Initialize) else {TARGET: code}
+
+    def ended(self, name: str, committed: bool) -> None:
+        if name != NAME:
             return
-        assert transaction.producer is not None
-        if transaction.producer.epoch != self.epoch:
-            transaction.answered(cast(Any, ask), [90], "here")
-            return
-        if isinstance(ask, AddPartitions):
-            self.added |= ask.tps
-        elif isinstance(ask, CommitOffsets):
-            if self.lapse is not None:
-                self.lapse.owned, self.lapse = False, None
-            ((_, (offset, metadata)),) = ask.offsets.items()
-            self.pending = StableOffset(offset, metadata, 0)
-        elif isinstance(ask, End):
-            assert ask.commit
+        if committed:
             self.committed += self.open
-            self.position = self.pending or self.position
-            self.positions.append(self.position)
-            self.open, self.pending, self.added = [], None, set()
             self.ends += 1
-        transaction.answered(cast(Any, ask), [48 if what == "over after" else 0], "here")
+            pending = self.group(NAME).pending.get(self.id(NAME).number, {})
+            self.positions.append(pending.get(TARGET, self.positions[-1] if self.positions else None))
+        self.open = []
 
-    # ---- as the coordinators of a period
-
-    def carry_out(self, transaction: Transaction, wanted: Callable[[], bool], said: object = None) -> bool:
-        begins = isinstance(transaction.ask, Initialize)
-        while (ask := transaction.ask) is not None and (begins or not isinstance(ask, Initialize)):
-            sleep(0)
-            if not wanted():
-                return False
-            if "refused" in self.fail.get(type(ask), []):
-                raise TransactionRefused("ClusterAuthorizationFailed (31); give this client the ACL")
-            self.ask(transaction, ask)
-            begins = begins and isinstance(transaction.ask, Initialize)
-        return transaction.ask is None
-
-    def committed_offsets(self, group: str, wanted: object, said: object = None) -> dict[Any, Any]:
-        if group == FORMER:
-            assert self.fenced, "what the former owner left open may still change it"
-            return dict(self.former)
-        assert group == NAME
-        return {} if self.position is None else {TARGET: self.position}
+    def stable_offsets(self, fetch: StableOffsetFetch) -> StableOffsets:
+        self._read_since = self._read_since or fetch.group == NAME
+        return super().stable_offsets(fetch)
 
 
 class FakeSender:
@@ -137,12 +138,18 @@ class FakeSender:
     def wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for part, ticket in waiting:
-            data, producer = bytes(part.entries), self._sequences.producer
             if not ticket.may_send():
                 continue
-            if producer is None or self._sequences.broken or part.tp not in self._target.added:
+            if self._sequences.producer is None or self._sequences.broken or part.tp not in self._target.id(NAME).added:
                 self._waiting.append((part, ticket))
-            elif producer.epoch != self._target.epoch:
+                continue
+            if self._target.store_s:
+                sleep(self._target.store_s)
+                self._target.look_at_the_clock()
+                if not ticket.may_send():
+                    continue
+            data = bytes(part.entries)
+            if self._sequences.producer.epoch != self._target.id(NAME).epoch:
                 self._sequences.broken, self._sequences.fenced = "ProducerFenced (90)", True
                 self._sequences._want()
             elif data in self.refuses:
@@ -185,6 +192,8 @@ class Member:
         followed: Reset | None = None,
         topic: int | None = TOPIC,
         names: Names = NAMES,
+        timeout_ms: int = 60000,
+        beside: TopicPartition = BESIDE,
     ) -> None:
         self.target, self.tasks, self.owned, self.over = target, tasks, True, False
         self.share = FakeShare()
@@ -195,13 +204,13 @@ class Member:
         self.senders: list[FakeSender] = []
         period = Period(
             source=SOURCE, key=object(), owned=lambda: self.owned, ended=lambda: self.over, topic=topic, reset=reset,
-            at=TARGET, pass_on=self._pass_on,
+            at=TARGET, beside=beside, pass_on=self._pass_on,
         )  # fmt: skip
         how = Transacting(
             interval_s=interval_s,
-            timeout_ms=60000,
+            timeout_ms=timeout_ms,
             max_bytes=lambda: 1000,
-            coordinators=cast(Coordinators, _As(target)),
+            coordinators=InMemory(target),
             sender=self._sender,
             retire=lambda transactions: setattr(transactions.sender, "closed", True),
         )
@@ -250,13 +259,6 @@ class FakeSet:
 
     def messages(self) -> list[Message]:
         return self._messages
-
-
-class _As:
-    """The names that Coordinators have."""
-
-    def __init__(self, target: FakeTarget) -> None:
-        self.carry_out, self.committed = target.carry_out, target.committed_offsets
 
 
 @contextmanager
@@ -312,9 +314,9 @@ def test_a_period_that_ends_while_its_position_is_read_moves_the_source_nowhere(
     class Slow(FakeTarget):
         member: Member
 
-        def committed_offsets(self, *asked: Any) -> dict[Any, Any]:
+        def stable_offsets(self, fetch: StableOffsetFetch) -> StableOffsets:
             self.member.over = True
-            return super().committed_offsets(*asked)
+            return super().stable_offsets(fetch)
 
     target = Slow()
     target.position = StableOffset(15, metadata_of(TOPIC), 0)
@@ -383,7 +385,7 @@ def test_a_position_whose_set_back_fails_is_set_back_again(ask: type, how: str):
 
 def test_a_position_under_the_name_of_an_earlier_release_counts_and_who_used_it_is_fenced():
     target = FakeTarget()
-    target.former = {
+    target.group(FORMER).committed = {
         TARGET: StableOffset(15, metadata_of(TOPIC), 0),
         SOURCE._replace(topic="u"): StableOffset(90, "", 0),
     }
@@ -405,7 +407,7 @@ def test_a_position_under_the_name_of_an_earlier_release_counts_and_who_used_it_
 @pytest.mark.parametrize("committed", ["", metadata_of(TOPIC + 1)])
 def test_a_position_under_a_former_name_that_may_be_another_partitions_does_not_count(committed: str):
     target = FakeTarget()
-    target.former = {TARGET: StableOffset(15, committed, 0)}
+    target.group(FORMER).committed = {TARGET: StableOffset(15, committed, 0)}
     with members(target, names=Names(NAME, FORMER, shared=True)) as (member,):
         member.give(0, 19)
         until(lambda: member.told(20))
@@ -470,6 +472,127 @@ def test_a_transaction_that_is_over_is_sent_again(ask: type):
         assert member.unparked == 0
 
 
+@pytest.mark.parametrize("how", ["answer", "question"])
+@pytest.mark.parametrize("late", [AddPartitions, AddOffsets, CommitOffsets, End])
+@pytest.mark.parametrize("arrives", [AddOffsets, CommitOffsets, End])
+def test_a_request_that_was_not_answered_and_comes_late_changes_no_later_transaction(
+    late: type, how: Any, arrives: type
+):
+    """A copy of it arrives while the next transaction is open."""
+    target = FakeTarget()
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+        target.lose[late] = [how]
+        member.give(10, 19)
+        until(lambda: member.told(20))
+        assert len(target.late) == 1
+        target.late_before = arrives
+        member.give(20, 29)
+        until(lambda: member.told(30))
+        assert target.late_before is None
+        assert target.committed == values(0, 29)
+        assert [row and row.offset for row in target.positions] == [10, 20, 30]
+        assert target.position == target.positions[-1]
+        assert member.unparked == 0
+
+
+def test_an_offset_that_came_late_into_no_transaction_holds_up_nobody_and_does_not_count():
+    """Up to 3.6 nobody asks whether the transaction is open, so that it is pending for ever."""
+    target = FakeTarget()
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+    assert target.position == StableOffset(10, metadata_of(TOPIC), 0)
+    target.group(NAME).pending[target.id(NAME).number] = {TARGET: StableOffset(5, metadata_of(TOPIC), 0)}
+    with members(target) as (owner,):
+        owner.give(10, 19)
+        until(lambda: owner.told(20))
+        assert owner.sought == []
+        assert target.committed == values(0, 19)
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["from 2.5", "up to 2.4"])
+def test_a_new_owner_reads_the_position_behind_all_that_was_committed_before(stable: bool):
+    """The first position of the partition is in the log, and not in the table that the coordinator answers from."""
+    target = FakeTarget(stable=stable)
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+    target.lag = 8
+    with members(target) as (owner,):
+        owner.give(0, 19)
+        until(lambda: owner.sought)
+        assert owner.sought == [10]
+    with members(target) as (owner,):
+        owner.give(10, 19)
+        until(lambda: owner.told(20))
+        assert target.committed == values(0, 19)
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["from 2.5", "up to 2.4"])
+def test_without_leave_to_commit_offsets_of_the_internal_topic_the_position_is_read_all_the_same(
+    stable: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """The target topic has one partition, so that no other is there to probe with."""
+    monkeypatch.setattr(coordinators, "MATERIALIZED_S", 0.0)
+    target = FakeTarget(stable=stable)
+    target.position = StableOffset(10, metadata_of(TOPIC), 0)
+    target.fail[CommitOffsets] = [29]
+    with members(target, beside=coordinators.INTERNAL) as (member,):
+        member.give(10, 19)
+        until(lambda: member.told(20))
+        assert target.committed == values(10, 19)
+    target.fail[CommitOffsets] = [29]
+    with members(target) as (member,):
+        member.give(20, 29)
+        until(lambda: member.told(30))
+        ((_, reason, _),) = member.share.tickets[30].told
+        assert str(reason).endswith(
+            "TopicAuthorizationFailed (29); give this client the ACLs Read and Write on the topic"
+        )
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["from 2.5", "up to 2.4"])
+def test_a_transaction_that_is_aborted_is_sent_again_though_the_end_of_the_one_before_is_not_through(stable: bool):
+    """The end of the one before makes visible what the producer id has pending when it is through."""
+    target = FakeTarget(stable=stable)
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: member.told(10))
+        target.lag = 8
+        target.fail[End] = ["over"]
+        member.give(10, 19)
+        until(lambda: member.told(20))
+        assert target.committed == values(0, 19)
+
+
+def test_a_target_that_is_slower_than_the_time_out_of_transactions_gets_smaller_ones(caplog: pytest.LogCaptureFixture):
+    target = FakeTarget()
+    target.store_s, target.timeout_s = 0.05, 0.3
+    with members(target, timeout_ms=300) as (member,):
+        member.give(0, 19)
+        until(lambda: member.told(20))
+        assert target.committed == values(0, 19)
+        assert member.unparked == 0
+    assert (
+        "it took longer than transaction.timeout.ms (300) with 30 bytes, and the next one takes at most 15"
+        in caplog.text
+    )
+    assert "another process" not in caplog.text
+
+
+def test_one_message_that_takes_longer_than_the_time_out_of_transactions_says_what_helps(
+    caplog: pytest.LogCaptureFixture,
+):
+    target = FakeTarget()
+    target.store_s, target.timeout_s = 0.2, 0.1
+    with members(target, timeout_ms=100) as (member,):
+        member.give(0, 0)
+        until(lambda: "the least that it can take: raise transaction.timeout.ms" in caplog.text)
+        assert member.unparked == 0
+
+
 def test_a_commit_whose_response_is_a_refusal_was_done_if_the_position_says_so():
     target = FakeTarget()
     target.fail[End] = ["over after"]
@@ -526,12 +649,15 @@ def test_all_before_a_message_that_cannot_be_stored_is_committed_and_nothing_beh
 
 def test_a_cluster_that_refuses_parks_the_partition_with_what_helps():
     target = FakeTarget()
-    target.fail[Initialize] = ["refused"]
+    target.fail[Initialize] = [31]
     with members(target) as (member,):
         member.give(0, 9)
         until(lambda: member.told(10))
         ((_, reason, _),) = member.share.tickets[10].told
-        assert "t/0, delivery.guarantee: exactly-once: ClusterAuthorizationFailed (31); give" in str(reason)
+        assert str(reason).startswith("t/0, delivery.guarantee: exactly-once: ")
+        assert str(reason).endswith(
+            "ClusterAuthorizationFailed (31); give this client the ACL IdempotentWrite on the cluster"
+        )
         assert target.committed == []
 
 
@@ -570,7 +696,7 @@ def source_of(target: FakeTarget, others: list[tuple[str, str]]) -> Iterator[tup
         ),
         mirror=MirrorOptions(transaction_interval_ms=20),
         queued_max_bytes=10_000,
-        coordinators=cast(Coordinators, _As(target)),
+        coordinators=InMemory(target),
         inner=ShareTickets(),
         unpark=lambda tp: True,
         seek=lambda tp, offset: sought.append(offset),
@@ -618,7 +744,7 @@ def test_a_reset_is_followed_once_whatever_period_comes_next():
 def test_a_reset_that_was_not_followed_yet_is_followed_by_the_next_period():
     target = FakeTarget()
     target.position = StableOffset(200, "", 0)
-    target.fail[Initialize] = ["refused"]
+    target.fail[Initialize] = [31]
     first, second = SourcePeriod(CUT), SourcePeriod(CUT)
     with source_of(target, []) as (made, sought):
         given(made, first, 0, 9)

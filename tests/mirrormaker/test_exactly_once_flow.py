@@ -65,7 +65,7 @@ def test_a_group_that_is_translated_while_a_transaction_is_open_reads_what_is_in
     flow.take(fetched("u", 0, 0, 5), other)
     until(lambda: other.told)
     recorder.before_commit({T: 5, U: 5})
-    cluster.end(T_NAME, "committed")  # and the mirror is killed: its tickets never hear of it
+    cluster.finish(T_NAME, True)  # and the mirror is killed: its tickets never hear of it
     assert len(mine.told) == 1
     begin = begin_of(tmp_path, cluster, {T: 5, U: 5}, {T: 10, U: 5})
     assert len(cluster.visible(ALL, begin)) == 10, f"the group begins at {begin}"
@@ -77,8 +77,8 @@ def test_a_period_begins_in_the_map_where_the_target_goes_on_and_not_where_its_f
     """The target has five messages of a transaction of whose end the killed mirror had not heard."""
     cluster = Cluster()
     cluster.logs[ALL] = [Stored(T_NAME, n, "committed") for n in range(5)]
-    cluster.end(T_NAME, "aborted")
-    cluster.ids[T_NAME].committed = {ALL: StableOffset(5, "", 0)}
+    cluster.finish(T_NAME, False)
+    cluster.group(T_NAME).committed = {ALL: StableOffset(5, "", 0)}
     recorder.period(fetched("t", 0, 0), Share(), False, [ALL]).lies_behind(ALL, 0)  # as the killed one had it
     sought: list[tuple[TopicPartition, int]] = []
     flow, _ = flow_into(
@@ -108,4 +108,4 @@ def test_a_topic_that_is_renamed_goes_to_its_new_name_and_its_position_with_it(t
     flow.take(fetched("t", 0, 5, 5), share)
     until(lambda: len(share.told) == 2)
     assert {tp: len(cluster.visible(tp)) for tp in cluster.logs} == {T: 5, moved: 5}
-    assert {tp: row.offset for tp, row in cluster.ids[T_NAME].committed.items()} == {T: 5, moved: 10}
+    assert {tp: row.offset for tp, row in cluster.committed(T_NAME).items()} == {T: 5, moved: 10}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from groundwork.tasks import TaskGroup, sleep
+from groundwork.tasks import TaskGroup
 from kafkawire.model import Part, ProducerId, TopicPartition
 from kafkawire.protocol.stableoffsets import StableOffset
 from mirrormaker.exactlyonce.transactions import SourceTransactions
@@ -15,8 +15,11 @@ from mirrormaker.flow import Delivery, Flow, ShareTickets, Tickets
 from mirrormaker.selection import Selection
 from producer.outcomes import Counters, OffsetListener
 from producer.sequences import Sequences
-from producer.transaction import AddPartitions, CommitOffsets, End, Initialize, Transaction
+from producer.transaction import Ask, End
+from tests.fakes.transacting import InMemory, Server
 from tests.mirrormaker.test_flow import Sends, Targets, flow_of
+
+CONCURRENT_TRANSACTIONS = 51
 
 
 @dataclass(slots=True)
@@ -28,22 +31,12 @@ class Stored:
     state: Literal["open", "aborted", "committed"] = "open"
 
 
-@dataclass(slots=True)
-class Id:
-    """A transactional id, which is a group, too."""
-
-    epoch: int = 0
-    added: set[TopicPartition] = field(default_factory=set)
-    pending: dict[TopicPartition, StableOffset] = field(default_factory=dict)
-    committed: dict[TopicPartition, StableOffset] = field(default_factory=dict)
-
-
-class Cluster:
+class Cluster(Server):
     """Coordinators, senders and logs of a target.  held: transactional ids whose transactions may not end yet."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.logs: dict[TopicPartition, list[Stored]] = {}
-        self.ids: dict[str, Id] = {}
         self.held: set[str] = set()
 
     def visible(self, tp: TopicPartition, offset: int = 0) -> list[object]:
@@ -51,45 +44,22 @@ class Cluster:
         rows = self.logs.get(tp, [])[offset:]
         return [row.value for row in rows if row.state == "committed" and row.value is not None]
 
-    def end(self, name: str, state: Literal["aborted", "committed"]) -> None:
-        """End what is open of a transactional id."""
-        found = self.ids.setdefault(name, Id())
+    def ask(self, name: str, producer: ProducerId | None, ask: Ask) -> Any:
+        held = isinstance(ask, End) and ask.commit and name in self.held
+        return CONCURRENT_TRANSACTIONS if held else super().ask(name, producer, ask)
+
+    def ended(self, name: str, committed: bool) -> None:
         for log in self.logs.values():
             mine = [row for row in log if row.name == name and row.state == "open"]
             for row in mine:
-                row.state = state
+                row.state = "committed" if committed else "aborted"
             if mine:
-                log.append(Stored(name, None, state))
-        if state == "committed":
-            found.committed |= found.pending
-        found.pending, found.added = {}, set()
+                log.append(Stored(name, None, mine[0].state))
 
-    # ---- as coordinators (producer.coordinators.Coordinators)
-
-    def carry_out(self, transaction: Transaction, wanted: Callable[[], bool], said: object = None) -> bool:
-        while (ask := transaction.ask) is not None:
-            sleep(0.001)
-            if not wanted():
-                return False
-            if isinstance(ask, End) and transaction.id in self.held:
-                continue
-            found = self.ids.setdefault(transaction.id, Id())
-            if isinstance(ask, Initialize):
-                self.end(transaction.id, "aborted")
-                found.epoch += 1
-                transaction.initialized(ProducerId(1, found.epoch))
-                continue
-            if isinstance(ask, AddPartitions):
-                found.added |= ask.tps
-            elif isinstance(ask, CommitOffsets):
-                found.pending = {tp: StableOffset(*row, 0) for tp, row in ask.offsets.items()}
-            elif isinstance(ask, End):
-                self.end(transaction.id, "committed")
-            transaction.answered(ask, [0], "here")
-        return True
-
-    def committed(self, group: str, wanted: object, said: object = None) -> dict[TopicPartition, StableOffset]:
-        return dict(self.ids.setdefault(group, Id()).committed)
+    def committed(self, group: str) -> dict[TopicPartition, StableOffset]:
+        """Offsets of a group."""
+        self.group(group).catch_up()
+        return self.group(group).committed
 
 
 class TransactionalSender:
@@ -107,7 +77,7 @@ class TransactionalSender:
     def wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for part, ticket in waiting:
-            if part.tp not in self._cluster.ids[self._name].added:
+            if part.tp not in self._cluster.id(self._name).added:
                 self._waiting.append((part, ticket))
             elif ticket.may_send():
                 log = self._cluster.logs.setdefault(part.tp, [])
@@ -146,7 +116,7 @@ def flow_into(
         target=target,  # type: ignore[arg-type]
         mirror=SimpleNamespace(transaction_interval_ms=10, transaction_timeout_ms=60000),  # type: ignore[arg-type]
         queued_max_bytes=1 << 20,
-        coordinators=cluster,  # type: ignore[arg-type]
+        coordinators=InMemory(cluster),
         inner=inner or ShareTickets(),
         unpark=lambda tp: True,
         seek=seek,

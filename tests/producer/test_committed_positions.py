@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-import producer.coordinators
 from kafkawire.dialects import dialect
 from kafkawire.errors import BrokerError
 from kafkawire.model import Broker, TopicPartition
@@ -40,18 +39,13 @@ class Old(Coordinators):
         return {"topics": [] if self._error else rows, "error": self._error}
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer.coordinators, "MATERIALIZED_S", 0.0)
-
-
 def test_an_older_broker_is_asked_for_the_offsets_of_topics_that_were_renamed_since() -> None:
     """Else the position of before a rename is not found, and all behind the group's commit is sent again."""
     former = TopicPartition("former", 0)
-    found = Old({former: 7}).committed("g", lambda: True)
+    found = Old({former: 7})._as_cached(BROKER, "g")
     assert found == {former: StableOffset(7, "", 0)}
 
 
 def test_an_older_broker_that_answers_for_no_partition_why_it_cannot_is_heard() -> None:
     with pytest.raises(BrokerError, match="NotCoordinator"):
-        Old({}, error=16)._committed("g")
+        Old({}, error=16)._as_cached(BROKER, "g")

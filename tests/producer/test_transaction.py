@@ -68,6 +68,39 @@ def test_a_commit_puts_offsets_into_the_transaction_before_it_ends():
     assert transaction.ask == AddOffsets("mirror")  # of each transaction anew
 
 
+def test_offsets_may_become_part_of_a_transaction_that_is_aborted():
+    """The group's coordinator then drops what the producer id has pending there."""
+    transaction = opened()
+    transaction.abort("mirror", OFFSETS)
+    assert [asked(transaction) for _ in range(3)] == [
+        AddOffsets("mirror"),
+        CommitOffsets("mirror", OFFSETS),
+        End(False),
+    ]
+    assert transaction.state is State.READY
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2, 3])
+def test_a_transaction_with_a_question_that_was_not_answered_is_followed_by_another_epoch(lost: int):
+    """A copy of the question may come while the next transaction is open."""
+    transaction = opened()
+    transaction.need([A])
+    for number in range(4):
+        if transaction.ask is None:
+            transaction.commit("mirror", OFFSETS)
+        if number == lost:
+            transaction.unanswered(transaction.ask)  # type: ignore[arg-type]
+        asked(transaction)
+    assert (transaction.state, transaction.settled, transaction.ask) == (State.NEW, True, Initialize())
+    transaction.unanswered(Initialize())  # which says nothing of the epoch that comes
+    transaction.initialized(ProducerId(5, 1))
+    transaction.begin()
+    transaction.commit("mirror", OFFSETS)
+    for _ in range(3):
+        asked(transaction)
+    assert (transaction.state, transaction.settled) == (State.READY, False)
+
+
 def test_without_offsets_only_the_end_is_asked_for():
     transaction = opened(A)
     transaction.commit()
