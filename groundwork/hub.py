@@ -400,9 +400,9 @@ class OwnThread(_HubBase):
         if self._pid != os.getpid():
             return
         self._thread.join(EXIT_S + 4)
+        atexit.unregister(self._at_exit)  # also of one that hangs: else the interpreter's exit would wait as long again
         if self._thread.is_alive():
             raise TimeoutError(f"{self._thread.name} does not end: something in it runs without ever waiting")
-        atexit.unregister(self._at_exit)
 
     def _stop_here(self) -> None:
         self._stopping.set()

@@ -1,4 +1,4 @@
-"""kazoo's gevent handler with three changes: wake-ups, selects and TLS.
+"""kazoo's gevent handler with four changes: wake-ups, selects, names and TLS.
 
 Wake-ups.  kazoo writes a byte for each queued call and reads one for each that it sends.  A socket pair takes about 280
 such bytes; then a writer waits, and kazoo fails in two ways: gevent refuses a second greenlet that has to wait, and
@@ -8,18 +8,23 @@ Here the bytes are counted, and one byte is in the pair while the count is not 0
 
 Selects.  kazoo selects four times a request; gevent's select costs ten times as much as a poll of a ready socket.
 
+Names.  kazoo would look its hosts up at each reconnect with a call that blocks: a name server that is silent would stop
+the hub, and with it the fence, for half a minute a name.
+
 TLS.  kazoo would connect and make the TLS handshake with a blocking socket: a server that does not respond would stop
 the hub, and with it the fence.
 """
 
 from __future__ import annotations
 
+import random
 import select
 import socket
 from collections.abc import Collection
 from typing import Any
 
-import gevent.socket
+from groundwork.lookups import SOON_S, ZOOKEEPER
+from groundwork.tasks import connect
 
 SELECTS_AT_ONCE = 16  # kazoo's, before other greenlets run: four requests
 
@@ -113,14 +118,39 @@ def kazoo_handler(tls: Any = None) -> Any:
             self.at_once = 0
             return super().select(reads, writes, errors, timeout)
 
+        def addresses(self, client: Any) -> list[tuple[str, str, int]]:
+            """Return name, address and port of each server that the client may connect to, in the order to try them.
+
+            A name that is not answered soon is left out; kazoo asks again, and finds the same look-up.  Raises OSError
+            when nothing is left.
+            """
+            hosts = [(host.strip(), port) for host, port in client.hosts]
+            found: list[tuple[str, str, int]] = []
+            failed: OSError | None = None
+            for (host, port), rows in zip(hosts, ZOOKEEPER.all_addresses(hosts, SOON_S), strict=True):
+                if isinstance(rows, OSError):
+                    failed = rows
+                    client.logger.warning("%s is not looked up: %s", host, failed)
+                else:
+                    found += [(host, row[4][0], port) for row in rows]
+            if failed is not None and not found:
+                raise failed
+            if client.randomize_hosts:
+                random.shuffle(found)
+            return found
+
+        def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
+            opened = connect(address, timeout)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return opened
+
     if tls is None:
         return Handler()
 
     class TlsHandler(Handler):
         def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
-            plain = gevent.socket.create_connection(address, timeout)
+            plain = super().create_connection(address, hostname, timeout)
             try:
-                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return tls.wrap_socket(plain, server_hostname=hostname)  # the timeout covers the handshake, too
             except BaseException:
                 plain.close()

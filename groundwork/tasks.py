@@ -25,6 +25,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -33,20 +34,20 @@ import gevent.event
 import gevent.lock
 import gevent.monkey
 import gevent.queue
-import gevent.resolver.thread
 import gevent.socket
 import gevent.ssl
-import gevent.threadpool  # gevent imports it for its first name look-up, which fails during the interpreter's exit
 from gevent.greenlet import Greenlet
 from greenlet import greenlet
 
+from groundwork.lookups import addresses
+from groundwork.plainthreads import PlainThreads
 from groundwork.tls import configured
 
 log = logging.getLogger(__name__)
 
-# gevent and socket load these when they first need them (to pass on an exception, to resolve a name).  When no file
+# gevent and socket load these when they first need them (to pass on an exception, to look a name up).  When no file
 # can be opened that fails, and a greenlet that waits for the exception would wait for ever.
-NEEDED_LATER = (encodings.idna, pickle, gevent.resolver.thread)
+NEEDED_LATER = (encodings.idna, pickle)
 
 Event = gevent.event.Event
 Queue = gevent.queue.Queue
@@ -279,19 +280,18 @@ class HubConnect:
     def __call__(
         self, address: tuple[str, int], timeout: float | None = None, receive_buffer_bytes: int = 0
     ) -> plain_socket.socket:
-        """A TCP connection whose waits let other greenlets run.  Each call resolves the name again.  Raises OSError.
+        """A TCP connection whose waits let other greenlets run.  Each call looks the name up again.  Raises OSError.
 
         receive_buffer_bytes: size of the socket's buffer; 0: the operating system adapts it.
         """
-        if not receive_buffer_bytes:
-            return gevent.socket.create_connection(address, timeout=timeout)
         refused: OSError = OSError(f"{address[0]} has no address")
-        for family, kind, proto, _, where in gevent.socket.getaddrinfo(*address, 0, plain_socket.SOCK_STREAM):
+        for family, kind, proto, _, where in addresses(*address, timeout):
             opened = gevent.socket.socket(family, kind, proto)
             try:
                 opened.settimeout(timeout)
-                # Before connecting: the first packet carries the window scale.
-                opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_RCVBUF, receive_buffer_bytes)
+                if receive_buffer_bytes:
+                    # Before connecting: the first packet carries the window scale.
+                    opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_RCVBUF, receive_buffer_bytes)
                 opened.connect(where)
                 return opened
             except OSError as error:
@@ -303,20 +303,20 @@ class HubConnect:
         raise refused
 
     def in_thread(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """fn(*args) in a thread, while other greenlets run: for what a login needs and may block."""
-        return gevent.get_hub().threadpool.apply(fn, args)
+        """Return fn(*args), called in a thread while other greenlets run: for what a login needs and may block."""
+        return LOGINS.apply(partial(fn, *args))
 
 
+LOGINS = PlainThreads(10)
 connect = HubConnect()
 
 
 def listen(address: tuple[str, int], backlog: int = 64) -> plain_socket.socket:
     """A listening TCP socket; accept() and all waits of its connections let other greenlets run.  Raises OSError.
 
-    The address is resolved once, blocking; that of a server is mostly a number.
+    The address is looked up once; that of a server is mostly a number.
     """
-    found = plain_socket.getaddrinfo(*address, 0, plain_socket.SOCK_STREAM, 0, plain_socket.AI_PASSIVE)
-    family, kind, proto, _, where = found[0]
+    family, kind, proto, _, where = addresses(*address)[0]
     opened = gevent.socket.socket(family, kind, proto)
     try:
         opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_REUSEADDR, 1)  # connections of the process before

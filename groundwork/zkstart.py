@@ -87,7 +87,8 @@ def _surviving(client: Any) -> None:
 def _watched(client: Any) -> list[str]:
     """A list of one sentence about the client's last attempt to connect, "" unless descriptors were missing."""
     trouble = [""]
-    connect, hosts = client.handler.create_connection, client._connection._expand_client_hosts
+    connect, blocking = client.handler.create_connection, client._connection._expand_client_hosts
+    addresses = getattr(client.handler, "addresses", None)  # of a hub; kazoo's own look-ups block, as a thread may
 
     def create_connection(*args: Any, **named: Any) -> Any:
         try:
@@ -102,7 +103,7 @@ def _watched(client: Any) -> list[str]:
         """kazoo retries a name that does not resolve; any other error would end its connection for good, and the
         client would not learn of it."""
         try:
-            return hosts()
+            return addresses(client) if addresses is not None else blocking()
         except OSError as exc:
             trouble[0] = too_many(exc)
             return []
