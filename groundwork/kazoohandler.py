@@ -23,6 +23,8 @@ import socket
 from collections.abc import Collection
 from typing import Any
 
+from kazoo.handlers.gevent import SequentialGeventHandler
+
 from groundwork.lookups import SOON_S, ZOOKEEPER
 from groundwork.tasks import connect
 
@@ -100,7 +102,6 @@ def kazoo_handler(tls: Any = None) -> Any:
 
     tls: a groundwork.tasks.tls_context, for connections that are TLS.
     """
-    from kazoo.handlers.gevent import SequentialGeventHandler  # late: a program without ZooKeeper does not load kazoo
 
     class Handler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
         at_once = 0  # consecutive selects in which no other greenlet ran
