@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -21,7 +22,8 @@ HANG_S = 4.0
 def server() -> Iterator[FakeZooKeeper]:
     made = FakeZooKeeper()
     yield made
-    made.close()
+    with suppress(OSError):  # closed by the test
+        made.close()
 
 
 @pytest.fixture
@@ -52,10 +54,16 @@ def longest(tasks: TaskGroup) -> list[float]:
     return longest
 
 
-def session_of(hosts: str, tasks: TaskGroup, states: list[SessionState], patience_ms: int = 3000) -> ZkSession:
+def session_of(
+    hosts: str,
+    tasks: TaskGroup,
+    states: list[SessionState],
+    patience_ms: int = 3000,
+    on_fence: Callable[[], None] = lambda: None,
+) -> ZkSession:
     return ZkSession(
         hosts, session_timeout_ms=6000, connection_timeout_ms=patience_ms, tasks=tasks, lease=Lease(),
-        on_state=states.append,
+        on_state=states.append, on_fence=on_fence,
     )  # fmt: skip
 
 
@@ -78,6 +86,30 @@ def test_a_lost_connection_comes_back_by_the_last_addresses_while_the_name_serve
             sleep(0.01)
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
         assert session.session_id == SESSION
+        assert longest[0] < 1.5, f"the event loop stood still for {longest[0]:.1f} s"
+    finally:
+        session.close()
+
+
+@pytest.mark.thorough
+def test_the_fence_comes_with_the_end_of_the_lease_while_the_name_servers_are_silent(
+    names: Names, server: FakeZooKeeper, tasks: TaskGroup, longest: list[float]
+) -> None:
+    """It came 25 s late: the event loop stood in the look-ups of the next try to connect."""
+    port = server.address.rpartition(":")[2]
+    names.known = {"zk1.here": "127.0.0.1", "zk2.here": "127.0.0.1"}
+    fenced: list[float] = []
+    session = session_of(f"zk1.here:{port},zk2.here:{port}", tasks, [], on_fence=lambda: fenced.append(now()))
+    session.start()
+    try:
+        names.silent = set(names.known)
+        server.close()
+        server.instead = GARBAGE["half a head"]
+        end = time.monotonic() + 20
+        while not fenced:
+            assert time.monotonic() < end, "no fence in time"
+            sleep(0.01)
+        assert fenced[0] - session.lease.valid_until < 0.5
         assert longest[0] < 1.5, f"the event loop stood still for {longest[0]:.1f} s"
     finally:
         session.close()
