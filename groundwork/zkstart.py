@@ -106,6 +106,7 @@ def _watched(client: Any) -> list[str]:
             return addresses(client) if addresses is not None else blocking()
         except OSError as exc:
             trouble[0] = too_many(exc)
+            client._connection.trouble = exc.strerror or str(exc)  # a session tells it with its last try to connect
             return []
 
     client.handler.create_connection = create_connection

@@ -120,8 +120,9 @@ def test_a_start_ends_in_its_time_and_a_stop_too_while_the_name_servers_are_sile
 ) -> None:
     names.silent = {"zk1.hangs", "zk2.hangs"}
     began = now()
-    with pytest.raises(Unreachable, match=r"does not answer within 0\.5 s"):
-        session_of("zk1.hangs:2181,zk2.hangs:2181", tasks, [], patience_ms=500).start()
-    assert now() - began < 2.5
+    why = r"does not answer within 1\.5 s .* The last try: no name server answered for zk2\.hangs within"
+    with pytest.raises(Unreachable, match=why):
+        session_of("zk1.hangs:2181,zk2.hangs:2181", tasks, [], patience_ms=1500).start()
+    assert now() - began < 3.5
     assert longest[0] < 1.5, f"the event loop stood still for {longest[0]:.1f} s"
     assert sorted(names.asked) == ["zk1.hangs", "zk2.hangs"]  # both at once, each once
