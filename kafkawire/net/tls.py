@@ -11,10 +11,10 @@ that wait inside TLS: receive_into() gives those first.  Nothing stays zero copy
 from __future__ import annotations
 
 import os
+import select
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +22,14 @@ from typing import Any
 
 from groundwork.openfiles import too_many
 from groundwork.options import Secret
+from groundwork.sockets import TimeLeft, in_slices, slice_of
 from groundwork.tls import TlsUnusable, plain_tls
 from kafkawire.net.link import SecurityFailure
 from kafkawire.net.transport import close, ended, octets
 
 CHUNK_BYTES = 256 << 10  # received, or encrypted before it is sent, at a time
 RECORD_BYTES = 16 << 10  # plain bytes that TLS puts into one record
+LAST_WORD_S = 0.2  # for which a reason is waited for where the other side closed the connection
 SMALL_BYTES = 4 << 10  # pieces of a frame below that are joined: each would be a record of its own
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 JAVA_KEYSTORE, PKCS12 = b"\xfe\xed\xfe\xed", b"\x30\x82"
@@ -121,10 +123,11 @@ class TlsTransport:
         self._room = memoryview(bytearray(CHUNK_BYTES))
         self._ended = self._waits = False
         self._answered = False  # a byte came after the handshake
+        self._timeout_s = timeout_s
         try:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._handshake(timeout_s)
-            opened.settimeout(timeout_s)
+            opened.settimeout(slice_of(timeout_s))
+            self._handshake(TimeLeft(timeout_s))
         except BaseException:
             close(opened)
             raise
@@ -145,7 +148,7 @@ class TlsTransport:
                 self._encrypt(view)
             if small:
                 self._encrypt(memoryview(small))
-            self._flush()
+            self._flush(TimeLeft(self._timeout_s))
         except ssl.SSLError as error:
             raise self._failure(error) from error
         except TimeoutError:
@@ -171,7 +174,7 @@ class TlsTransport:
                 return filled
             if self._ended:
                 return self._end()
-            self._more()
+            self._more(TimeLeft(self._timeout_s))
 
     def _end(self) -> int:
         """The other side ended the connection.  Right behind the handshake that has a reason."""
@@ -197,9 +200,9 @@ class TlsTransport:
             with self._lock:
                 at += self._ssl.write(view[at : at + CHUNK_BYTES])
             if self._outgoing.pending >= CHUNK_BYTES:
-                self._flush()
+                self._flush(TimeLeft(self._timeout_s))
 
-    def _flush(self) -> None:
+    def _flush(self, left: TimeLeft) -> None:
         """Send what is encrypted.  Only senders do: records go out in the order in which they were made."""
         while True:
             with self._lock:
@@ -207,7 +210,7 @@ class TlsTransport:
             if not len(data):
                 return
             while len(data):
-                taken = self._socket.send(data)
+                taken = in_slices(self._socket, select.POLLOUT, left, self._socket.send, data)
                 if taken <= 0:
                     raise OSError("the socket takes no more bytes")
                 data = data[taken:]
@@ -227,11 +230,11 @@ class TlsTransport:
                     raise
         return filled
 
-    def _more(self) -> None:
+    def _more(self, left: TimeLeft) -> None:
         """Wait for bytes of the socket."""
         self._waits = True
         try:
-            count = self._socket.recv_into(self._room)
+            count = in_slices(self._socket, select.POLLIN, left, self._socket.recv_into, self._room)
         finally:
             self._waits = False
         with self._lock:
@@ -246,9 +249,9 @@ class TlsTransport:
         if self._waits:
             return None
         try:
-            self._socket.settimeout(0.2)
+            self._socket.settimeout(LAST_WORD_S)
             for _ in range(4):
-                self._more()
+                self._more(TimeLeft(LAST_WORD_S))
                 self._decrypt(memoryview(bytearray(RECORD_BYTES)))
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return None
@@ -260,9 +263,8 @@ class TlsTransport:
 
     # handshake --------------------------------------------------------------------------------------------------------
 
-    def _handshake(self, timeout_s: float) -> None:
-        """The handshake as a whole within timeout_s."""
-        until = time.monotonic() + timeout_s
+    def _handshake(self, left: TimeLeft) -> None:
+        """The handshake as a whole within this time."""
         while True:
             try:
                 with self._lock:
@@ -275,16 +277,14 @@ class TlsTransport:
                 self._say_why()
                 raise self._failure(error) from error
             else:
-                return self._flush()
-            left = until - time.monotonic()
+                return self._flush(left)
             try:
-                if left <= 0:
+                if not left.seconds:
                     raise TimeoutError
-                self._socket.settimeout(left)
-                self._flush()
-                self._more()
+                self._flush(left)
+                self._more(left)
             except TimeoutError:
-                raise self._unanswered(f"did not finish it within {timeout_s:g} s") from None
+                raise self._unanswered(f"did not finish it within {self._timeout_s:g} s") from None
             except OSError as error:
                 if too_many(error):
                     raise
@@ -293,7 +293,7 @@ class TlsTransport:
     def _say_why(self) -> None:
         """Send the alert, so that the broker's log has the reason too."""
         try:
-            self._flush()
+            self._flush(TimeLeft(LAST_WORD_S))
         except OSError:
             pass
 

@@ -1,7 +1,8 @@
 """How a link moves bytes: a plain socket without copies, or whatever a secured connection gives (kafkawire.net.tls).
 
 A transport waits in its own socket, so that waiting lets others run where the socket's kind does (gevent's).  One
-caller may send while another receives.  All raise OSError; TimeoutError is one, after a silence of timeout_s.
+caller may send while another receives.  All raise OSError; TimeoutError is one, after a silence of timeout_s, as
+groundwork.sockets.TimeLeft counts it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import select
 import socket
 from collections.abc import Sequence
 from typing import Any, Protocol
+
+from groundwork.sockets import TimeLeft, in_slices, ready, slice_of
 
 # Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
 _ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
@@ -41,9 +44,10 @@ class PlainTransport:
     def __init__(self, opened: Any, timeout_s: float) -> None:
         self._socket: Any = opened
         self._timeout_s = timeout_s
+        self._slice_s = slice_of(timeout_s)
         self._gathers = True
         self._least = 1  # bytes that wake who waits for the socket
-        opened.settimeout(timeout_s)
+        opened.settimeout(self._slice_s)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send_all(self, buffers: Sequence[bytes | memoryview]) -> None:
@@ -54,7 +58,7 @@ class PlainTransport:
         at = 0
         while at < len(views):
             given = views[at : at + VIEWS_PER_CALL]
-            taken = opened.sendmsg(given)
+            taken = in_slices(opened, select.POLLOUT, TimeLeft(self._timeout_s), opened.sendmsg, given)
             if taken <= 0:
                 raise OSError("the socket takes no more bytes")
             if taken == sum(map(len, given)):
@@ -76,19 +80,20 @@ class PlainTransport:
         if not self._gathers or least < FEW_BYTES:
             least = 1
         self._wait_for(opened, least)
-        try:
-            return int(opened.recv_into(place))
-        except TimeoutError:
-            if least == 1:
-                raise
-        self._gathers = False  # from now on it is a silence that is bounded, not how long a megabyte takes
-        return self.receive_into(place, due)
+        if least > 1:
+            try:
+                return int(opened.recv_into(place))
+            except TimeoutError:
+                self._gathers = False  # from now on it is a silence that is bounded, not how long a megabyte takes
+                self._wait_for(opened, 1)
+        count: int = in_slices(opened, select.POLLIN, TimeLeft(self._timeout_s), opened.recv_into, place)
+        return count
 
     def _wait_for(self, opened: Any, least: int) -> None:
         """So many bytes wake who waits.  A time-out of GATHER_S is that of a gathering alone, of no other wait."""
         if least != self._least:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
-            opened.settimeout(self._timeout_s if least == 1 else min(self._timeout_s, GATHER_S))
+            opened.settimeout(self._slice_s if least == 1 else min(self._slice_s, GATHER_S))
             self._least = least
 
     def ended(self) -> bool:
@@ -100,9 +105,7 @@ class PlainTransport:
 
 def ended(opened: Any) -> bool:
     """Whether the other side has closed or reset this socket."""
-    look = select.poll()
-    look.register(opened.fileno(), _ENDED)
-    return bool(look.poll(0))
+    return ready(opened, _ENDED)
 
 
 def close(opened: Any) -> None:

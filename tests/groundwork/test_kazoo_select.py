@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
+
+import pytest
 
 from groundwork import tasks
 from groundwork.kazoohandler import SELECTS_AT_ONCE, kazoo_handler, ready_now
@@ -44,3 +47,18 @@ def test_others_have_a_turn_while_a_socket_is_always_ready():
         greenlets.stop(1.0)
         ours.close()
         theirs.close()
+
+
+def test_what_came_while_the_process_was_stopped_is_read_before_the_time_out_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler = kazoo_handler()
+    ours, theirs = socket.socketpair()
+
+    def timed_out(*_: Any, **__: Any) -> Any:
+        theirs.send(b"x")
+        return [], [], []
+
+    monkeypatch.setattr("kazoo.handlers.gevent.SequentialGeventHandler.select", timed_out)
+    with ours, theirs:
+        assert handler.select([ours], [], [], 5) == ([ours], [], [])

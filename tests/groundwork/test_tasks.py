@@ -175,6 +175,21 @@ def test_inner_deadline_leaves_the_outer_one_alone() -> None:
         forever()
 
 
+def test_a_deadline_that_comes_late_since_the_hub_did_not_run_begins_again_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("groundwork.tasks.GAP_S", 0.05)
+
+    def stopped(_: int = 0) -> None:
+        time.sleep(0.3)  # the hub does not run
+        sleep(0.05)
+
+    with deadline(0.2):
+        stopped()
+    with pytest.raises(TimeoutError), deadline(0.2):
+        list(map(stopped, range(2)))
+
+
 def test_in_greenlet_tells_who_asks() -> None:
     tasks = TaskGroup()
     seen = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from groundwork.sockets import slice_of
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
@@ -171,7 +174,8 @@ def test_a_response_in_many_packets_is_received_in_few_calls() -> None:
     assert len(calls) < 20 < len(frame) // 100
 
 
-def test_a_request_behind_a_long_set_has_the_whole_time_out() -> None:
+def test_a_request_behind_a_long_set_has_the_whole_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkawire.net.transport.GATHER_S", 0.5)
     at_send = []
 
     class Watched(Slow):
@@ -190,7 +194,7 @@ def test_a_request_behind_a_long_set_has_the_whole_time_out() -> None:
         for _ in range(3):
             link.call(requests.fetch(D, 10, 1, [(TP, 0, 1 << 20)]))
         link.close()
-    assert at_send == [7.0] * 3
+    assert at_send == [slice_of(7.0)] * 3
 
 
 def test_a_frame_of_more_buffers_than_one_call_takes_arrives_whole():
@@ -508,3 +512,20 @@ def test_the_other_sides_end_is_seen_without_a_reply(how: str):
         assert link.closed_by_peer()
         link.close()
         assert link.closed_by_peer()
+
+
+PATCHED = """
+import gevent.monkey
+gevent.monkey.patch_all()
+import socket
+from kafkawire.net.transport import ended
+with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+    server.accept()[0].close()
+    assert ours.recv(1) == b""  # it has come
+    print(ended(ours))
+"""
+
+
+def test_the_other_sides_end_is_seen_in_a_program_that_gevent_has_patched():
+    done = subprocess.run([sys.executable, "-c", PATCHED], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "True\n"
