@@ -1,4 +1,4 @@
-"""Looks at sockets that do not wait, and waits whose time-out counts only while this process runs.
+"""Looks at sockets that do not wait, waits whose time-out counts only while this process runs, and keepalive.
 
 A process that is stopped while it waits (SIGSTOP, a frozen cgroup, a paused machine) finds its time-out over when it
 goes on.  Its epoll fails with EINTR then, and gevent runs due timers before it looks at sockets again; so does CPython
@@ -10,15 +10,26 @@ from __future__ import annotations
 
 import math
 import select
+import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 SLICE_S = 1.0
 GAP_S = 1.0  # a slice that is later than that shows that this process did not run
 LEAST_S = 0.001  # time that is left and shorter than that is none
+# An unanswered peer is given up after two minutes, in which a machine may be paused: probes after a minute of silence,
+# by which a NAT or firewall keeps the connection in mind while a response takes long, and what was sent (Linux).
+KEEPALIVE = {
+    "TCP_KEEPIDLE": 60,
+    "TCP_KEEPALIVE": 60,
+    "TCP_KEEPINTVL": 20,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 120_000,
+}
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -41,6 +52,17 @@ def ready(opened: Any, events: int) -> bool:
     look = real_poll()
     look.register(number, events)
     return bool(look.poll(0))
+
+
+def tuned(opened: Any) -> None:
+    """Set what connections to brokers have: no delay of small packets, and keepalive.  Raises OSError."""
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        option: int | None = getattr(socket, name, None)
+        if option is not None:
+            with suppress(OSError):  # a kernel or a sandbox that does not know it
+                opened.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class TimeLeft:

@@ -5,8 +5,8 @@
         proxy.delay(40); proxy.clear(); proxy.reset()
 
 The faults delay, throttle, blackhole, slice and cut of a direction ("to_target", "to_client" or "both"), and link, last
-until another fault of the same kind, or clear().  reset and half_close apply once, to the open connections; refuse
-closes the listener until clear().  Each proxy runs in one thread, with plain sockets.
+until another fault of the same kind, or clear().  reset, half_close and forget apply once, to the open connections;
+refuse closes the listener until clear().  Each proxy runs in one thread, with plain sockets.
 """
 
 from __future__ import annotations
@@ -180,6 +180,7 @@ class _Pair:
         self.client = client
         self.target = target
         self.connecting = True
+        self.forgotten = False
         self.flows = (
             Flow(client, target, faults[TO_TARGET], links[TO_TARGET]),
             Flow(target, client, faults[TO_CLIENT], links[TO_CLIENT]),
@@ -287,6 +288,15 @@ class Proxy:
                 for way in WHICH[direction]:
                     pair.flows[way].end()
 
+    def forget(self) -> None:
+        """Hold back everything of the connections that are open, for good, as a NAT does that forgot them; later ones
+        pass."""
+        with self._changed():
+            for pair in self._pairs:
+                pair.forgotten = True
+                for flow in pair.flows:
+                    flow.set(Fault(blackhole=True), recount=False)
+
     def clear(self) -> None:
         """Remove all faults, and listen again."""
         with self._changed():
@@ -330,6 +340,8 @@ class Proxy:
 
     def _apply(self, ways: tuple[int, ...], recount: bool) -> None:
         for pair in self._pairs:
+            if pair.forgotten:
+                continue
             for way in ways:
                 pair.flows[way].set(self._faults[way], recount)
 

@@ -458,12 +458,10 @@ class Opener:
             self._use(None)
             self.next_connect = 0.0
         link = self._links.link(broker, PURPOSE)
-        if link is self._raw and idle and link.closed_by_peer():
-            self._links.drop(broker, PURPOSE)  # closed while nothing was in flight: not an outage
-            self._use(None)
-            link = self._links.link(broker, PURPOSE)
         if link is self._raw:
             return self.link
+        if idle:
+            self._use(None)  # stale, or closed while nothing was in flight: not an outage
         if now() < self.next_connect:
             return None
         self.throttle()

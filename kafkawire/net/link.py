@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from groundwork.openfiles import too_many
+from groundwork.sockets import clock
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused
 from kafkawire.model import Broker
 from kafkawire.net.session import Reply, Session
@@ -39,6 +40,7 @@ ResponseT = TypeVar("ResponseT")
 
 Connect = Callable[[tuple[str, int], float], Any]
 SIZE_BYTES = 4
+IDLE_S = 180.0  # load balancers and NATs forget a connection after four minutes or later, and tell nobody
 MAX_TOKEN_BYTES = 1 << 20
 
 
@@ -119,6 +121,7 @@ class Link:
         self._holding = threading.Lock()  # of what is held; never kept during a wait
         self._timeout_s = timeout_ms / 1000
         self._transport: Transport | None = None
+        self._used_at = 0.0  # when bytes were last sent or received
         self._replies: deque[Reply] = deque()
 
     @property
@@ -183,6 +186,13 @@ class Link:
             return True
         return self._transport is not None and self._transport.ended()
 
+    def stale(self) -> bool:
+        """Whether another link should take the next request, since the other side has ended this idle connection, or a
+        NAT on the way may have forgotten it.  Closing it is no outage, and no outcome is unknown."""
+        if self.outstanding:
+            return False
+        return self.closed_by_peer() or (self.connected and clock() - self._used_at > IDLE_S)
+
     def close(self) -> None:
         """Close for good, from anywhere: calls that wait raise LinkLost."""
         if self.broken is None:
@@ -208,7 +218,7 @@ class Link:
             if opened is not None:
                 opened.close()
             raise self._lost(error, "connecting: ") from error
-        self._transport = made
+        self._transport, self._used_at = made, clock()
         if self.broken is not None:  # closed while we were connecting
             self._shut()
             raise type(self.broken)(str(self.broken))
@@ -221,6 +231,7 @@ class Link:
     def _send_all(self, frame: Sequence[bytes | memoryview]) -> None:
         try:
             self._connected().send_all(frame)
+            self._used_at = clock()
         except BaseException as error:
             self._close_if_ended(error)
             raise
@@ -312,6 +323,7 @@ class Link:
         count = self._connected().receive_into(self._session.wanted(), self._session.due)
         if count == 0:
             raise ConnectionResetError("the other side closed the connection")
+        self._used_at = clock()
         replies = self._session.received(count)
         self._replies.extend(replies)
         if Link.observer is not None:

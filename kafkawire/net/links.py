@@ -55,7 +55,7 @@ class Links:
     def lent(self, broker: Broker, purpose: str) -> AbstractContextManager[Link]:
         """Lend a link to the caller until the block ends.
 
-        It is a new one where the idle link was closed by the broker, which is no outage, or belongs to another address.
+        It is a new one where the idle link is stale, which is no outage, or belongs to another address.
         A link that comes back with responses outstanding is closed: they would be taken for those of the next request.
         After end() it is a broken one, whose calls raise LinkLost.
         """
@@ -67,7 +67,7 @@ class Links:
         if link is not None and link.outstanding:  # a kept one: its task goes on with it
             self._links.setdefault(key, link)
             link = None
-        elif link is not None and (link.broker != broker or link.closed_by_peer()):
+        elif link is not None and (link.broker != broker or link.stale()):
             link.close()
             link = None
         if link is None:
@@ -97,12 +97,12 @@ class Links:
     def link(self, broker: Broker, purpose: str) -> Link:
         """Return the kept link of a purpose that one task alone uses; all others are lent.
 
-        It is a new one when there is none, it is broken, or the broker has another address.  After end() it is a broken
-        one, whose calls raise LinkLost.
+        It is a new one when there is none, it is broken or stale, or the broker has another address.  After end() it is
+        a broken one, whose calls raise LinkLost.
         """
         key = (broker.id, purpose)
         link = self._links.get(key)
-        if link is not None and link.broken is None and link.broker == broker:
+        if link is not None and link.broken is None and link.broker == broker and not link.stale():
             return link
         if link is not None:
             link.close()

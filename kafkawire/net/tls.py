@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import ssl
 import threading
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from typing import Any
 
 from groundwork.openfiles import too_many
 from groundwork.options import Secret
-from groundwork.sockets import TimeLeft, in_slices, slice_of
+from groundwork.sockets import TimeLeft, in_slices, slice_of, tuned
 from groundwork.tls import TlsUnusable, plain_tls
 from kafkawire.net.link import SecurityFailure
 from kafkawire.net.transport import close, ended, octets
@@ -125,7 +124,7 @@ class TlsTransport:
         self._answered = False  # a byte came after the handshake
         self._timeout_s = timeout_s
         try:
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tuned(opened)
             opened.settimeout(slice_of(timeout_s))
             self._handshake(TimeLeft(timeout_s))
         except BaseException:

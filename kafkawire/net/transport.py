@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from groundwork.sockets import TimeLeft, in_slices, ready, slice_of
+from groundwork.sockets import TimeLeft, in_slices, ready, slice_of, tuned
 
 # Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
 _ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
@@ -48,7 +48,7 @@ class PlainTransport:
         self._gathers = True
         self._least = 1  # bytes that wake who waits for the socket
         opened.settimeout(self._slice_s)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tuned(opened)
 
     def send_all(self, buffers: Sequence[bytes | memoryview]) -> None:
         """A frame in as few calls as it takes: one, unless the socket takes only a part of it."""

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.net.link import Link
+from kafkawire.net.link import IDLE_S, Link
 from kafkawire.net.links import Links
 from kafkawire.protocol import requests08 as requests
+from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from tests.fakes.broker import Close, FakeCluster, Raw, Wait, entry
 
@@ -529,3 +530,53 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
 def test_the_other_sides_end_is_seen_in_a_program_that_gevent_has_patched():
     done = subprocess.run([sys.executable, "-c", PATCHED], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\n"
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_link_that_a_nat_may_have_forgotten_is_replaced_before_its_next_request(
+    kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeCluster({"t": 1}) as cluster, Proxy(("127.0.0.1", cluster.ports[1])) as nat:
+        links, broker = Links("me", timeout_ms=5000), Broker(1, *nat.address)
+
+        def ask() -> None:
+            with nullcontext(links.link(broker, "fetch")) if kept else links.lent(broker, "fetch") as link:
+                link.call(METADATA)
+
+        ask()
+        ask()
+        assert nat.counters.connections == 1
+        nat.forget()
+        monkeypatch.setattr("kafkawire.net.link.IDLE_S", 0.0)
+        ask()
+        assert nat.counters.connections == 2
+        links.close()
+
+
+def test_a_link_that_waits_for_a_response_is_never_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkawire.net.link.IDLE_S", 0.0)
+    with FakeCluster({"t": 1}) as cluster:
+        link = Link(broker_of(cluster), "me")
+        assert not link.stale()  # not open yet
+        link.send(METADATA)
+        assert not link.stale()
+        link.receive()
+        assert link.stale()
+        link.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="the name of another system")
+def test_the_kernel_keeps_connections_alive_and_ends_those_that_do_not_answer() -> None:
+    opened: list[socket.socket] = []
+
+    def connecting(address: tuple[str, int], timeout_s: float) -> socket.socket:
+        opened.append(socket.create_connection(address, timeout_s))
+        return opened[0]
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        link = Link(Broker(1, "127.0.0.1", server.getsockname()[1]), "me", connecting)
+        link.open()
+        assert opened[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert opened[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) < IDLE_S
+        assert opened[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 120_000
+        link.close()

@@ -122,6 +122,16 @@ def test_connections_share_a_link_evenly_and_use_all_of_it(proxy: Proxy) -> None
     assert 0.5 <= time.monotonic() - start < 2  # half a megabyte, there and back at the same time
 
 
+def test_what_was_forgotten_stays_silent_and_a_later_connection_passes(proxy: Proxy, client: socket.socket) -> None:
+    echoed(client, b"warm")
+    proxy.forget()
+    proxy.clear()
+    client.sendall(b"into the dark")
+    with connected(proxy) as late:
+        assert echoed(late, b"here") == b"here"
+        assert silent(client)
+
+
 def test_blackhole_says_nothing_and_loses_nothing_after_clear(proxy: Proxy, client: socket.socket) -> None:
     echoed(client, b"warm")
     proxy.blackhole()

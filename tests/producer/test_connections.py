@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from groundwork.tasks import sleep
+from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
+from localkafka.proxy import Proxy
 from tests.fakes.broker import Close, Fail, FakeCluster, Wait
 from tests.producer.running import OTHER, WAIT_S, part, running, until
 
@@ -86,3 +87,23 @@ def test_nothing_is_lost_and_firsts_stay_in_order_while_connections_break_and_le
         assert {ticket.told[-1] for ticket in tickets} == {("done",)}
         for p in range(4):
             assert first_seen(cluster.values("t", p)) == [b"%03d" % n * 60 for n in range(p, 120, 4)]
+
+
+@pytest.mark.parametrize("acks", [-1, 1, 0])
+def test_a_message_of_a_quiet_topic_goes_over_a_new_connection_where_a_nat_forgot_the_old_one(
+    acks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkawire.net.link.IDLE_S", 0.2)
+    with FakeCluster({"t": 1}) as cluster, Proxy(("127.0.0.1", cluster.ports[1])) as nat:
+        cluster.ports[1] = nat.address[1]
+        with running(cluster, acks=acks) as run:
+            run.sent(part(b"a"))
+            cluster.wait(lambda: cluster.values("t", 0) == [b"a"])
+            nat.forget()
+            sleep(0.3)  # idle for longer than IDLE_S
+            began = now()
+            run.sent(part(b"b"))
+            cluster.wait(lambda: cluster.values("t", 0) == [b"a", b"b"])
+            assert now() - began < 5
+            assert run.events == []
+            assert run.sender.counters.unknown == 0
