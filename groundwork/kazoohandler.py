@@ -26,9 +26,8 @@ from typing import Any
 from kazoo.handlers.gevent import SequentialGeventHandler
 
 from groundwork.lookups import SOON_S, ZOOKEEPER
-from groundwork.tasks import connect
-
 from groundwork.sockets import real_poll
+from groundwork.tasks import connect
 
 SELECTS_AT_ONCE = 16  # kazoo's, before other greenlets run: four requests
 

@@ -34,11 +34,13 @@ import gevent.event
 import gevent.lock
 import gevent.monkey
 import gevent.queue
+import gevent.select
 import gevent.socket
 import gevent.ssl
 from gevent.greenlet import Greenlet
 from greenlet import greenlet
 
+from groundwork.connecting import Connector
 from groundwork.lookups import addresses
 from groundwork.plainthreads import PlainThreads
 from groundwork.sockets import GAP_S, clock
@@ -298,6 +300,9 @@ def threads_are_greenlets() -> bool:
 class HubConnect:
     """Opens TCP connections whose waits let other greenlets run."""
 
+    def __init__(self) -> None:
+        self.connector = Connector(gevent.socket.socket, gevent.select.poll)
+
     def __call__(
         self, address: tuple[str, int], timeout: float | None = None, receive_buffer_bytes: int = 0
     ) -> plain_socket.socket:
@@ -305,23 +310,9 @@ class HubConnect:
 
         receive_buffer_bytes: size of the socket's buffer; 0: the operating system adapts it.
         """
-        refused: OSError = OSError(f"{address[0]} has no address")
-        for family, kind, proto, _, where in addresses(*address, timeout):
-            opened = gevent.socket.socket(family, kind, proto)
-            try:
-                opened.settimeout(timeout)
-                if receive_buffer_bytes:
-                    # Before connecting: the first packet carries the window scale.
-                    opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_RCVBUF, receive_buffer_bytes)
-                opened.connect(where)
-                return opened
-            except OSError as error:
-                refused = error
-                opened.close()
-            except BaseException:
-                opened.close()
-                raise
-        raise refused
+        found = addresses(*address, timeout)
+        opened: plain_socket.socket = self.connector.first(address, found, timeout, receive_buffer_bytes)
+        return opened
 
     def in_thread(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Return fn(*args), called in a thread while other greenlets run: for what a login needs and may block."""

@@ -14,13 +14,13 @@ What is asked has a connection of its own, which is closed again.  Nothing is cr
 
 from __future__ import annotations
 
-import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.connecting import connect as blocking_connect
 from groundwork.tls import TlsUnusable
 from kafkawire.dialects import DIALECTS, Dialect, dialect, release_number
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused, WireError
@@ -106,7 +106,7 @@ class BrokerRelease:
 
 
 def ask_release(
-    broker: Broker, connect: Connect = socket.create_connection, timeout_ms: int = 30000, client_id: str = "kafkawire"
+    broker: Broker, connect: Connect = blocking_connect, timeout_ms: int = 30000, client_id: str = "kafkawire"
 ) -> BrokerRelease:
     """What one broker of Kafka 0.8 or later shows itself to be.  Creates nothing.
 
@@ -194,7 +194,7 @@ class _Metadata(Request):
 
 
 def ask_ranges(
-    broker: Broker, connect: Connect = socket.create_connection, timeout_ms: int = 30000, client_id: str = "kafkawire"
+    broker: Broker, connect: Connect = blocking_connect, timeout_ms: int = 30000, client_id: str = "kafkawire"
 ) -> Ranges:
     """The versions of each api that a broker of 0.10 or later says it takes: api key -> (lowest, highest).
 
@@ -231,7 +231,7 @@ _HANDSHAKE, _ALERT, _TLS_MAJOR = 22, 21, 3  # the first bytes of an answer in TL
 
 
 def why_never(
-    brokers: Iterable[Broker], speaks: Dialect, option: str, connect: Connect = socket.create_connection
+    brokers: Iterable[Broker], speaks: Dialect, option: str, connect: Connect = blocking_connect
 ) -> str | None:
     """Why one of these brokers cannot be spoken to as a release of 0.8 or later; None: nothing is known against it.
 

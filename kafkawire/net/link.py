@@ -1,10 +1,10 @@
 """One connection to one broker: a transport around a Session.  Plain blocking calls; knows no greenlet and no thread.
 
-The socket comes from `connect`, which is socket.create_connection or anything that behaves like it (the daemon gives
-gevent's): waiting then means waiting for that kind of socket.  A connect of kafkawire.net.security returns a transport
-instead (TLS), and has a `greeting` where brokers want a login (SASL): it comes before the first request, and again
-when the login is about to end.  A link has one user at a time, which Links sees to: it lends a link to one caller, or
-keeps it for one task.  That user may send in one task while it receives in another, as a producer does.
+The socket comes from `connect`, which is that of groundwork.connecting or anything that behaves like it (the daemon
+gives gevent's): waiting then means waiting for that kind of socket.  A connect of kafkawire.net.security returns a
+transport instead (TLS), and has a `greeting` where brokers want a login (SASL): it comes before the first request, and
+again when the login is about to end.  A link has one user at a time, which Links sees to: it lends a link to one
+caller, or keeps it for one task.  That user may send in one task while it receives in another, as a producer does.
 
     closed      not connected yet; the first send connects
     open
@@ -20,13 +20,13 @@ login between its first and its last step (KIP-368).
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from groundwork.connecting import connect as blocking_connect
 from groundwork.openfiles import too_many
 from groundwork.sockets import clock
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused
@@ -104,7 +104,7 @@ class Link:
         self,
         broker: Broker,
         client_id: str,
-        connect: Connect = socket.create_connection,
+        connect: Connect = blocking_connect,
         timeout_ms: int = 30000,
         buffers: Buffers | None = None,
     ) -> None:

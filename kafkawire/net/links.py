@@ -10,10 +10,10 @@ kept        used by one task for as long as it runs (a fetcher, a connection of 
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from groundwork.connecting import connect as blocking_connect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Connect, Link, ResponseT
 from kafkawire.protocol.buffers import Buffers
@@ -29,7 +29,7 @@ class Links:
     def __init__(
         self,
         client_id: str,
-        connect: Connect = socket.create_connection,
+        connect: Connect = blocking_connect,
         timeout_ms: int = 30000,
         buffers: Buffers | None = None,
     ) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from groundwork.connecting import connect as blocking_connect
 from groundwork.installed import entry_points
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Secret
@@ -63,7 +63,7 @@ class Security:
     def encrypts(self) -> bool:
         return self.protocol in (SSL, SASL_SSL)
 
-    def connect(self, base: Connect = socket.create_connection) -> Connect:
+    def connect(self, base: Connect = blocking_connect) -> Connect:
         """What opens connections; base: what opens a TCP connection.
 
         Raises TlsUnusable for a file that cannot be used, NotLoaded for a callback that is not there.

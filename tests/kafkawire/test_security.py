@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from groundwork import tasks
+from groundwork.connecting import connect
 from groundwork.options import Secret
 from groundwork.tls import TlsUnusable
 from kafkawire.dialects import dialect
@@ -524,7 +525,7 @@ def test_a_security_can_be_pickled_and_shows_no_secret(authority: Authority) -> 
     )
     assert pickle.loads(pickle.dumps(made)) == made
     assert "hidden" not in repr(made)
-    assert pickle.loads(pickle.dumps(OPEN)).connect() is socket.create_connection
+    assert pickle.loads(pickle.dumps(OPEN)).connect() is connect
 
 
 def test_without_tls_and_login_nothing_changes() -> None:
