@@ -9,16 +9,27 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from groundwork.sockets import GAP_S, LEAST_S, TimeLeft
+from localkafka.certificates import Authority
 from tests.children import started
 from tests.fakes.broker import FakeCluster, Wait
+from tests.fakes.front import Front, server_context
 
 TIMEOUT_S = 2.0
-CONNECTS = ["import socket; connect = socket.create_connection", "from groundwork.tasks import connect"]
+CONNECTS = {
+    "thread": "from groundwork.connecting import connect",
+    "hub": "from groundwork.tasks import connect",
+    "tls": """
+from groundwork import tasks
+from kafkawire.net.security import Security
+from kafkawire.net.tls import Tls
+connect = Security(protocol="SSL", tls=Tls(ca=sys.argv[3])).connect(tasks.connect)
+""",
+}
 LINK = """
 import signal, sys
 from kafkawire.dialects import dialect
@@ -47,13 +58,29 @@ print(True)
 """
 
 
+PROGRAMS = {name: LINK.format(connect=connect) for name, connect in CONNECTS.items()} | {"producer": PRODUCER}
+each_program = pytest.mark.parametrize("name", PROGRAMS)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
 @contextmanager
-def asking(cluster: FakeCluster, program: str) -> Iterator[tuple[subprocess.Popen[str], threading.Event]]:
+def asking(
+    cluster: FakeCluster, name: str, authority: Authority
+) -> Iterator[tuple[subprocess.Popen[str], threading.Event]]:
     """A program whose produce request has come, and what lets the broker answer it."""
     answer = threading.Event()
     cluster.script("produce", Wait(answer))
-    argv = [sys.executable, "-c", program, str(cluster.ports[1]), str(TIMEOUT_S)]
-    with started(argv, stdout=subprocess.PIPE, text=True) as process:
+    with ExitStack() as stack:
+        port = cluster.ports[1]
+        if name == "tls":
+            context = server_context(authority.issue("server"))
+            port = stack.enter_context(Front(port, context=context)).broker.port
+        argv = [sys.executable, "-c", PROGRAMS[name], str(port), str(TIMEOUT_S), str(authority.certificate)]
+        process = stack.enter_context(started(argv, stdout=subprocess.PIPE, text=True))
         try:
             cluster.wait(lambda: cluster.seen("produce"))
             yield process, answer
@@ -71,15 +98,12 @@ def go_on(process: subprocess.Popen[str]) -> None:
     os.kill(process.pid, signal.SIGCONT)
 
 
-PROGRAMS = [*(LINK.format(connect=connect) for connect in CONNECTS), PRODUCER]
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("program", PROGRAMS, ids=["thread", "hub", "producer"])
-def test_an_answer_that_came_in_time_counts_though_the_process_was_stopped(program: str) -> None:
-    with FakeCluster({"t": 1}) as cluster, asking(cluster, program) as (process, answer):
+@each_program
+def test_an_answer_that_came_in_time_counts_though_the_process_was_stopped(name: str, authority: Authority) -> None:
+    with FakeCluster({"t": 1}) as cluster, asking(cluster, name, authority) as (process, answer):
         stop(process)
-        if "SIGUSR1" in program:
+        if name == "thread":
             os.kill(process.pid, signal.SIGUSR1)  # interrupts the wait of a plain thread
         answer.set()
         cluster.wait(lambda: cluster.values("t", 0))
@@ -90,9 +114,9 @@ def test_an_answer_that_came_in_time_counts_though_the_process_was_stopped(progr
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("program", PROGRAMS, ids=["thread", "hub", "producer"])
-def test_a_wait_begins_again_after_the_process_was_stopped(program: str) -> None:
-    with FakeCluster({"t": 1}) as cluster, asking(cluster, program) as (process, answer):
+@each_program
+def test_a_wait_begins_again_after_the_process_was_stopped(name: str, authority: Authority) -> None:
+    with FakeCluster({"t": 1}) as cluster, asking(cluster, name, authority) as (process, answer):
         stop(process)
         time.sleep(TIMEOUT_S + GAP_S + 0.2)
         go_on(process)
