@@ -44,13 +44,13 @@ class ThreadExecutor:
         """Run fn(*args) in the thread while other greenlets of the hub run; returns or raises what it does.
 
         When the caller is killed (by a deadline, for example) the call runs to its end and its result is dropped.
-        Raises HubStopped after close().
+        Raises HubStopped after close(); NoThread when the thread cannot be started, which the next call tries again.
         """
         if self._closed:
             raise HubStopped("the thread beside the hub has ended")
         if not self._started:
-            self._started = True
             start_plain_thread(self._run)
+            self._started = True
         job = _Job(fn, args)
         self._jobs.put(job)
         began = now()

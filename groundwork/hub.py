@@ -30,11 +30,13 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import gevent
 import gevent.monkey
+import gevent.threadpool
 from gevent.greenlet import Greenlet
 
 from groundwork.openfiles import TooManyOpenFiles, none_left
 from groundwork.queues import BoundedQueue, Closed, InSteps
 from groundwork.tasks import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep
+from groundwork.threads import NoThread, starting_threads
 
 DEFAULT_S = 0.005  # CPython's switch interval
 SHORT_S = 0.0001  # ours
@@ -100,6 +102,8 @@ class Inbox:
         self._open = False
 
     def open(self, keeps_loop: bool) -> None:
+        """Raises NoThread."""
+        fill_thread_pool(1)
         self._async = gevent.get_hub().loop.async_(ref=keeps_loop)
         self._async.start(self._take)
         self.thread_id = threading.get_ident()
@@ -175,6 +179,7 @@ __all__ = [
     "HubStopped",
     "OwnThread",
     "PlainQueue",
+    "fill_thread_pool",
     "pick_hub",
     "start_plain_thread",
 ]
@@ -191,8 +196,41 @@ PlainQueue: Any = gevent.monkey.get_original("queue", "SimpleQueue")  # not geve
 
 
 def start_plain_thread(fn: Callable[[], object]) -> None:
-    """Run fn() in a real thread, also where threads are patched to be greenlets; the program's exit does not wait."""
-    gevent.monkey.get_original("_thread", "start_new_thread")(fn, ())
+    """Run fn() in a real thread, also where threads are patched to be greenlets; the program's exit does not wait.
+
+    Raises NoThread.
+    """
+    with starting_threads():
+        gevent.monkey.get_original("_thread", "start_new_thread")(fn, ())
+
+
+class _LastingPool(gevent.threadpool.ThreadPool):
+    """gevent's thread pool, which resolves names and logs in: when no thread can be added, those that it has do the
+    work."""
+
+    __slots__ = ()
+
+    def _adjust_step(self) -> None:
+        try:
+            with starting_threads():
+                super()._adjust_step()  # type: ignore[misc]
+        except NoThread:
+            if not self.size:
+                raise
+
+
+def fill_thread_pool(threads: int | None = None) -> None:
+    """Have so many threads ready for the hub of the caller's thread; None: as many as it may have.  Raises NoThread.
+
+    With one thread a look-up may wait for another one, without any it fails.
+    """
+    pool = gevent.get_hub().threadpool
+    if type(pool) is gevent.threadpool.ThreadPool:  # not one that the program chose (gevent.config.threadpool)
+        pool.__class__ = _LastingPool
+    wanted = pool.maxsize if threads is None else threads
+    if pool.size < wanted:
+        with starting_threads():
+            pool.size = wanted
 
 
 class Hub(Protocol):
@@ -314,10 +352,14 @@ class OwnThread(_HubBase):
 
     def __init__(self, name: str = "hub") -> None:
         super().__init__()
-        self._thread = threading.Thread(target=self._live, name=name, daemon=True)
+        self._name = name
+        self._thread = self._new_thread()
         self._queues: dict[BoundedQueue[Any], Any] = {}  # with the watcher that wakes each
         self._started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._pid = 0
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._live, name=self._name, daemon=True)
 
     def start(self) -> None:
         if self._thread.is_alive():
@@ -326,10 +368,14 @@ class OwnThread(_HubBase):
             raise HubStopped("this hub has run already, or this process was forked after it did: make another one")
         if sentence := none_left(LOOP_FILES):
             raise TooManyOpenFiles(f"the event loop cannot start: {sentence}")
+        with starting_threads():
+            self._thread.start()
         self._inbox.why_closed = "the hub does not run"
         self._pid = os.getpid()
-        self._thread.start()
         failed = self._started.get()
+        if isinstance(failed, NoThread):  # it had this one and no other: a later start may have both
+            self._thread, self._pid = self._new_thread(), 0
+            raise failed
         if failed is not None:
             raise HubStopped(f"the hub cannot start: {failed}") from failed
         self._last_out_first()
@@ -364,6 +410,7 @@ class OwnThread(_HubBase):
             self._inbox.open(keeps_loop=True)
             self._stopping = Event()
         except BaseException as exc:
+            gevent.get_hub().destroy(destroy_loop=True)
             self._started.put(exc)
             return
         _shorten_switch_interval()

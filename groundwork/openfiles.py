@@ -10,6 +10,8 @@ import os
 import resource
 import socket
 
+from groundwork.threads import too_few
+
 
 class TooManyOpenFiles(Exception):
     """This process, or this machine, can open no further file or connection; the text is the sentence."""
@@ -28,6 +30,11 @@ def too_many(error: BaseException | None) -> str:
             return _sentence(error.errno)
         error = error.__cause__ or error.__context__
     return ""
+
+
+def shortage(error: BaseException | None) -> str:
+    """The sentence when too few descriptors or threads caused an error, directly or further down its chain; else ""."""
+    return too_few(error) or too_many(error)
 
 
 def none_left(wanted: int = 1) -> str:

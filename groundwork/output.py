@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 import click
 
 from groundwork.installed import own_version
-from groundwork.openfiles import too_many
+from groundwork.openfiles import shortage
 from groundwork.sentences import printable
 
 FORMS = ("table", "json", "csv")
@@ -205,7 +205,7 @@ def run_command(
         click.echo("interrupted", err=True)
         return 130
     except Exception as exc:
-        if not (sentence := too_many(exc)):
+        if not (sentence := shortage(exc)):
             raise
         click.echo(f"error: {sentence}", err=True)
         return EXIT["runtime"]

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from groundwork.durable import make_folder
 from groundwork.installed import version_of
+from groundwork.threads import NoThread, starting_threads
 from kafkawire.errors import LocalError
 
 if TYPE_CHECKING:
@@ -120,8 +121,16 @@ class _Choice:
                     self.settled = True
                     return None
                 # No daemon: the interpreter must not go away under a compiler at work.
-                self._loader = threading.Thread(target=self._load, name="kafkawire-kernels", daemon=False)
-                self._loader.start()
+                loader = threading.Thread(target=self._load, name="kafkawire-kernels", daemon=False)
+                try:
+                    self.failed = None
+                    with starting_threads():
+                        loader.start()
+                    self._loader = loader
+                except NoThread as exc:
+                    self._seen_bytes = 0  # tried again after as many more
+                    self.failed = f"the compiled form is not loaded: {exc}"
+                    log.warning("%s; columns are read in pure Python", self.failed)
         if insists:
             self.wait()
             if self.failed is not None:

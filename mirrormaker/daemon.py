@@ -17,12 +17,14 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from typing import Any, Protocol
 
+from groundwork.hub import fill_thread_pool
 from groundwork.logs import current_level, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
-from groundwork.openfiles import too_many
+from groundwork.openfiles import shortage
 from groundwork.sampling import TimerTaken
 from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait_any
+from groundwork.threads import NoThread
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
 from mirrormaker import exits
@@ -85,11 +87,15 @@ def run_daemon(
     set_up_logging(level, mirror.log_format, stream=terminal, worker=worker)  # type: ignore[arg-type]
     sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
     try:
+        fill_thread_pool()  # now: later a limit on threads would be met by a look-up or a login
         systemd = supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid())
         daemon = Daemon(configuration, read, terminal=terminal, systemd=systemd, supervisor=supervisor)
     except LocalError as unusable:
         log.critical("target: %s", unusable, extra={"event": "refused"})
         return exits.CONFIGURATION
+    except NoThread as refused:
+        log.critical("%s", refused, extra={"event": "refused"})
+        return exits.TEMPORARY
     try:
         daemon.start()
         if profile_s is not None:
@@ -101,7 +107,7 @@ def run_daemon(
         daemon.abandon()
         return daemon.ended(refused.code)
     except TaskDied as death:
-        why = f"{sentence} ({death})" if (sentence := too_many(death)) else death
+        why = f"{sentence} ({death})" if (sentence := shortage(death)) else death
         log.critical("the mirror ends: %s", why, extra={"event": "died"})
         daemon.abandon()
         return daemon.ended(exits.INTERNAL)

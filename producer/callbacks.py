@@ -47,17 +47,20 @@ class Callbacks:
         self._jobs.put(calls)
 
     def start(self) -> None:
-        """Start the thread or greenlet.  call() would start it, too, but not during the interpreter's exit."""
+        """Start the thread or greenlet.  Raises NoThread.
+
+        call() would start it, too, but not during the interpreter's exit, nor where no thread can be made any more.
+        """
         with self._starting:
             self._start()
 
     def _start(self) -> None:
         if not self._running:
-            self._running = True
             if self._own:
                 start_plain_thread(self._live)
             else:
                 self._here = TaskGroup().spawn("deliveries", self._live).here
+            self._running = True
 
     def close(self, timeout_s: float) -> bool:
         """Call the waiting callbacks, then end; False after timeout_s, or when a callback calls close()."""

@@ -15,7 +15,7 @@ from typing import BinaryIO, NoReturn
 import click
 
 from groundwork.commands import SingleCommand
-from groundwork.openfiles import TooManyOpenFiles, too_many
+from groundwork.openfiles import TooManyOpenFiles, shortage
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress, version_option
 from groundwork.sentences import counted
@@ -135,7 +135,7 @@ def main(
     except (OptionError, LocalError) as wrong:
         raise click.UsageError(str(wrong)) from None
     except (OSError, TooManyOpenFiles) as wrong:
-        if not (sentence := too_many(wrong)):
+        if not (sentence := shortage(wrong)):
             raise
         _end(sentence, FAILED)
     for sentence in warnings_of(config):

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from groundwork.failures import Failures
 from groundwork.hub import Hub, HubStopped, OwnThread, start_plain_thread
 from groundwork.tasks import TaskGroup
+from groundwork.threads import NoThread
 from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from producer.accumulator import Accumulator, Appender
@@ -266,6 +267,7 @@ class HandlerQueue:
             deliveries.add(*self._queued(Item(topic, value, key, headers=one), listener).place)
 
     def _queued(self, item: Item, listener: Listener | None) -> Delivery:
+        self._start()  # before anything is queued: who is refused here sends again
         bucket = Bucket.of_one(self._accumulator.lock, self._accumulator.flag, item.topic, item.partition)
         item.promise = Promise(bucket, listener)
         delivery = item.promise.delivery
@@ -282,7 +284,6 @@ class HandlerQueue:
                     "(queue.enqueue.timeout.ms); raise queue.buffering.max.messages"
                 )
             self._state.wait_room(left)
-        self._start()
         self._hooks.after(queued, True)
         return delivery
 
@@ -296,7 +297,7 @@ class HandlerQueue:
         closed = self._accumulator.flag()
         try:
             self._spawn("closing handlers", lambda: self._close_handlers(closed))
-        except RuntimeError:  # the interpreter ends, and can start no thread
+        except (RuntimeError, NoThread):  # the interpreter ends, or no thread can be made
             self._close_handlers(closed)
         if not closed.wait(timeout_s):
             log.error("close of a handler did not return within %g s", timeout_s)
@@ -333,12 +334,12 @@ class HandlerQueue:
         return bool(mark.passed.wait(timeout_s))
 
     def _start(self) -> None:
-        """Start the worker if it does not run."""
+        """Start the worker if it does not run.  Raises NoThread."""
         if not self._running:
             with self._starting:
                 if not self._running:
-                    self._running = True
                     self._spawn("handlers", self._work)
+                    self._running = True
 
     def _spawn(self, name: str, run: Callable[[], None]) -> None:
         """Run in a separate thread or greenlet: a handler that never returns must not block close()."""

@@ -126,18 +126,19 @@ class Producer:
         _producers.add(self)
 
     def start(self) -> None:
-        """Start the event loop and its greenlets, which send() would do, too.  Does not connect yet."""
+        """Start the event loop and its greenlets, which send() would do, too.  Does not connect yet.  Raises NoThread
+        (groundwork.threads), an OSError, where no thread can be made."""
         if self._forked:
             raise Closed(FORKED)
         with self._starting:
             if self._closed:
                 raise Closed("the producer is closed")
             if not self._started:
+                if self._on_delivery is not None or isinstance(self._hub, OwnThread):
+                    self._callbacks.start()
                 self._hub.start()
                 self._hub.call(self._dispatcher.start)
                 self._hub.before_exit(self._at_exit)
-                if self._on_delivery is not None:
-                    self._callbacks.start()
                 self._started = True
                 self._not_running = False
 
@@ -271,6 +272,7 @@ class Producer:
         if self._metrics is not None:
             self._metrics.close()
         if not self._started:
+            self._callbacks.close(CALLBACKS_S)
             return
         if self._queue is not None:
             self._queue.close(timeout_s)

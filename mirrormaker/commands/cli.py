@@ -18,7 +18,7 @@ import click
 
 from groundwork.commands import Group, completion
 from groundwork.installed import DISTRIBUTION
-from groundwork.openfiles import too_many
+from groundwork.openfiles import shortage
 from groundwork.output import Failure
 from mirrormaker import exits
 from mirrormaker.configfile import ConfigError
@@ -84,7 +84,7 @@ def outcome(args: Sequence[str]) -> int:
             click.echo(f"error: {problem}", err=True)
         return exits.PERMISSION if exc.forbidden else exits.CONFIGURATION
     except Exception as exc:
-        if not (sentence := too_many(exc)):
+        if not (sentence := shortage(exc)):
             raise
         click.echo(f"error: {sentence}", err=True)
         return exits.TEMPORARY

@@ -12,7 +12,8 @@ from typing import TypeVar
 from groundwork.executor import ThreadExecutor
 from groundwork.hub import CallersHub
 from groundwork.tasks import Event, Lock, now, sleep
-from mirrormaker.control.keptfile import KeptFile
+from groundwork.threads import NoThread
+from mirrormaker.control.keptfile import KeptFile, KeptFileUnreadable
 from mirrormaker.flow import Flow
 from mirrormaker.limits import Limits
 from mirrormaker.source import Source
@@ -68,7 +69,10 @@ class Limiter:
             changed = self.limits.copy()
             result = edit(changed)
             if self.kept is not None and _kept(changed) != _kept(self.limits):
-                self._disk.call(self.kept.write, list(changed))
+                try:
+                    self._disk.call(self.kept.write, list(changed))
+                except NoThread as refused:
+                    raise KeptFileUnreadable(f"{self.kept.path} cannot be written: {refused}") from refused
             self.limits = changed
             self._apply()
             return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -75,3 +76,21 @@ def test_a_choice_that_is_none_is_refused_at_the_first_set(monkeypatch: pytest.M
     Loads(monkeypatch, "pyhton")
     with pytest.raises(LocalError, match="pyhton"):
         kernels.compiled(1)
+
+
+def test_a_loader_without_a_thread_is_tried_again_and_sets_are_read_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    loads = Loads(monkeypatch, "auto")
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refused)
+        assert kernels.compiled(200) is None
+        loads.choice.wait()
+    assert kernels.compiled(50) is None
+    assert loads.times == 0
+    kernels.compiled(200)
+    loads.choice.wait()
+    assert (loads.times, loads.choice.failed) == (1, None)

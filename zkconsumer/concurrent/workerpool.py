@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from groundwork.hub import CallersHub, HubStopped
 from groundwork.tasks import Event, Task, TaskGroup, in_greenlet, now, sleep, threads_are_greenlets
+from groundwork.threads import starting_threads
 from zkconsumer.errors import ConsumerError
 
 WorkerKind = Literal["threads", "greenlets"]
@@ -112,18 +113,19 @@ class WorkerPool:
         return Signal(lock, self._loop)
 
     def read(self, name: str, fn: Callable[..., None], *args: object) -> None:
-        """Start a reader."""
+        """Start a reader.  Raises NoThread."""
         self._readers.append(self._start(not self._own_hub, f"reader {name}", fn, *args))
 
     def work(self, name: str, fn: Callable[[], None]) -> None:
-        """Start a worker."""
+        """Start a worker.  Raises NoThread."""
         self._workers.append(self._start(self._greenlets, f"worker {name}", fn))
 
     def _start(self, in_hub: bool, name: str, fn: Callable[..., None], *args: object) -> threading.Thread | Task:
         if in_hub:
             return self._tasks.spawn(f"zkconsumer {name}", fn, *args)
         thread = threading.Thread(target=fn, args=args, name=f"zkconsumer {name}", daemon=True)
-        thread.start()
+        with starting_threads():
+            thread.start()
         return thread
 
     @property

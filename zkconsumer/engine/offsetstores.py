@@ -9,6 +9,7 @@ from functools import partial
 from groundwork.executor import ThreadExecutor
 from groundwork.options import OptionError
 from groundwork.tasks import connect, now, sleep
+from groundwork.threads import NoThread
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import LeaderSource
 from kafkawire.cluster.listoffsets import EARLIEST, problems
@@ -195,7 +196,7 @@ def commit_times_of(
         found: dict[TopicPartition, int] = executor.call(
             partial(last_commit_times, security=security), addresses, dialect.release, group, set(tps), COMMIT_TIMES_S
         )
-    except WireError as why:
+    except (WireError, NoThread) as why:
         log.info("when the offsets of group %s were committed to Kafka is not known: %s", group, why)
         return {}
     if len(found) < len(tps):
@@ -226,7 +227,7 @@ def rows_in_log(
         rows: dict[TopicPartition, CommittedRow] = executor.call(
             partial(committed_rows, security=security), addresses, dialect.release, group, set(tps), limit_s
         )
-    except WireError as why:
+    except (WireError, NoThread) as why:
         log.info("whether the group %s committed to Kafka is not known from its log: %s", group, why)
         return {}
     if len(rows) < len(tps):
