@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from groundwork.hub import Hub, HubStopped, PlainQueue, start_plain_thread
 from groundwork.tasks import Event, now
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class Executor(Protocol):
+    """Runs calls one after the other, in the order in which they are given."""
+
+    def call(self, fn: Callable[..., T], *args: Any) -> T:
+        """Run fn(*args) and wait; returns or raises what it does."""
+
+    def post(self, fn: Callable[..., object], *args: Any) -> None:
+        """Run fn(*args), which raises nothing, perhaps later."""
+
+
+class AtOnce:
+    """Executor that runs each call where it is made, for programs without a hub."""
+
+    def call(self, fn: Callable[..., T], *args: Any) -> T:
+        return fn(*args)
+
+    def post(self, fn: Callable[..., object], *args: Any) -> None:
+        fn(*args)
+
+
 class _Job:
-    """A queued or running call; `done` is set in the hub."""
+    """A queued or running call; `done` is set in the hub, unless nobody waits for it."""
 
     __slots__ = ("args", "done", "error", "fn", "value")
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], done: Any) -> None:
         self.fn = fn
         self.args = args
         self.value: Any = None
         self.error: Exception | None = None
-        self.done = Event()
+        self.done = done
 
 
 class ThreadExecutor:
@@ -46,13 +68,8 @@ class ThreadExecutor:
         When the caller is killed (by a deadline, for example) the call runs to its end and its result is dropped.
         Raises HubStopped after close(); NoThread when the thread cannot be started, which the next call tries again.
         """
-        if self._closed:
-            raise HubStopped("the thread beside the hub has ended")
-        if not self._started:
-            start_plain_thread(self._run)
-            self._started = True
-        job = _Job(fn, args)
-        self._jobs.put(job)
+        job = _Job(fn, args, Event())
+        self._queue(job)
         began = now()
         # The timeout is also needed because only a timer keeps the loop of a caller's hub running: Hub.post does not.
         while not job.done.wait(timeout=self._slow_s):
@@ -60,6 +77,18 @@ class ThreadExecutor:
         if job.error is not None:
             raise job.error
         return cast(T, job.value)
+
+    def post(self, fn: Callable[..., object], *args: Any) -> None:
+        """Run fn(*args) in the thread, without waiting; what it raises is logged.  Raises HubStopped, NoThread."""
+        self._queue(_Job(fn, args, None))
+
+    def _queue(self, job: _Job) -> None:
+        if self._closed:
+            raise HubStopped("the thread beside the hub has ended")
+        if not self._started:
+            start_plain_thread(self._run)
+            self._started = True
+        self._jobs.put(job)
 
     def close(self) -> None:
         """End the thread after the calls that are queued."""
@@ -74,7 +103,10 @@ class ThreadExecutor:
                 job.error = e
             except BaseException as e:  # SystemExit would end the hub of a program that did not ask for it
                 job.error = RuntimeError(f"{type(e).__name__}: {e}")
-            try:
-                self._hub.post(job.done.set)
-            except HubStopped:
-                pass  # the caller is gone
+            if job.done is not None:
+                try:
+                    self._hub.post(job.done.set)
+                except HubStopped:
+                    pass  # the caller is gone
+            elif job.error is not None:
+                log.error("%s failed beside the hub", getattr(job.fn, "__qualname__", job.fn), exc_info=job.error)

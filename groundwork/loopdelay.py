@@ -1,10 +1,12 @@
-"""Lateness of a hub: a C call that keeps the interpreter's lock stops every thread, also the heartbeat's."""
+"""Lateness of a hub, and its cause: a C call that keeps the interpreter's lock stops every thread, also the
+heartbeat's; a process that is stopped, or waits for a disk where its hub runs, does nothing."""
 
 from __future__ import annotations
 
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 from groundwork.tasks import now, sleep
@@ -12,6 +14,10 @@ from groundwork.tasks import now, sleep
 log = logging.getLogger(__name__)
 
 LATELY_S = 60.0
+LATE = "%s could not run for %.0f ms (more than %.0f), and its process worked for %.0f ms meanwhile: "
+LOST = "; the ZooKeeper session may be lost that way"
+WORKED = f"{LATE}a call that never waits, or a C call that keeps the interpreter's lock, held it up{LOST}"
+WAITED = f"{LATE}it was stopped, the machine was suspended or had no time for it, or a disk did not answer{LOST}"
 
 
 class HubLag:
@@ -27,6 +33,7 @@ class HubLag:
     ) -> None:
         self.worst_ms = 0.0
         self._half = (0.0, 0.0, 0.0)  # of LATELY_S: when it began, the worst in it, the worst in the one before
+        self._worked_ms = 0.0  # processor time of the process during the last tick
         self._name = name
         self._limit_ms = limit_ms
         self._tick_ms = tick_ms
@@ -35,8 +42,9 @@ class HubLag:
     def run(self) -> None:
         """Tick for ever."""
         while True:
-            asked = now()
+            asked, worked = now(), time.process_time()
             sleep(self._tick_ms / 1000)
+            self._worked_ms = (time.process_time() - worked) * 1000
             self._note((now() - asked) * 1000 - self._tick_ms)
 
     def take(self) -> float:
@@ -59,13 +67,8 @@ class HubLag:
             self._on_late(late_ms)
 
     def _warn(self, late_ms: float) -> None:
-        log.warning(
-            "%s could not run for %.0f ms (more than %.0f): a call that never waits, or a C call that keeps the"
-            " interpreter's lock, held it up; the ZooKeeper session may be lost that way",
-            self._name,
-            late_ms,
-            self._limit_ms,
-        )
+        worked = self._worked_ms >= late_ms / 2
+        log.warning(WORKED if worked else WAITED, self._name, late_ms, self._limit_ms, self._worked_ms)
 
 
 def busy_lines() -> list[str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from groundwork.tasks import TaskGroup, now, sleep
+from groundwork.threads import NoThread
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
@@ -278,7 +279,7 @@ class Startup:
             raise
         except ConsumerError as exc:
             raise ConsumerError(f"offset map: {exc}") from exc
-        except WireError as exc:
+        except (WireError, NoThread) as exc:
             raise Unreachable(f"offset map: {exc}") from exc
 
     def _warn_of_timestamps(self, source: Source, brokers: Sequence[Broker]) -> None:

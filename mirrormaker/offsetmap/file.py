@@ -1,9 +1,12 @@
 """An offset map that is kept in a file: append, sync, and cut to a bound.
 
-    append   in the page cache at once: it survives kill -9 of this process
+    append   in the page cache soon: from then on it survives kill -9 of this process
     sync     on the disk: on a timer and before each commit, so that no power cut leaves a commit without its map
     cut      once larger than max_bytes, half the entries go, in steps that let other tasks run; what is appended
              meanwhile is copied over before the new file takes the old one's place
+
+A disk may keep a write or a sync waiting for seconds, and all leases with it if the hub waited.  So a thread does both,
+in the order in which they were asked for.
 
 One process writes a map (a lock, which the kernel takes back from the dead).
 
@@ -22,14 +25,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from groundwork.durable import PRIVATE, READABLE, sync_folder
+from groundwork.executor import AtOnce, Executor
+from groundwork.tasks import deadline
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsetmap.file import LINES_AT_ONCE, read_map
+from zkconsumer.offsetmap.file import LINES_AT_ONCE, read_map, understood
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Period, Reached, Record
 from zkconsumer.offsetmap.text import Header, header_line, line_of
 
 SUFFIX = ".offsetmap"
 MAX_PERIODS = 200  # of a source partition
+WAIT_S = 10.0  # a commit waits that long for the disk
+CLOSE_S = 2.0
 MIN_ENTRIES = 16  # of a period and target partition: so few are not thinned out
 
 
@@ -48,19 +55,30 @@ class MapUnwritable(ConsumerError):
 
 
 class FileStorage:
-    """A map in a file.  path's folder must exist.
+    """A map in a file.  path's folder must exist.  Making one blocks; so it is made in a thread where a hub must go on.
 
-    OSError: the disk refused; what was appended since the last sync may be lost.
+    disk: runs what may wait for the disk, in order: at once, or in a thread beside the hub.
+
+    OSError: the disk refused, or did not answer within WAIT_S; what was appended since the last sync may be lost.
     """
 
-    def __init__(self, path: Path, header: Header, max_bytes: int) -> None:
+    def __init__(self, path: Path, header: Header, max_bytes: int, disk: Executor | None = None) -> None:
         self.path = path
         self._header = header
         self._max_bytes = max_bytes
-        self._unsynced = False
+        self._disk = disk if disk is not None else AtOnce()
+        self._appended = 0  # calls of append
         self._cutting = False
+        # What the disk's thread knows, which alone changes it:
+        self._written = self._synced = 0  # how many of these calls are in the page cache, and on the disk
+        self._refused: OSError | None = None  # nothing is written then until mend()
         self._file = self._locked()
-        self.map, self.size = self._opened()
+        try:
+            self.map, self.size = self._opened()
+        except OSError as why:
+            os.close(self._file)
+            os.close(self._lock)
+            raise MapUnwritable(f"offset map {path} cannot be written: {why.strerror}") from why
 
     def _locked(self) -> int:
         try:
@@ -96,28 +114,64 @@ class FileStorage:
         os.ftruncate(self._file, there.length)
         size = there.length
         if there.header is None:
-            size += self._write(header_line(self._header))
-            self._unsynced = True
-            self.sync()
+            size += _write_all(self._file, header_line(self._header).encode())
+            os.fdatasync(self._file)
             sync_folder(self.path.parent)
         return there.map, size
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add records; after kill -9 they are there."""
-        self.size += self._write("".join(map(line_of, records)))
-        self._unsynced = True
+        """Add records; after kill -9 they are there, once the disk's thread has come to them.
+
+        Raises OSError, also for what was appended before.
+        """
+        self._raise()
+        self._appended += 1
+        self._disk.post(self._append_now, "".join(map(line_of, records)).encode())
+        self._raise()
+
+    def _append_now(self, data: bytes) -> None:
+        if self._refused is not None:
+            return  # a line that was cut short may be the last one
+        try:
+            self.size += _write_all(self._file, data)
+            self._written += 1
+        except OSError as why:
+            self._refused = why
 
     def sync(self) -> None:
         """What was appended is on the disk when this returns."""
-        if self._unsynced:
+        if self._synced < self._appended or self._refused is not None:
+            self._within(WAIT_S, self._sync_now, self._appended)
+
+    def _sync_now(self, wanted: int) -> None:
+        """An error is kept: the disk tells it once, and who waited may be gone."""
+        self._raise()
+        if self._synced >= wanted:
+            return  # by a sync that was asked for after these were appended, too
+        try:
             os.fdatasync(self._file)
-            self._unsynced = False
+            self._synced = self._written
+        except OSError as why:
+            self._refused = why
+            raise
 
     def mend(self) -> None:
         """After the disk refused: cut off a line that was cut short, and try whether it takes more now."""
+        self._within(WAIT_S, self._mend_now, self._appended)
+
+    def _mend_now(self, appended: int) -> None:
         os.ftruncate(self._file, self.size)
-        self._unsynced = True
-        self.sync()
+        os.fdatasync(self._file)
+        self._written = self._synced = appended
+        self._refused = None
+
+    def _within(self, seconds: float, fn: Callable[..., object], *args: object) -> None:
+        with deadline(seconds, "the disk"):
+            self._disk.call(fn, *args)
+
+    def _raise(self) -> None:
+        if self._refused is not None:
+            raise OSError(self._refused.errno, self._refused.strerror)
 
     @property
     def too_large(self) -> bool:
@@ -132,37 +186,46 @@ class FileStorage:
             self._cutting = False
 
     def _cut(self, pause: Callable[[], object]) -> None:
-        there = read_map(self.path, pause)
+        there = understood(self._disk.call(self.path.read_bytes), str(self.path), pause)
         records = thinned(there.map, self._max_bytes / 2 / max(1, there.length))
         beside = self.path.with_name(f"{self.path.name}.new")
-        new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, READABLE)
+        new = self._disk.call(_opened_anew, beside)
         try:
-            size = _write_all(new, header_line(self._header).encode())
+            size = self._disk.call(_write_all, new, header_line(self._header).encode())
             for first in range(0, len(records), LINES_AT_ONCE):
-                size += _write_all(new, "".join(map(line_of, records[first : first + LINES_AT_ONCE])).encode())
+                lines = "".join(map(line_of, records[first : first + LINES_AT_ONCE])).encode()
+                size += self._disk.call(_write_all, new, lines)
                 pause()
-            os.fdatasync(new)
-            since = os.pread(self._file, self.size - there.length, there.length)  # no other task runs from here on
-            size += _write_all(new, since)
-            os.fdatasync(new)
-            os.replace(beside, self.path)
+            self._disk.call(os.fdatasync, new)
+            self._disk.call(self._replace_now, beside, new, size, there.length)
         except OSError:
-            os.close(new)
+            self._disk.call(os.close, new)
             raise
+        self._disk.call(sync_folder, self.path.parent)
+
+    def _replace_now(self, beside: Path, new: int, size: int, since: int) -> None:
+        """Put the new file in the place of the old one, with what was appended to that from `since` on."""
+        self._raise()
+        size += _write_all(new, os.pread(self._file, self.size - since, since))
+        os.fdatasync(new)
+        os.replace(beside, self.path)
         os.close(self._file)
-        self._file, self.size = new, size
-        sync_folder(self.path.parent)
+        self._file, self.size, self._synced = new, size, self._written
 
     def close(self) -> None:
         """Sync and close.  Raises OSError."""
+        self._within(CLOSE_S, self._close_now)
+
+    def _close_now(self) -> None:
         try:
-            self.sync()
+            self._sync_now(self._appended)
         finally:
             os.close(self._file)
             os.close(self._lock)
 
-    def _write(self, text: str) -> int:
-        return _write_all(self._file, text.encode())
+
+def _opened_anew(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, READABLE)
 
 
 def _write_all(file: int, data: bytes) -> int:

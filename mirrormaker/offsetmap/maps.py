@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from groundwork.executor import ThreadExecutor
+from groundwork.hub import CallersHub
 from groundwork.tasks import TaskGroup
 from mirrormaker.exactlyonce.transactions import ExactlyOnce
 from mirrormaker.flow import PLAIN_DELIVERY, Delivery
@@ -52,6 +54,8 @@ class OffsetMaps:
         self._several = len(sources) > 1
         self._folder = "" if mirror.map_topic else mirror.map_folder or state_folder
         self._recorders: list[MapRecorder] = []
+        self._hub = CallersHub()
+        self._disks: list[ThreadExecutor] = []
         self._deliveries: dict[str, Delivery] = {}  # by source
 
     def check(self) -> None:
@@ -79,8 +83,13 @@ class OffsetMaps:
         return self._deliveries.get(source, PLAIN_DELIVERY)
 
     def close(self) -> None:
-        for recorder in self._recorders:
-            recorder.close()
+        """Sync and close all maps, each for as long as it may take, at the same time."""
+        closing = TaskGroup()
+        for task in [closing.spawn("close", recorder.close) for recorder in self._recorders]:
+            task.join()
+        for disk in self._disks:
+            disk.close()
+        self._hub.stop()
 
     @property
     def _wanted(self) -> bool:
@@ -116,8 +125,15 @@ class OffsetMaps:
 
     def _storage(self, header: Header) -> MapStorage:
         if self._folder:
-            return FileStorage(
-                file_of(Path(self._folder), header.source, self._worker), header, self._mirror.map_max_bytes
-            )
+            self._hub.start()
+            disk = ThreadExecutor(self._hub)  # one a map: the disk of one may wait, the others go on
+            path = file_of(Path(self._folder), header.source, self._worker)
+            try:
+                made = disk.call(FileStorage, path, header, self._mirror.map_max_bytes, disk)
+            except BaseException:
+                disk.close()
+                raise
+            self._disks.append(disk)
+            return made
         name = f"{self._mirror.map_topic}.{header.source}" if self._several else self._mirror.map_topic
         return open_topic(name, header, self._target)

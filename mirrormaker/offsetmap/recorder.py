@@ -212,13 +212,12 @@ class MapRecorder:
 
     def _resume_writing(self) -> None:
         """After a refusal: a line that was cut short must not be followed by others, so it is cut off first."""
-        self._failing = False
         try:
             self._storage.mend()
         except OSError as why:
-            self._failing = True
             log.debug("offset map %s still cannot be written: %s", self.path, why)
             return
+        self._failing = False  # not before: other tasks record while it waits
         self._checkpoints.restart(_ms())
         if not self._failing:
             log.info("offset map %s is written again", self.path)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -25,6 +26,24 @@ def test_blocked_hub_is_measured_and_named(caplog: pytest.LogCaptureFixture) -> 
     assert int(told[1]) >= 100
     assert lag.take() >= 100
     assert lag.worst_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("clock", "cause"),
+    [(lambda: 0.0, "or a disk did not answer"), (time.monotonic, "a C call that keeps the interpreter's lock")],
+)
+def test_a_hub_that_waited_is_told_from_one_that_worked(
+    clock: Callable[[], float], cause: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loopdelay.time, "process_time", clock)
+    lag = HubLag("hub of orders", limit_ms=50, tick_ms=5)
+    tasks = TaskGroup()
+    tasks.spawn("lag", lag.run)
+    sleep(0.02)
+    time.sleep(0.15)  # blocks the hub: that is the subject here
+    sleep(0.02)
+    tasks.stop(5)
+    assert cause in caplog.text
 
 
 def test_own_listener_gets_the_lateness() -> None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from groundwork.executor import ThreadExecutor
+from groundwork.hub import CallersHub
+from groundwork.tasks import Task, TaskGroup, deadline, sleep
 from kafkawire.model import Part, TopicPartition
+from mirrormaker.offsetmap import file
 from mirrormaker.offsetmap.checkpoints import Checkpoint
-from mirrormaker.offsetmap.file import MIN_ENTRIES, FileStorage, MapInUse, thinned
+from mirrormaker.offsetmap.file import MIN_ENTRIES, FileStorage, MapInUse, MapUnwritable, thinned
 from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.tickets import part_tickets
 from zkconsumer.errors import ConsumerError
@@ -156,6 +162,108 @@ def test_a_full_disk_stops_the_map_and_not_the_mirror(
     periods = read_map(tmp_path / "m").map.periods[S]
     assert [(period.begun.position, period.reached) for period in periods] == [(0, 10), (10, 40)]
     assert periods[1].entries[T][-1] == Entry(S, T, 40, 1040, 1040)
+
+
+def test_a_map_that_the_disk_does_not_take_at_the_start_is_told_and_can_be_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(MapUnwritable, match="m cannot be written: No space left on device"):
+            recorder(tmp_path)
+    recorder(tmp_path).close()
+
+
+class Disk:
+    """A disk that syncs when it is told to, beside a hub; recorder: of a map that is kept there."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers, self.asked = threading.Event(), 0
+        self._sync = os.fdatasync
+        self.hub = CallersHub()
+        self.hub.start()
+        self.thread, self.tasks = ThreadExecutor(self.hub), TaskGroup()
+        self.recorder = MapRecorder(self.thread.call(FileStorage, folder / "m", HEADER, 1 << 20, self.thread), 1)
+        monkeypatch.setattr(os, "fdatasync", self._waits)
+
+    def _waits(self, file: int) -> None:
+        self.asked += 1
+        assert self.answers.wait(20)
+        self._sync(file)
+
+    def until(self, condition: Callable[[], object]) -> None:
+        with deadline(10, "what the disk does"):
+            while not condition():
+                sleep(0.01)
+
+    def commits(self, at: int) -> Task:
+        return self.tasks.spawn(f"commit {at}", self.recorder.before_commit, {S: at})
+
+    def close(self) -> None:
+        self.answers.set()
+        self.recorder.close()
+        self.thread.close()
+        self.hub.stop()
+        self.tasks.stop(5)
+
+
+def test_commits_wait_for_a_disk_that_syncs_slowly_and_the_event_loop_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    period = disk.recorder.period(_set(0), Share(), True)
+    sent(period, 10, 1000)
+    first = disk.commits(10)
+    disk.until(lambda: disk.asked == 1)
+    sent(period, 20, 1010)
+    second = disk.commits(20)
+    for _ in range(5):
+        sleep(0.01)  # turns of the loop, in which a heartbeat would be sent
+    assert not first.ended
+    assert not second.ended
+    disk.answers.set()
+    assert first.join(10)
+    assert second.join(10)
+    assert disk.asked == 2  # what came after the first had begun is not on the disk by it
+    assert Entry(S, T, 20, 1020, 1020) in read_map(tmp_path / "m").records
+    disk.close()
+
+
+def test_a_disk_that_does_not_answer_stops_the_map_and_not_the_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(file, "WAIT_S", 0.1)
+    disk = Disk(tmp_path, monkeypatch)
+    period = disk.recorder.period(_set(0), Share(), True)
+    sent(period, 10, 1000)
+    assert disk.commits(10).join(10)
+    assert (
+        "cannot be written: the disk took longer than 0.1 s; mirroring goes on, and the map has a hole" in caplog.text
+    )
+    sent(period, 20, 1010)
+    assert disk.commits(20).join(10)
+    disk.recorder._resume_writing()  # what its timer does
+    assert disk.recorder._failing
+    disk.answers.set()
+    disk.until(lambda: disk.recorder._resume_writing() or not disk.recorder._failing)
+    sent(period, 30, 1020)
+    disk.recorder.before_commit({S: 30})
+    disk.close()
+    periods = read_map(tmp_path / "m").map.periods[S]
+    assert [(period.begun.position, period.reached) for period in periods] == [(0, 10), (20, 30)]
+
+
+def test_a_disk_that_refuses_in_its_thread_is_told_at_the_next_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    disk.answers.set()
+    monkeypatch.setattr(os, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    period = disk.recorder.period(_set(0), Share(), True)
+    sent(period, 10, 1000)
+    disk.recorder.before_commit({S: 10})
+    assert "cannot be written: No space left on device; mirroring goes on" in caplog.text
+    disk.close()
 
 
 def test_its_newest_exact_entry_is_the_checkpoint_to_resume_from(tmp_path: Path) -> None:
