@@ -4,6 +4,8 @@
     <4>at=zkconsumer.session.lease msg="..."                                   the journal, which knows the time
     {"time": "2014-03-07T09:15:02.114+0000", "level": "warning", "at": "...", "msg": "..."}    form json, everywhere
 
+A daemon writes them in a thread (LogThread): what nobody reads is left out and counted.
+
 Lines that an alert is for have a name: extra={"event": "parked", "topic": ..., "partition": ..., "offset": ...} adds
 event=parked topic=orders partition=3 offset=17 before msg (FIELDS; what is None is left out).  Bytes of messages are
 never logged.
@@ -13,6 +15,7 @@ A traceback follows its line, each line of it with the same priority; so do the 
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -20,12 +23,14 @@ import select
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TextIO
 
 from groundwork.sentences import printable
+from groundwork.threads import starting_threads
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMS = ("logfmt", "json")
@@ -35,6 +40,7 @@ WINDOW_S = 60.0
 KAZOO = "kazoo.client"
 KAZOO_LEVELS = {"debug": logging.DEBUG}
 READER_TIMEOUT_S = 1.0
+WAITING_BYTES = 1 << 20  # of text that a LogThread keeps for whoever reads it
 
 
 def set_up_logging(
@@ -96,16 +102,21 @@ def write_now(at: str, level: int, text: str, below: Iterable[str] = (), *, out:
     reader of standard error has stopped, the rest is dropped after READER_TIMEOUT_S: it must not delay the end of the
     process.
     """
-    used = [handler.formatter for handler in logging.getLogger().handlers]
-    formatter = next((each for each in used if isinstance(each, LineFormatter)), None) or LineFormatter()
     record = logging.makeLogRecord(
         {"name": at, "levelno": level, "levelname": logging.getLevelName(level), "msg": text}
     )
     record.below = list(below)
     clear = b"\r\x1b[K" if os.isatty(out) else b""  # of a status line
-    data = memoryview(clear + formatter.format(record).encode(errors="backslashreplace") + b"\n")
+    data = memoryview(clear + _formatted(record))
     while data and select.select([], [out], [], READER_TIMEOUT_S)[1]:
         data = data[os.write(out, data[: select.PIPE_BUF]) :]
+
+
+def _formatted(record: logging.LogRecord) -> bytes:
+    """A line as the program's log has them."""
+    used = [handler.formatter for handler in logging.getLogger().handlers]
+    formatter = next((each for each in used if isinstance(each, LineFormatter)), None) or LineFormatter()
+    return formatter.format(record).encode(errors="backslashreplace") + b"\n"
 
 
 def goes_to_journal(stream: TextIO) -> bool:
@@ -247,4 +258,117 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
     def close(self) -> None:
         self.limit.flush()
+        drain_log()
         super().close()
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Where lines were left out, and how many."""
+
+    lines: int
+
+
+class LogThread(io.TextIOBase):
+    """Standard error of a daemon, written by a thread: a pipe that nobody reads, a terminal that is stopped and a disk
+    that waits do not stop the event loop.
+
+    Text is written in its order.  Once limit_bytes wait, lines are left out until half of that is written; a line in
+    their place says how many.  So does one after lines that could not be written (no reader, no room on the disk).
+
+    Raises NoThread.
+    """
+
+    def __init__(self, stream: TextIO, limit_bytes: int = WAITING_BYTES) -> None:
+        super().__init__()
+        self._stream = stream
+        self._limit_bytes = limit_bytes
+        self._entries: deque[bytes | _Gap] = deque()
+        self._waiting_bytes = 0  # what is being written included
+        self._full = False
+        self._busy = False  # an entry is being written
+        self._changed = threading.Condition()
+        thread = threading.Thread(target=self._run, name="log", daemon=True)
+        with starting_threads():
+            thread.start()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        data = text.encode(errors="backslashreplace")
+        with self._changed:
+            self._full |= self._waiting_bytes + len(data) > self._limit_bytes
+            last = self._entries[-1] if self._entries else None
+            if not self._full:
+                self._waiting_bytes += len(data)
+                self._entries.append(data)
+            elif isinstance(last, _Gap):
+                last.lines += text.count("\n")
+            else:
+                self._entries.append(_Gap(text.count("\n")))
+            self._changed.notify_all()
+        return len(text)
+
+    def flush(self) -> None:
+        """Return at once: see drain()."""
+
+    def drain(self, timeout_s: float = READER_TIMEOUT_S) -> bool:
+        """Wait until all is written, at most that long; True when it is.  For the end of the program."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not (self._entries or self._busy), timeout_s)
+
+    def _run(self) -> None:
+        lost = 0  # lines since the last one that was written
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._entries)
+                entry = self._entries.popleft()
+                self._busy = True
+            text, lines = (b"", entry.lines) if isinstance(entry, _Gap) else (entry, entry.count(b"\n"))
+            before = lost + (lines if not text else 0)
+            if self._written((_left_out(before) if before else b"") + text):
+                lost = 0
+            else:
+                lost += lines
+            with self._changed:
+                self._waiting_bytes -= len(text)
+                self._full &= self._waiting_bytes > self._limit_bytes / 2
+
+    def _written(self, data: bytes) -> bool:
+        """False: it cannot be written."""
+        left = memoryview(data)
+        try:
+            number = self._stream.fileno()
+            while left:
+                select.select([], [number], [])  # others may have made the pipe one that does not wait
+                left = left[os.write(number, left[: select.PIPE_BUF]) :]
+        except BlockingIOError:
+            return self._written(bytes(left))  # others wrote to it as well
+        except OSError:
+            return False
+        return True
+
+
+def _left_out(lines: int) -> bytes:
+    text, severity = "left out %d lines: nobody took the log in time", logging.WARNING
+    given = {"name": __name__, "levelno": severity, "levelname": "WARNING", "msg": text, "args": (lines,)}
+    return _formatted(logging.makeLogRecord(given))
+
+
+def log_in_thread() -> LogThread:
+    """Make standard error a LogThread, from now on.  Raises NoThread."""
+    thread = LogThread(sys.stderr)
+    sys.stderr = thread  # also what others write there, such as a traceback of the event loop, or a user's handler
+    return thread
+
+
+def drain_log() -> None:
+    """Write what waits in the LogThread, if standard error is one, for READER_TIMEOUT_S at most."""
+    if isinstance(sys.stderr, LogThread):
+        sys.stderr.drain()

@@ -9,6 +9,7 @@ import errno
 import os
 import resource
 import socket
+import sys
 
 from groundwork.threads import too_few
 
@@ -35,6 +36,20 @@ def too_many(error: BaseException | None) -> str:
 def shortage(error: BaseException | None) -> str:
     """The sentence when too few descriptors or threads caused an error, directly or further down its chain; else ""."""
     return too_few(error) or too_many(error)
+
+
+def fill_standard_files() -> None:
+    """Open what this process was started without (`2>&-`), as the null device; sys.stderr, too, where it is None.
+
+    Otherwise the first connection gets that number, and what is written for an operator goes to a broker.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def none_left(wanted: int = 1) -> str:

@@ -18,12 +18,12 @@ from functools import cache, partial
 from typing import Any, Protocol
 
 from groundwork.hub import fill_thread_pool
-from groundwork.logs import current_level, set_level, set_up_logging
+from groundwork.logs import current_level, log_in_thread, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
 from groundwork.openfiles import shortage
 from groundwork.sampling import TimerTaken
 from groundwork.sentences import counted
-from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, stacks, wait_any
+from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, connect, now, stacks, wait_any
 from groundwork.threads import NoThread
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
@@ -79,6 +79,7 @@ def run_daemon(
     supervisor: of a worker; None: the daemon is alone.  profile_s: how long a profile is taken once the mirror is
     ready; None: none is.
     """
+    short = _start_threads()
     worker = supervisor.worker if supervisor is not None else None
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns, shared=worker is not None)
     mirror = configuration.mirror
@@ -86,16 +87,15 @@ def run_daemon(
     # The terminal writes, flushes and has a descriptor: all that is used.
     set_up_logging(level, mirror.log_format, stream=terminal, worker=worker)  # type: ignore[arg-type]
     sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
+    if short:
+        log.critical("%s", short, extra={"event": "refused"})
+        return exits.TEMPORARY
     try:
-        fill_thread_pool()  # now: later a limit on threads would be met by a look-up or a login
         systemd = supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid())
         daemon = Daemon(configuration, read, terminal=terminal, systemd=systemd, supervisor=supervisor)
     except LocalError as unusable:
         log.critical("target: %s", unusable, extra={"event": "refused"})
         return exits.CONFIGURATION
-    except NoThread as refused:
-        log.critical("%s", refused, extra={"event": "refused"})
-        return exits.TEMPORARY
     try:
         daemon.start()
         if profile_s is not None:
@@ -114,6 +114,17 @@ def run_daemon(
     if daemon.failed:
         return daemon.ended(exits.DATA)
     return daemon.ended(exits.CLEAN if daemon.drained else exits.TEMPORARY)
+
+
+def _start_threads() -> str:
+    """Start what writes the log, and all that resolve names and log in: later a limit would be met by these.  The
+    sentence where they cannot be started, else ""."""
+    try:
+        log_in_thread()
+        fill_thread_pool()
+    except NoThread as refused:
+        return str(refused)
+    return ""
 
 
 def collect_garbage_rarely() -> None:
@@ -332,7 +343,7 @@ class Daemon:
         except TimerTaken as taken:
             log.error("no profile: %s", taken, extra={"event": "profile"})
             return
-        print("\n".join(lines(found)), flush=True)
+        connect.in_thread(_print, "\n".join(lines(found)))  # a pipe that nobody reads waits there
 
     # run and stop -------------------------------------------------------------------------------------------------
 
@@ -490,6 +501,13 @@ def _late(source: str, uncommitted: Collection[TopicPartition]) -> str:
         " stop less to commit, a lower queued.max.bytes less in flight, --workers fewer partitions to each process; "
         f"sent again after the next start: {what}"
     )
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError as refused:
+        log.error("no profile: standard output cannot be written: %s", refused, extra={"event": "profile"})
 
 
 def _metrics() -> str:

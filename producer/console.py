@@ -15,7 +15,7 @@ from typing import BinaryIO, NoReturn
 import click
 
 from groundwork.commands import SingleCommand
-from groundwork.openfiles import TooManyOpenFiles, shortage
+from groundwork.openfiles import TooManyOpenFiles, fill_standard_files, shortage
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress, version_option
 from groundwork.sentences import counted
@@ -110,8 +110,7 @@ def main(
     One message a line, as bytes.  Ctrl-C, SIGTERM and SIGHUP send what was read so far; a second one gives up.
     """
     ignore_at_exit()
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # open for the process's life
+    fill_standard_files()
     switches = {
         "--broker-list": ("metadata.broker.list", broker_list),
         "--zookeeper": ("zookeeper.connect", zookeeper),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from groundwork.openfiles import fill_standard_files
 from groundwork.signals import ignore_at_exit
 
 INTERRUPTED = 130
@@ -59,6 +60,7 @@ def offset_checker() -> None:
 @contextmanager
 def loading() -> Iterator[None]:
     """Ctrl-C ends the process at once in the block; after it, commands release what they hold."""
+    fill_standard_files()
     ignore_at_exit()
     signal.signal(signal.SIGINT, interrupted)
     yield

@@ -10,6 +10,7 @@ import signal
 import sys
 from types import FrameType
 
+from groundwork.openfiles import fill_standard_files
 from groundwork.signals import ignore_at_exit
 from mirrormaker import signals
 
@@ -18,14 +19,18 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run this process's command line and exit with its code."""
+    fill_standard_files()
     ignore_at_exit(signals.ending())
     signal.signal(signal.SIGINT, interrupted)  # until `run` takes the signals over, before it connects to anything
     if sys.argv[1:2] == ["run"]:
         signals.load()
+    from groundwork.logs import drain_log
     from kafkawire import kernels
     from mirrormaker.commands.cli import outcome
 
-    kernels.leave(outcome(sys.argv[1:]))
+    code = outcome(sys.argv[1:])
+    drain_log()
+    kernels.leave(code)
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from groundwork.installed import own_version
-from groundwork.logs import current_level, set_level, set_up_logging
+from groundwork.logs import current_level, log_in_thread, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
 from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, TaskGroup, now, sleep, stacks, wait_any
@@ -58,6 +58,7 @@ RELOAD_S = 60.0
 
 def run_supervisor(configuration: Configuration, read: Callable[[], Configuration]) -> int:
     """Mirror in several processes until a signal ends it; the exit code.  read: as of run_daemon."""
+    log_in_thread()
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
     mirror = configuration.mirror
     # The terminal writes, flushes and has a descriptor: all that is used.

@@ -7,6 +7,7 @@ import signal
 import sys
 from types import FrameType
 
+from groundwork.openfiles import fill_standard_files
 from groundwork.signals import ignore_at_exit
 
 INTERRUPTED = 130
@@ -14,6 +15,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run this process's command line and exit with its code."""
+    fill_standard_files()
     ignore_at_exit()
     signal.signal(signal.SIGINT, interrupted)
     from sparkpipeline.commands.cli import outcome

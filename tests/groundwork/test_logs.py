@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -7,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from groundwork.logs import (
     KazooLog,
     LimitedHandler,
     LineFormatter,
+    LogThread,
     RateLimit,
     current_level,
     goes_to_journal,
@@ -23,8 +26,10 @@ from groundwork.logs import (
     set_up_logging,
     write_now,
 )
+from groundwork.tasks import TaskGroup, sleep
 
 log = logging.getLogger("part")
+ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 @pytest.fixture
@@ -296,3 +301,108 @@ def test_lines_of_several_processes_in_one_log_name_theirs() -> None:
     assert "at=mirrormaker.flow worker=2 msg=x" in LineFormatter(worker=2).format(record)
     assert json.loads(LineFormatter("json", worker=2).format(record))["worker"] == 2
     assert "worker" not in LineFormatter().format(record)
+
+
+class Pipe:
+    """A LogThread, and a reader of its pipe that reads from start() on, up to a line that says so."""
+
+    def __init__(self) -> None:
+        self.reading, writing = os.pipe()
+        self.out = LogThread(open(writing, "w"), 1 << 16)  # noqa: SIM115  # for as long as the thread
+        self._lines: list[str] = []
+        self._thread = threading.Thread(target=self._read)
+        self.start = self._thread.start
+
+    def _read(self) -> None:
+        data = b""
+        while not data.endswith(b"the end\n"):
+            data += os.read(self.reading, 1 << 16)
+        self._lines = data.decode().splitlines()
+
+    def lines(self) -> list[str]:
+        """All that came before the end."""
+        assert self.out.drain(10)
+        self.out.write("the end\n")
+        self._thread.join(10)
+        return self._lines[:-1]
+
+
+def test_a_pipe_that_nobody_reads_does_not_stop_the_loop_and_what_is_left_out_is_counted() -> None:
+    pipe, ticks, tasks = Pipe(), [0], TaskGroup()
+
+    def tick() -> None:
+        while True:
+            ticks[0] += 1
+            sleep()
+
+    tasks.spawn("tick", tick)
+    for number in range(20_000):
+        pipe.out.write(f"{number} {'x' * 50}\n")
+        if not number % 100:
+            sleep()
+    tasks.stop(5)
+    assert ticks[0] >= 200
+    assert not pipe.out.drain(0.01)
+    pipe.start()
+    lines, following, left_out = pipe.lines(), 0, 0
+    for line in lines:
+        if "left out" in line:
+            left_out += int(line.partition("left out ")[2].split()[0])
+        else:
+            assert int(line.split()[0]) == following + left_out
+            following += 1
+    assert following + left_out == 20_000
+    assert left_out > 15_000
+
+
+def test_lines_that_could_not_be_written_are_counted_where_they_would_have_been(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipe, write = Pipe(), os.write
+
+    def full(number: int, data: memoryview) -> int:
+        if b"lost" in bytes(data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(number, data)
+
+    monkeypatch.setattr(os, "write", full)
+    pipe.start()
+    for text in ("first\n", "lost\n", "lost\n  below it\n", "next\n"):
+        pipe.out.write(text)
+    first, told, following = pipe.lines()
+    assert (first, following) == ("first", "next")
+    assert '"left out 3 lines: ' in told
+
+
+FLOOD = """
+import logging, sys
+from groundwork.logs import log_in_thread, set_up_logging
+log_in_thread()
+set_up_logging()
+for n in range(10_000):
+    logging.getLogger("part").warning("%s %s", n, "x" * 100, extra={"always": True})
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_program_ends_with_what_its_log_takes_in_a_second(read: bool) -> None:
+    with subprocess.Popen([sys.executable, "-c", FLOOD], stderr=subprocess.PIPE) as ran:
+        assert ran.stderr is not None
+        if read:
+            lines = ran.stderr.read().decode().splitlines()
+            told = [int(line.rpartition("left out ")[2].split()[0]) for line in lines if "left out" in line]
+            assert len(lines) - len(told) + sum(told) == 10_000
+        assert ran.wait(30) == 3
+
+
+def test_a_program_that_was_started_without_standard_error_keeps_its_number(tmp_path: Path) -> None:
+    """Otherwise the next connection had it."""
+    program = (
+        "import sys; from groundwork.openfiles import fill_standard_files; fill_standard_files();"
+        "file = open('found', 'w'); print(file.fileno() > 2, file=file); print('said', file=sys.stderr)"
+    )
+    command = 'exec "$0" -c "$1" 0<&- 2>&-'
+    ran = subprocess.run(["sh", "-c", command, sys.executable, program], cwd=tmp_path, env=ENV, check=False)
+    assert ran.returncode == 0
+    assert (tmp_path / "found").read_text() == "True\n"
