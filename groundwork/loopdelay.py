@@ -31,7 +31,6 @@ class HubLag:
     def __init__(
         self, name: str, limit_ms: float, tick_ms: float = 100.0, on_late: Callable[[float], object] | None = None
     ) -> None:
-        self.worst_ms = 0.0
         self._half = (0.0, 0.0, 0.0)  # of LATELY_S: when it began, the worst in it, the worst in the one before
         self._worked_ms = 0.0  # processor time of the process during the last tick
         self._name = name
@@ -47,18 +46,12 @@ class HubLag:
             self._worked_ms = (time.process_time() - worked) * 1000
             self._note((now() - asked) * 1000 - self._tick_ms)
 
-    def take(self) -> float:
-        """The worst lateness in ms since the last call."""
-        worst, self.worst_ms = self.worst_ms, 0.0
-        return worst
-
     @property
     def lately_ms(self) -> float:
         """The worst lateness in ms of the last LATELY_S seconds, or half of that."""
         return max(self._half[1:])
 
     def _note(self, late_ms: float) -> None:
-        self.worst_ms = max(self.worst_ms, late_ms)
         began, worst, before = self._half
         if now() - began > LATELY_S / 2:
             began, worst, before = now(), 0.0, worst

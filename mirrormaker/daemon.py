@@ -282,7 +282,7 @@ class Daemon:
             self._tasks.spawn("status", self._status.run)
         if self._systemd.watchdog_s is not None:
             watchdog = Watchdog(self._systemd, self._flows)
-            self._tasks.spawn("watchdog", watchdog.run, self._systemd.watchdog_s, self._lag)
+            self._tasks.spawn("watchdog", watchdog.run, self._systemd.watchdog_s)
 
     def _starting(self) -> None:
         try:

@@ -54,6 +54,7 @@ DIVIDE_S = 2.0  # between two looks at which worker owns what, while something i
 STOP_S = 10.0  # of a worker, as of a daemon
 KILL_S = 15.0  # after that a worker that does not stop is killed
 RELOAD_S = 60.0
+MISSED_S = 1.0  # time for which the supervisor itself could not run: it does not count as a worker's silence
 
 
 def run_supervisor(configuration: Configuration, read: Callable[[], Configuration]) -> int:
@@ -99,6 +100,7 @@ class Supervisor:
         self._lag = HubLag("the supervisor", 5000.0)
         self._happenings = Happenings()
         self._happenings.attach()
+        self._looked_at = now()
         self._started_ms = int(time.time() * 1000)
         self._release = own_version()
         self._past = self._blank()
@@ -146,6 +148,10 @@ class Supervisor:
 
     def _look(self) -> None:
         """What has happened to the processes; what is due."""
+        looked_at, self._looked_at = self._looked_at, now()
+        if (missed_s := self._looked_at - looked_at - LOOK_S) > MISSED_S:  # their signs of life are not read yet
+            for worker in self._workers:
+                worker.pinged_at = min(self._looked_at, worker.pinged_at + missed_s)
         for worker in self._workers:
             code = worker.ended()
             if code is not None:

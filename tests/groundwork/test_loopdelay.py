@@ -20,12 +20,10 @@ def test_blocked_hub_is_measured_and_named(caplog: pytest.LogCaptureFixture) -> 
     time.sleep(0.15)  # blocks the hub: that is the subject here
     sleep(0.02)
     tasks.stop(5)
-    assert lag.worst_ms >= 100
+    assert lag.lately_ms >= 100
     told = re.search(r"hub of orders could not run for (\d+) ms", caplog.text)
     assert told is not None
     assert int(told[1]) >= 100
-    assert lag.take() >= 100
-    assert lag.worst_ms == 0
 
 
 @pytest.mark.parametrize(
@@ -73,7 +71,7 @@ def test_the_line_where_another_thread_stands_is_named() -> None:
     assert not any(line.startswith("MainThread") for line in lines)
 
 
-def test_the_worst_of_the_last_minute_is_remembered_although_it_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worst_of_the_last_minute_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     at = [1000.0]
     monkeypatch.setattr(loopdelay, "now", lambda: at[0])
     lag = HubLag("h", limit_ms=1e9)
@@ -87,5 +85,4 @@ def test_the_worst_of_the_last_minute_is_remembered_although_it_was_taken(monkey
     ):
         at[0] += after_s
         lag._note(late_ms)
-        lag.take()
         assert lag.lately_ms == lately_ms

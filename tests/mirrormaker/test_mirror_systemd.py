@@ -1,13 +1,16 @@
 """The datagrams that systemd gets, and what is read from its environment."""
 
 import os
+import select
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mirrormaker.systemd import Systemd, watchdog_s
+from groundwork.tasks import TaskGroup, deadline, sleep
+from mirrormaker.systemd import Systemd, Watchdog, watchdog_s
 
 
 @pytest.fixture
@@ -31,6 +34,30 @@ def test_stopping_asks_for_the_time_that_a_drain_may_take(manager: socket.socket
 def test_a_sign_of_life_is_one_datagram(manager: socket.socket) -> None:
     Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid()).alive()
     assert manager.recv(1000) == b"WATCHDOG=1"
+
+
+def test_a_loop_that_could_not_run_pings_as_soon_as_it_does(manager: socket.socket) -> None:
+    """A stall of three quarters of the limit, right after a ping: the next one in its time would be too late."""
+    limit_s, tasks = 1.0, TaskGroup()
+    systemd = Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid())
+    tasks.spawn("watchdog", Watchdog(systemd, []).run, limit_s)
+    with deadline(10):
+        while not heard(manager):
+            sleep(0.001)
+    time.sleep(0.75 * limit_s)  # blocks the loop: that is the subject here
+    assert heard(manager) == []
+    for _ in range(3):
+        sleep(0.001)
+    assert heard(manager)[:1] == [b"WATCHDOG=1"]
+    tasks.stop(1)
+
+
+def heard(manager: socket.socket) -> list[bytes]:
+    """What has come until now."""
+    found = []
+    while select.select([manager], [], [], 0)[0]:
+        found.append(manager.recv(1000))
+    return found
 
 
 def test_abstract_sockets_are_reached() -> None:

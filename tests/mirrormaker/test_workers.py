@@ -508,6 +508,23 @@ def test_only_the_watchdogs_own_line_is_a_sign_of_life(supervisor: Supervisor, m
     assert not supervisor._hangs(worker)
 
 
+def test_a_time_in_which_the_supervisor_could_not_run_is_no_silence_of_its_workers(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = [100.0]
+    monkeypatch.setattr(supervising, "now", lambda: at[0])
+    worker = supervisor._workers[0]
+    supervisor._looked_at = at[0]
+    supervisor._notified(worker, ["READY=1", "STATUS=well"])
+    at[0] += 50.0  # all were stopped, or this one alone: signs of life that came meanwhile are not read yet
+    supervisor._look()
+    assert not supervisor._hangs(worker)
+    for _ in range(12):
+        at[0] += 0.1
+        supervisor._look()
+    assert worker.pinged_at > 150.5  # its silence was noticed, and it was ended
+
+
 def test_deaths_lead_to_another_start_and_then_to_the_end(supervisor: Supervisor) -> None:
     worker = supervisor._workers[1]
     worker.report = report(messages=7)
