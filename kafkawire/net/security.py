@@ -84,9 +84,9 @@ class Secured:
         self._stamps = security.tls.stamps() if security.encrypts else ()
         self.security = security
         self.plain = base  # without either, to see what a listener is
-        self.greeting: Greeting | None = (
-            SaslGreeting(security, _in_thread_of(base)) if security.sasl is not None else None
-        )
+        self._in_thread = _in_thread_of(base)
+        self._looking = False  # at the files
+        self.greeting: Greeting | None = SaslGreeting(security, self._in_thread) if security.sasl is not None else None
 
     def __call__(self, address: tuple[str, int], timeout_s: float) -> Any:
         """A socket, or a transport with TLS.  Raises OSError; SecurityFailure is one."""
@@ -101,15 +101,29 @@ class Secured:
         return TlsTransport(opened, context, address[0], self._tls, timeout_s)
 
     def _current(self, tls: Tls) -> ssl.SSLContext:
-        """Files that were replaced, as certificates are that end soon, count from the next connection on."""
+        """Files that were replaced, as certificates are that end soon, count from the next connection on.
+
+        Their disk may not answer: one connection waits for it, the others go on with what was read.
+        """
         assert self._context is not None
-        try:
-            stamps = tls.stamps()
-            if stamps != self._stamps:
-                self._context, self._stamps = tls.checked(), stamps
-        except (OSError, TlsUnusable):
-            pass  # half replaced: what was read counts until they can be
+        if not self._looking:
+            self._looking = True
+            try:
+                self._context, self._stamps = self._in_thread(_newest, tls, self._context, self._stamps)
+            finally:
+                self._looking = False
         return self._context
+
+
+def _newest(
+    tls: Tls, context: ssl.SSLContext, stamps: tuple[tuple[int, int], ...]
+) -> tuple[ssl.SSLContext, tuple[tuple[int, int], ...]]:
+    """The context of the files as they are now, with their stamps; these ones while they are the same."""
+    try:
+        now = tls.stamps()
+        return (context, stamps) if now == stamps else (tls.checked(), now)
+    except (OSError, TlsUnusable):
+        return context, stamps  # half replaced: what was read counts until they can be
 
 
 def _in_thread_of(base: Any) -> Callable[..., Any]:

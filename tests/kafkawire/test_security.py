@@ -306,6 +306,32 @@ def test_certificates_that_were_replaced_count_from_the_next_connection_on(
         link.close()
 
 
+def test_a_disk_that_holds_certificates_and_does_not_answer_holds_up_one_connection(
+    cluster: FakeCluster, authority: Authority, server: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, stamps = threading.Event(), Tls.stamps
+
+    def waiting(tls: Tls) -> tuple[tuple[int, int], ...]:
+        assert answers.wait(20)
+        return stamps(tls)
+
+    group = tasks.TaskGroup()
+    with Front(cluster.ports[1], context=server_context(server)) as front:
+        connect = Security(protocol="SSL", tls=Tls(ca=str(authority.certificate))).connect(tasks.connect)
+        monkeypatch.setattr(Tls, "stamps", waiting)
+        first, other = (Link(front.broker, "me", connect, 5000) for _ in range(2))
+        held_up = group.spawn("first", first.call, METADATA)
+        tasks.sleep(0.01)
+        assert other.call(METADATA)["brokers"]
+        assert not held_up.ended
+        answers.set()
+        assert held_up.join(10)
+        assert group.death is None
+        first.close()
+        other.close()
+    group.stop(1.0)
+
+
 def test_files_that_cannot_be_used_are_named_with_their_option(
     authority: Authority, ours: Identity, server: Identity, tmp_path: Path
 ) -> None:
