@@ -18,6 +18,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from groundwork.logs import drain_log
+
 VARIABLE = "GROUNDWORK_FAILPOINTS"
 ACTS = ("kill", "stop", "raise", "sleep:SECONDS")
 
@@ -44,6 +46,7 @@ class _Point:
             return
         sys.stderr.write(f"fail point {self.name!r}, pass {self.passes}: {self.act}\n")
         sys.stderr.flush()
+        drain_log()  # else what a daemon logged before this point ends with the process
         if self.act == "raise":
             raise FailpointReached(self.name)
         if self.act == "sleep":

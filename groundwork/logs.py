@@ -288,9 +288,23 @@ class LogThread(io.TextIOBase):
         self._full = False
         self._busy = False  # an entry is being written
         self._changed = threading.Condition()
+        self._pid = os.getpid()
         thread = threading.Thread(target=self._run, name="log", daemon=True)
         with starting_threads():
             thread.start()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+    @property
+    def errors(self) -> str:  # type: ignore[override]
+        return "backslashreplace"
+
+    @property
+    def buffer(self) -> Any:
+        """For bytes, which do not go through the thread."""
+        return self._stream.buffer
 
     def fileno(self) -> int:
         return self._stream.fileno()
@@ -299,7 +313,11 @@ class LogThread(io.TextIOBase):
         return self._stream.isatty()
 
     def write(self, text: str) -> int:
-        data = text.encode(errors="backslashreplace")
+        if os.getpid() != self._pid:  # forked: the thread is the parent's, and may have held the lock
+            self._stream.write(text)
+            self._stream.flush()
+            return len(text)
+        data = text.encode(self.encoding, self.errors)
         with self._changed:
             self._full |= self._waiting_bytes + len(data) > self._limit_bytes
             last = self._entries[-1] if self._entries else None
@@ -318,6 +336,8 @@ class LogThread(io.TextIOBase):
 
     def drain(self, timeout_s: float = READER_TIMEOUT_S) -> bool:
         """Wait until all is written, at most that long; True when it is.  For the end of the program."""
+        if os.getpid() != self._pid:
+            return True
         with self._changed:
             return self._changed.wait_for(lambda: not (self._entries or self._busy), timeout_s)
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 from groundwork.logs import (
@@ -394,6 +395,33 @@ def test_a_program_ends_with_what_its_log_takes_in_a_second(read: bool) -> None:
             told = [int(line.rpartition("left out ")[2].split()[0]) for line in lines if "left out" in line]
             assert len(lines) - len(told) + sum(told) == 10_000
         assert ran.wait(30) == 3
+
+
+def test_what_click_prints_goes_through_the_thread_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe()
+    monkeypatch.setattr(sys, "stderr", pipe.out)
+    monkeypatch.setattr(LogThread, "buffer", None)  # the way around it
+    pipe.start()
+    click.echo("error: wrong", err=True)
+    assert pipe.lines() == ["error: wrong"]
+
+
+FORKS = """
+import os, sys
+from groundwork.logs import log_in_thread
+log_in_thread()
+print("parent", file=sys.stderr)
+sys.stderr.drain()
+if not os.fork():
+    print("child", file=sys.stderr)
+    os._exit(0 if sys.stderr.drain() else 1)
+assert os.wait()[1] == 0
+"""
+
+
+def test_a_forked_process_writes_its_lines_itself() -> None:
+    ran = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=30, check=True)
+    assert ran.stderr.splitlines() == ["parent", "child"]
 
 
 def test_a_program_that_was_started_without_standard_error_keeps_its_number(tmp_path: Path) -> None:
