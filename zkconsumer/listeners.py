@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 
 from groundwork.hub import Hub, HubStopped, OwnThread
-from groundwork.tasks import Event, TaskGroup
+from groundwork.tasks import Event, TaskGroup, now, sleep
+from groundwork.threads import NoThread, starting_threads
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ListenerFailed
 from zkconsumer.events import ConsumerEvent, OnEvent, log_event
@@ -27,6 +28,7 @@ __all__ = ["NO_LISTENER", "ConsumerListener", "ListenerCalls", "ListenerFailed",
 
 log = logging.getLogger(__name__)
 
+AGAIN_S = 0.05  # until a thread that could not be made is tried again
 KEPT = 16  # failures that wait for the program's next call; of more, the oldest are only in the log
 Finish = Callable[["_Call"], None]
 Start = Callable[["_Call", Finish], object]  # run the call elsewhere, then finish(call) in the event loop
@@ -219,8 +221,8 @@ class ListenerCalls:
             return None
         call = _Call(name, getattr(self._listener, name), args)
         try:
-            self._start(call, self._finished)
-        except RuntimeError as e:  # no more threads can be started
+            self._begin(self._start, call)
+        except (RuntimeError, NoThread) as e:  # the interpreter ends, or no thread can be made
             self._failed(name, e)
             return None
         if not call.done.wait(timeout=self._timeout_ms / 1000):
@@ -229,6 +231,18 @@ class ListenerCalls:
             self._on_event(ConsumerEvent("listener", text))
             return None
         return call if call.error is None else None
+
+    def _begin(self, start: Start, call: _Call) -> None:
+        """Start a call; as often as listener.timeout.ms allows where no thread can be made."""
+        until = now() + self._timeout_ms / 1000
+        while True:
+            try:
+                start(call, self._finished)
+                return
+            except NoThread:
+                if now() + AGAIN_S > until:
+                    raise
+            sleep(AGAIN_S)
 
     def _finished(self, call: _Call) -> None:
         """In the event loop, also long after the call was abandoned."""
@@ -280,7 +294,8 @@ def _in_thread(hub: Hub) -> Start:
                 log.warning("listener %s failed after the connector had ended: %s", call.name, call.error)
 
     def start(call: _Call, finish: Finish) -> None:
-        threading.Thread(target=run, args=(call, finish), name=f"listener-{call.name}", daemon=True).start()
+        with starting_threads():
+            threading.Thread(target=run, args=(call, finish), name=f"listener-{call.name}", daemon=True).start()
 
     return start
 

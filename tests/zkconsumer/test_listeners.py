@@ -66,6 +66,34 @@ def test_positions_of_before_start_come_back_to_the_engine(world: World) -> None
     assert world.events == []
 
 
+def test_a_call_whose_thread_cannot_be_made_is_tried_again_within_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Releases(ConsumerListener):
+        def before_release(self, partitions: Sequence[TopicPartition]) -> None:
+            released.extend(partitions)
+
+    world, released, refused = World(own=True), [], 2  # type: ignore[var-annotated]
+    listener, start = world.listener(Releases()), threading.Thread.start
+
+    def scarce(thread: threading.Thread) -> None:
+        nonlocal refused
+        refused -= 1
+        if refused >= 0:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", scarce)
+    world.call("before_release", [A])
+    assert (released, world.events) == ([A], [])
+    refused = 1000
+    listener.shorten(100)
+    world.call("before_release", [B])
+    [failed] = world.passed_on
+    assert "no further thread can be started" in str(failed)
+    assert released == [A]
+    monkeypatch.undo()
+    world.end()
+
+
 def test_what_a_listener_raises_is_told_passed_on_and_raised_once(world: World) -> None:
     class Raises(ConsumerListener):
         def before_release(self, partitions: Sequence[TopicPartition]) -> None:
