@@ -26,6 +26,7 @@ from pathlib import Path
 
 from groundwork.durable import PRIVATE, READABLE, sync_folder
 from groundwork.executor import AtOnce, Executor
+from groundwork.failpoints import failpoint
 from groundwork.tasks import deadline
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
@@ -149,6 +150,7 @@ class FileStorage:
         if self._synced >= wanted:
             return  # by a sync that was asked for after these were appended, too
         try:
+            failpoint("offset map sync")
             os.fdatasync(self._file)
             self._synced = self._written
         except OSError as why:

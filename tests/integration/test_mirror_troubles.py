@@ -462,3 +462,23 @@ def test_check_online_shows_what_a_start_would_find_and_creates_nothing(
         f"dc1 {both} 2 {both} 1 re-encode: partition chosen by key, as the target has 1 partition, the source 2",
     ]
     assert log_end_offsets(target, [here]) == {}
+
+
+def test_a_disk_that_syncs_the_map_for_longer_than_the_lease_costs_no_lease(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group, folder = unique.topic(), unique.group(), tmp_path / "maps"
+    folder.mkdir()
+    load = filled(source, {topic: 2}, 100)
+    env = {"GROUNDWORK_FAILPOINTS": "offset map sync=sleep:8@2"}
+    with Mirror(tmp_path, source, target, group, topic, {"offset.map.folder": str(folder)}, env=env) as mirror:
+        mirror.wait_said("pass 2: sleep")
+        load.produce(topic, 2, 100, MIXED)
+        mirror.wait_arrived(topic, 200)
+        mirror.wait_all_committed([topic])
+        assert len(source.registry().zk.get_children(f"/consumers/{group}/owners/{topic}")) == 2
+        assert mirror.stop()[0] == 0
+        said = mirror.log.read_text()
+    assert "pass 2: sleep" in said
+    assert "fence" not in said
+    assert "has a hole" not in said
