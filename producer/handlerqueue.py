@@ -330,7 +330,12 @@ class HandlerQueue:
     def _marked(self, last: bool, timeout_s: float) -> bool:
         mark = _Mark(self._accumulator.flag(), last)
         self._state.mark(mark)
-        self._start()
+        try:
+            self._start()
+        except (RuntimeError, NoThread):  # as in close(); nothing but marks is queued: who sends starts it first
+            if not last:
+                return True
+            self._work()
         return bool(mark.passed.wait(timeout_s))
 
     def _start(self) -> None:

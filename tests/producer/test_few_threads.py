@@ -54,6 +54,32 @@ def test_a_message_that_no_thread_was_there_to_handle_is_not_queued() -> None:
         assert cluster.values("t", 0) == [b"v"]
 
 
+def test_a_producer_whose_handlers_never_had_a_thread_is_flushed_and_closed_without_one() -> None:
+    with FakeCluster({"t": 1}) as cluster:
+        lines = said(
+            f"""
+            from producer.handlers import CallbackHandler
+            from producer.producer import Producer
+
+            class Handler(CallbackHandler):
+                def last_batch_before_close(self):
+                    print("last batch")
+                    return []
+
+                def close(self):
+                    print("closed")
+
+            producer = Producer({options_of(cluster)}, callback_handler=Handler())
+            producer.start()
+            no_more_threads()
+            producer.flush(5)
+            producer.close(5)
+            print(len(threading.enumerate()))
+            """
+        )
+        assert lines == ["closed", "last batch", "1"]
+
+
 def test_a_producer_that_cannot_have_its_threads_says_so_and_starts_later() -> None:
     with FakeCluster({"t": 1}) as cluster:
         lines = said(
