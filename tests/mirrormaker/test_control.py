@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 
+from groundwork import executor
 from groundwork.hub import OwnThread
 from groundwork.tasks import TaskGroup
+from groundwork.threads import NoThread
 from kafkawire.model import TopicPartition
 from mirrormaker.commands.cli import cli, outcome
 from mirrormaker.commands.status import shown
@@ -135,6 +138,17 @@ def test_a_pause_is_applied_and_kept_and_a_resume_ends_both(mirror: Mirror, tmp_
     assert mirror.ask("resume", what="orders") == ["source dc1: orders resumed"]
     assert mirror.ask("resume", what="orders") == ["source dc1: orders was not paused"]
     assert (mirror.source.paused, KeptFile(tmp_path, {"dc1": "g"}).read()) == ({}, [])
+
+
+def test_a_pause_that_no_thread_is_there_to_keep_is_refused_and_kept_later(
+    mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(executor, "start_plain_thread", Mock(side_effect=NoThread("no further thread can be started")))
+        with pytest.raises(Refused, match=r"^nothing has changed: .*limits\.json cannot be written: no further thread"):
+            mirror.ask("pause", what="orders", keep=True)
+    assert mirror.source.paused == {}
+    assert mirror.ask("pause", what="orders", keep=True) == ["source dc1: orders paused, kept over restarts"]
 
 
 def test_what_cannot_be_kept_changes_nothing(mirror: Mirror, tmp_path: Path) -> None:

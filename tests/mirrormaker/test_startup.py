@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from groundwork.tasks import TaskGroup, now, sleep
+from groundwork.threads import NoThread
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker
@@ -115,6 +116,24 @@ def test_a_source_that_is_out_of_reach_is_left_for_later_and_comes(
         "one once it comes",
     ]
     assert any("source far: answers after" in record.getMessage() for record in caplog.records)
+
+
+def test_a_source_whose_map_finds_no_thread_is_tried_again(
+    tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries: list[Any] = []
+
+    def scarce(source: Any) -> None:
+        tries.append(source)
+        if len(tries) < 3:
+            raise NoThread("no further thread can be started")
+
+    near = Source("near")
+    made = starting(monkeypatch, tasks, near, timeout_ms=10_000)
+    made._maps = SimpleNamespace(check=lambda: None, open=scarce)  # type: ignore[assignment]
+    made.run()
+    assert (near.joined, len(tries)) == (1, 3)
+    assert "source near: offset map: no further thread can be started; trying again" in caplog.text
 
 
 def test_a_source_that_comes_in_time_is_waited_for(tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:

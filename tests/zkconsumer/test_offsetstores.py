@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from groundwork.threads import NoThread
 from kafkawire.cluster.leaders import MetadataLeaders
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
@@ -15,7 +18,7 @@ from kafkawire.net.links import Links
 from tests.fakes.broker import FakeCluster, entry
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
-from zkconsumer.engine.offsetstores import _Channel, _KafkaStore, _left_zookeeper
+from zkconsumer.engine.offsetstores import _Channel, _KafkaStore, _left_zookeeper, commit_times_of, rows_in_log
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.offsets.migrationmarker import Marker, Phase, marker_path, marker_text
@@ -51,6 +54,13 @@ def test_brokers_are_those_of_now_and_while_nobody_can_tell_those_of_before():
     assert asked.brokers() == [ONE]
     leaders.away, leaders.brokers = False, (TWO,)
     assert asked.brokers() == [TWO]
+
+
+def test_a_log_that_no_thread_is_there_to_read_is_as_unknown_as_one_that_does_not_answer():
+    refuses = SimpleNamespace(call=Mock(side_effect=NoThread("no further thread can be started")))
+    asked: dict[str, Any] = {"group": "g", "tps": [A], "executor": refuses}
+    assert rows_in_log([("h1", 9092)], D, **asked) == commit_times_of([("h1", 9092)], D, **asked) == {}
+    assert refuses.call.call_count == 2
 
 
 def test_the_bounds_of_logs_are_left_out_while_nobody_can_be_asked():
