@@ -30,7 +30,6 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import gevent
 import gevent.monkey
-import gevent.threadpool
 from gevent.greenlet import Greenlet
 
 from groundwork.openfiles import TooManyOpenFiles, none_left
@@ -102,8 +101,6 @@ class Inbox:
         self._open = False
 
     def open(self, keeps_loop: bool) -> None:
-        """Raises NoThread."""
-        fill_thread_pool(1)
         self._async = gevent.get_hub().loop.async_(ref=keeps_loop)
         self._async.start(self._take)
         self.thread_id = threading.get_ident()
@@ -179,7 +176,6 @@ __all__ = [
     "HubStopped",
     "OwnThread",
     "PlainQueue",
-    "fill_thread_pool",
     "pick_hub",
     "start_plain_thread",
 ]
@@ -202,35 +198,6 @@ def start_plain_thread(fn: Callable[[], object]) -> None:
     """
     with starting_threads():
         gevent.monkey.get_original("_thread", "start_new_thread")(fn, ())
-
-
-class _LastingPool(gevent.threadpool.ThreadPool):
-    """gevent's thread pool, which resolves names and logs in: when no thread can be added, those that it has do the
-    work."""
-
-    __slots__ = ()
-
-    def _adjust_step(self) -> None:
-        try:
-            with starting_threads():
-                super()._adjust_step()  # type: ignore[misc]
-        except NoThread:
-            if not self.size:
-                raise
-
-
-def fill_thread_pool(threads: int | None = None) -> None:
-    """Have so many threads ready for the hub of the caller's thread; None: as many as it may have.  Raises NoThread.
-
-    With one thread a look-up may wait for another one, without any it fails.
-    """
-    pool = gevent.get_hub().threadpool
-    if type(pool) is gevent.threadpool.ThreadPool:  # not one that the program chose (gevent.config.threadpool)
-        pool.__class__ = _LastingPool
-    wanted = pool.maxsize if threads is None else threads
-    if pool.size < wanted:
-        with starting_threads():
-            pool.size = wanted
 
 
 class Hub(Protocol):
@@ -410,8 +377,10 @@ class OwnThread(_HubBase):
             self._inbox.open(keeps_loop=True)
             self._stopping = Event()
         except BaseException as exc:
-            gevent.get_hub().destroy(destroy_loop=True)
-            self._started.put(exc)
+            try:
+                gevent.get_hub().destroy(destroy_loop=True)
+            finally:
+                self._started.put(exc)
             return
         _shorten_switch_interval()
         self._started.put(None)

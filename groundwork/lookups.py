@@ -96,8 +96,6 @@ def _result(host: str, call: PlainCall[list[Row]], within_s: float) -> list[Row]
         return call.result()
     except OSError as error:
         raise type(error)(*error.args) from error  # an exception for each caller
-    except RuntimeError as error:  # no thread can be made
-        raise socket.gaierror(socket.EAI_AGAIN, f"{host} cannot be looked up: {error}") from error
 
 
 def _numeric(host: str) -> list[Row] | None:

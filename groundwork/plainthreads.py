@@ -16,6 +16,8 @@ import gevent
 import gevent.monkey
 from gevent.event import Event
 
+from groundwork.threads import NoThread, starting_threads
+
 T = TypeVar("T")
 
 # Of real threads, also where the program's are patched to be greenlets.
@@ -94,14 +96,14 @@ class PlainThreads:
         """Begin again, as in a child process, which has none of the threads."""
         self.lock = (
             _allocate_lock()
-        )  # held for a few steps, also over the send() to a loop, so that none follows close()
+        )  # held for a few steps, and over the send() to a loop, so that none follows close()
         self.named: dict[str, PlainCall[Any]] = {}  # calls that are not done, by name
         self._queue: deque[PlainCall[Any]] = deque()
         self._threads = 0
 
     def begin(self, fn: Callable[[], T], name: str = "") -> PlainCall[T]:
         """Queue fn() for the next free thread.  Of a name there is one call at a time: who begins it meanwhile gets
-        the same one.  If there is no thread and none can be started, the call is done, with RuntimeError."""
+        the same one.  If there is no thread and none can be started, the call is done, with NoThread."""
         with self.lock:
             if (call := self.named.get(name)) is not None:
                 return call
@@ -113,8 +115,9 @@ class PlainThreads:
                 return call
             self._threads += 1
         try:
-            _start_thread(self._work, ())
-        except RuntimeError as error:
+            with starting_threads():
+                _start_thread(self._work, ())
+        except NoThread as error:
             with self.lock:
                 self._threads -= 1
                 if self._threads == 0 and call in self._queue:  # else a thread takes it, or has taken it

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from typing import Any, Protocol
 
-from groundwork.hub import fill_thread_pool
 from groundwork.logs import current_level, log_in_thread, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
 from groundwork.openfiles import shortage
@@ -117,11 +116,9 @@ def run_daemon(
 
 
 def _start_threads() -> str:
-    """Start what writes the log, and all that resolve names and log in: later a limit would be met by these.  The
-    sentence where they cannot be started, else ""."""
+    """Start the thread that writes the log; the sentence where it cannot be started, else ""."""
     try:
         log_in_thread()
-        fill_thread_pool()
     except NoThread as refused:
         return str(refused)
     return ""

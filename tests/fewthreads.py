@@ -7,13 +7,15 @@ import sys
 import textwrap
 
 PRELUDE = """
-import encodings.idna, json, os, resource, threading
+import encodings.idna, gevent, json, os, resource, threading
 from groundwork.executor import ThreadExecutor
-from groundwork.hub import CallersHub, OwnThread, fill_thread_pool
+from groundwork.hub import CallersHub, OwnThread
+from groundwork.lookups import addresses
 from groundwork.tasks import TaskGroup, deadline, sleep
 from groundwork.threads import NoThread
 
-USER = 54321  # one that runs nothing else
+USER = 54321  # one that runs nothing else, and may not read modules: what a hub needs is imported before
+gevent.get_hub()
 
 def no_more_threads():
     if os.getuid() == 0:

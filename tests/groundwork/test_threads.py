@@ -33,8 +33,8 @@ def test_a_hub_without_a_thread_names_the_limit_and_starts_later() -> None:
 
 
 @pytest.mark.parametrize("hub", ["own", "caller", "patched"])
-def test_names_resolve_with_the_threads_that_there_are(hub: str) -> None:
-    """Twenty at once, where the pool would grow to ten."""
+def test_names_that_were_looked_up_before_keep_their_addresses(hub: str) -> None:
+    """Twenty are asked for at once."""
     hub_of = {
         "own": "hub = OwnThread()",
         "caller": "hub = CallersHub()",
@@ -44,11 +44,15 @@ def test_names_resolve_with_the_threads_that_there_are(hub: str) -> None:
         f"""
         {hub_of[hub]}
         hub.start()
+        hub.call(addresses, "localhost", 80)
         no_more_threads()
+        try:
+            hub.call(addresses, "localhost.", 80)
+        except NoThread as why:
+            print(str(why).partition(":")[0])
 
         def look_up(found):
-            import gevent.socket
-            found.append(gevent.socket.getaddrinfo("localhost", 80)[0][4][1])
+            found.append(addresses("localhost", 80)[0][4][1])
 
         def all_at_once():
             found, tasks = [], TaskGroup()
@@ -63,7 +67,7 @@ def test_names_resolve_with_the_threads_that_there_are(hub: str) -> None:
         """,
         "import gevent.monkey; gevent.monkey.patch_all()" if hub == "patched" else "",
     )
-    assert lines == ["20"]
+    assert lines == ["no further thread can be started", "20"]
 
 
 def test_an_executor_without_a_thread_says_so_and_has_one_later() -> None:
@@ -85,22 +89,6 @@ def test_an_executor_without_a_thread_says_so_and_has_one_later() -> None:
         """
     )
     assert (first, second, later) == ("NoThread", "NoThread", "(3, 1)")
-
-
-def test_all_threads_of_a_pool_or_the_sentence() -> None:
-    assert said(
-        """
-        fill_thread_pool(3)
-        no_more_threads()
-        try:
-            fill_thread_pool()
-        except NoThread as why:
-            print(str(why).partition(":")[0])
-        as_before()
-        fill_thread_pool()
-        print(threading.active_count(), len(os.listdir("/proc/self/task")))
-        """
-    ) == ["no further thread can be started", "1 11"]
 
 
 def test_other_errors_are_none() -> None:

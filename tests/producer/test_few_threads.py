@@ -10,24 +10,24 @@ def options_of(cluster: FakeCluster) -> dict[str, str]:
     return {"metadata.broker.list": f"localhost:{cluster.bootstrap[0][1]}", "kafka.version": "0.8.2"}
 
 
-def test_a_producer_finds_brokers_by_name_and_calls_back_without_further_threads() -> None:
+def test_a_producer_that_has_its_threads_goes_on_without_further_ones() -> None:
     with FakeCluster({"t": 1}) as cluster:
         lines = said(
             f"""
             from producer.producer import Producer
 
             producer = Producer({options_of(cluster)})
-            producer.start()
+            producer.send("t", b"v").result(10)
             no_more_threads()
             called = []
-            sent = producer.send("t", b"v", on_delivery=called.append)
+            sent = producer.send("t", b"w", on_delivery=called.append)
             print(sent.result(10).offset)
             producer.close(10)
             print(len(called), producer.counts.failed)
             """
         )
-        assert lines == ["0", "1 0"]
-        assert cluster.values("t", 0) == [b"v"]
+        assert lines == ["1", "1 0"]
+        assert cluster.values("t", 0) == [b"v", b"w"]
 
 
 def test_a_message_that_no_thread_was_there_to_handle_is_not_queued() -> None:
