@@ -135,26 +135,30 @@ class Link:
         """Whether its connection is open."""
         return self._transport is not None and self.broken is None
 
-    def call(self, request: Request[ResponseT]) -> ResponseT:
+    def call(self, request: Request[ResponseT], before: Callable[[], object] = lambda: None) -> ResponseT:
         """Send one request and wait for its reply's body; None for one that has no reply (acks 0).
 
-        Raises LinkLost (unknown outcome) on any socket error, time-out, or reply that is not a reply.
+        before() is called once the connection is made and logged in, right before the bytes go: what it raises is
+        raised, and nothing was sent.  Raises LinkLost (unknown outcome) on any socket error, time-out, or reply that is
+        not a reply.
         """
-        self.send(request)
+        self.send(request, before)
         body: Any = self.receive().body if request.expects_reply else None
         response: ResponseT = body
         return response
 
-    def send(self, request: Request[Any]) -> None:
+    def send(self, request: Request[Any], before: Callable[[], object] = lambda: None) -> None:
         """Send a request without waiting for the response; connects first when need be.  Raises LinkLost.
 
+        before: as of call(); not for a request that is held back, which only one behind others in flight can be.
         A caller that is ended while it sends closes the link: part of a frame may be sent.
         """
         self.open()
-        before = self.outstanding
+        waiting = self.outstanding
+        if self._login_ends is not None and self._held_back(request):
+            return
+        before()
         try:
-            if self._login_ends is not None and self._held_back(request):
-                return
             observer = Link.observer
             if observer is not None:
                 observer.sending(self, request)
@@ -162,7 +166,7 @@ class Link:
             if observer is not None:
                 observer.sent(self)
         except (OSError, RemoteError) as error:
-            self.draining = before > 0 and isinstance(error, ConnectionError) and self.broken is None
+            self.draining = waiting > 0 and isinstance(error, ConnectionError) and self.broken is None
             raise self._lost(error) from error
 
     def receive(self) -> Reply:
@@ -284,7 +288,8 @@ class Link:
         self._login_ends = None if lasts_s is None else began + lasts_s
 
     def _held_back(self, request: Request[Any]) -> bool:
-        """Whether a request waits for the next login.  With nothing in flight the login is done at once."""
+        """Whether a request waits for the next login.  With nothing in flight the login is done at once.  Raises
+        LinkLost."""
         with self._holding:
             due = self._login_ends is not None and time.monotonic() >= self._login_ends
             if not (self._held or due):
@@ -292,7 +297,10 @@ class Link:
             if self._held or self._session.outstanding:
                 self._held.append(request)
                 return True
-        self._log_in()
+        try:
+            self._log_in()
+        except (OSError, RemoteError) as error:
+            raise self._lost(error) from error
         return False
 
     def _release_held(self) -> None:

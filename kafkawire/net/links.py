@@ -47,10 +47,19 @@ class Links:
         """What opens the connections; kafkawire.net.security.security_of says how."""
         return self._connect
 
-    def call(self, broker: Broker, purpose: str, request: Request[ResponseT]) -> ResponseT:
-        """Send one request over a link that is lent for it, and wait for the response.  Raises LinkLost."""
+    def call(
+        self,
+        broker: Broker,
+        purpose: str,
+        request: Request[ResponseT],
+        before: Callable[[], object] = lambda: None,
+    ) -> ResponseT:
+        """Send one request over a link that is lent for it, and wait for the response.  Raises LinkLost.
+
+        before: as of Link.call.
+        """
         with self.lent(broker, purpose) as link:
-            return link.call(request)
+            return link.call(request, before)
 
     def lent(self, broker: Broker, purpose: str) -> AbstractContextManager[Link]:
         """Lend a link to the caller until the block ends.

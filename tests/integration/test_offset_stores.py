@@ -14,6 +14,7 @@ from groundwork.failpoints import FailpointReached
 from kafkawire.cluster.addresses import parse_addresses
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.link import Connect
 from kafkawire.net.links import Links
 from kafkawire.protocol.apis import JOIN_GROUP, SYNC_GROUP, Api
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
@@ -29,7 +30,7 @@ from zkconsumer.offsets.kafka import KafkaOffsets
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.refusals import GroupActive, UnknownPartition
-from zkconsumer.session.lease import Lease
+from zkconsumer.session.lease import Lease, LeaseOver
 from zkconsumer.session.zksession import ZkSession
 from zkconsumer.simple import SimpleConsumer
 
@@ -39,9 +40,11 @@ MINUTE_MS = 60_000
 
 
 @contextmanager
-def asking(brokers: str, release: str, *before: tuple[str, int]) -> Iterator[tuple[Coordinator, Links]]:
+def asking(
+    brokers: str, release: str, *before: tuple[str, int], connect: Connect = tasks.connect
+) -> Iterator[tuple[Coordinator, Links]]:
     """A coordinator by addresses, `before` first, as the hub has it."""
-    links = Links("test-stores", tasks.connect, timeout_ms=10_000)
+    links = Links("test-stores", connect, timeout_ms=10_000)
     addresses = [Broker(-1, host, port) for host, port in [*before, *parse_addresses(brokers)]]
     try:
         yield (
@@ -160,6 +163,29 @@ def test_a_coordinator_that_is_killed_is_found_again(own_cluster: Callable[..., 
         assert store.commit("g", {tp: 6}, held()) == {tp: None}
         assert coordinator.find("g").id != first.id
         assert store.read("g", [tp]) == {tp: 6}
+
+
+def test_a_commit_whose_connection_outlasts_the_lease_leaves_the_new_owners_offset(
+    own_cluster: Callable[..., Cluster], unique
+):
+    cluster = own_cluster(version="2.8.2", brokers=1)
+    (tp,) = made(cluster, unique.topic(), 1)
+    lease, connections = Lease(0.0), 0
+
+    def connect(address: tuple[str, int], timeout: float) -> Any:
+        nonlocal connections
+        connections += 1
+        while connections == 2 and time.monotonic() < lease.valid_until:  # the one behind that of the look-up
+            tasks.sleep(0.1)
+        return tasks.connect(address, timeout)
+
+    with asking(cluster.brokers, "2.8", connect=connect) as (late, _), asking(cluster.brokers, "2.8") as (owner, _):
+        assert KafkaOffsets(owner).commit("g", {tp: 9}, held()) == {tp: None}
+        lease.beat_answered(time.monotonic(), 2.0)
+        assert isinstance(KafkaOffsets(late).commit("g", {tp: 5}, lease)[tp], LeaseOver)
+        assert KafkaOffsets(owner).read("g", [tp]) == {tp: 9}
+        lease.beat_answered(time.monotonic(), 60.0)
+        assert KafkaOffsets(late).commit("g", {tp: 11}, lease) == {tp: None}
 
 
 @pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2"])

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kafkawire.dialects import dialect
+from kafkawire.model import TopicPartition
+from tests.fakes.stores import held
+from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.offsets.store import LARGEST, NONE, Unknown
-from zkconsumer.offsets.zookeeper import position
-from zkconsumer.session.zkcalls import Node
+from zkconsumer.offsets.zookeeper import ZookeeperOffsets, position
+from zkconsumer.session.lease import LeaseOver
+from zkconsumer.session.zkcalls import WINDOW, Node
 
 
 @pytest.mark.parametrize(("data", "at"), [(b"0", 0), (b"81920", 81920), (b" 7\n", 7), (b"%d" % LARGEST, LARGEST)])
@@ -37,3 +44,26 @@ def test_anything_else_is_unknown_with_its_text(data: bytes):
     found = position("/consumers/g/offsets/t/0", Node(data, 0, 0))
     assert isinstance(found, Unknown)
     assert "/consumers/g/offsets/t/0" in found.reason
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["set", "created"])
+def test_no_window_of_offset_nodes_is_written_once_the_lease_is_over(there: bool):
+    znodes, lease = dialect("0.8.2").znodes, held()
+    tps = [TopicPartition("t", partition) for partition in range(WINDOW + 50)]
+    paths = [znodes.offset("g", tp) for tp in tps] if there else ["/consumers/g/offsets/t/x"]
+    zookeeper = FakeZookeeper(dict.fromkeys(paths, b"1"))
+    writes = 0
+    what = "set_async" if there else "create_async"
+    write = getattr(zookeeper, what)
+
+    def written(*args: Any, **named: Any) -> Any:
+        nonlocal writes
+        writes += 1
+        if writes == WINDOW:
+            lease.revoke()  # while the window is waited for
+        return write(*args, **named)
+
+    setattr(zookeeper, what, written)
+    results = ZookeeperOffsets(zookeeper.session(), znodes).commit("g", dict.fromkeys(tps, 5), lease)
+    assert writes == WINDOW
+    assert {type(why) for why in results.values()} == {LeaseOver}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from groundwork import tasks
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.link import Login
 from kafkawire.net.links import Links
 from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Nothing, Wait
 from tests.fakes.stores import held
@@ -77,15 +79,58 @@ def test_nothing_is_sent_once_the_lease_is_over(cluster: FakeCluster, store: Kaf
     assert cluster.seen("offset_commit") == []
 
 
+class Slow:
+    """A connect, with a login, that lasts as long as a test says, on a clock of its own; and a lease until 110."""
+
+    def __init__(self, **takes_s: list[float]) -> None:
+        self.now = 100.0
+        self.lease = Lease(0.0)
+        self.lease.beat_answered(100.0, 10.0)
+        self._takes_s = takes_s  # of each connect, each login in turn, the last one of all that follow
+
+    def __call__(self, address: tuple[str, int], timeout: float) -> socket.socket:
+        self._pass("connect")
+        return socket.create_connection(address, timeout)
+
+    def greeting(self, login: Login) -> float | None:
+        self._pass("login")
+        return self._next("lasts") or None
+
+    def _pass(self, what: str) -> None:
+        self.now += self._next(what)
+
+    def _next(self, what: str) -> float:
+        left = self._takes_s.get(what, [0.0])
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
 def test_a_lease_that_ends_while_the_coordinator_loads_ends_the_commit(cluster: FakeCluster, links: Links):
-    lease = Lease(0.0)
-    lease.beat_answered(100.0, 10.0)
-    at = iter([105.0, 109.9, 110.0])
-    store = KafkaOffsets(coordinator(cluster, links), now=lambda: next(at))
-    cluster.script("offset_commit", Fail(14), Fail(14), Fail(14))
-    assert isinstance(store.commit("g", {T0: 5}, lease)[T0], LeaseOver)
-    assert len(cluster.seen("offset_commit")) == 2
+    slow = Slow()
+    naps = iter([5.0, 4.9, 0.2])
+    asked = coordinator(cluster, links, sleep=lambda seconds: slow.__setattr__("now", slow.now + next(naps)))
+    store = KafkaOffsets(asked, now=lambda: slow.now)
+    cluster.script("offset_commit", Fail(14), Fail(14), Fail(14), Fail(14))
+    assert isinstance(store.commit("g", {T0: 5}, slow.lease)[T0], LeaseOver)
+    assert len(cluster.seen("offset_commit")) == 3
     assert cluster.committed == {}
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        Slow(connect=[0.0, 20.0]),  # the look-up has a connection of its own
+        Slow(login=[0.0, 20.0]),
+        Slow(lasts=[0.0, 1e-9], login=[0.0, 0.0, 20.0]),
+    ],
+    ids=["connecting", "logging in", "logging in again"],
+)
+def test_nothing_is_stored_where_the_lease_ended_while_its_connection_was_made(cluster: FakeCluster, slow: Slow):
+    links = Links("test", slow, timeout_ms=5000)
+    results = KafkaOffsets(coordinator(cluster, links), now=lambda: slow.now).commit("g", {T0: 5}, slow.lease)
+    links.close()
+    assert slow.now >= 120.0
+    assert isinstance(results[T0], LeaseOver)
+    assert cluster.seen("offset_commit") == []
 
 
 def test_a_retention_goes_with_each_commit(cluster: FakeCluster, links: Links):

@@ -337,6 +337,7 @@ class CoordinatedAssignment:
 
     def _report_fence(self, why: str) -> None:
         self._on_fence()
+        self._store.cut()
         text = f"{why}: others may own our partitions now, all are dropped"
         self._on_event(ConsumerEvent("fence", text))
 

@@ -325,9 +325,10 @@ class GroupAssignment:
             self._on_event(ConsumerEvent("outage", f"{where} is out of reach: {why}"))
 
     def _fence(self) -> None:
-        """The lease is over.  First the cursors, so that nothing may be sent, then on_fence."""
+        """The lease is over.  First the cursors, so that nothing may be sent, then what is in flight."""
         self.member.session_lost()
         self._on_fence()
+        self._store.cut()
         text = (
             f"lease over: no answer of ZooKeeper at {self.session.hosts} in time: others may own our partitions now, "
             "all are dropped"

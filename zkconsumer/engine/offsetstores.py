@@ -120,6 +120,7 @@ def store_of_group(
         report=report,
         on_commit=on_commit,
         close=links.end,
+        cut=links.close,
         left_zookeeper=lambda group: _left_zookeeper(session, group),
         read_beside=kafka.read_beside,
     )
@@ -178,7 +179,7 @@ def store_of_coordinated(
         ),
         channel.works,
     )
-    return ClaimedOffsets(store, claim, on_refused, links.end, on_accepted=on_accepted, now=now)
+    return ClaimedOffsets(store, claim, on_refused, close=links.end, cut=links.close, on_accepted=on_accepted, now=now)
 
 
 def commit_times_of(

@@ -32,6 +32,7 @@ class NotAMember(ConsumerError):
 class ClaimedOffsets:
     """store: KafkaOffsets, which commits by claim().
 
+    close(), cut(): the connections to the coordinator, for good, or for now: a commit in flight is cut off then.
     claim(): by which partitions are owned now; None: no member.  on_refused(claim, code): 22, 25, 27; 7, 15, 16.
     on_accepted(claim, sent_at): a commit was answered 0; now(): seconds, the clock of sent_at.
     """
@@ -41,12 +42,14 @@ class ClaimedOffsets:
         store: OffsetStore,
         claim: Callable[[], Claim | None],
         on_refused: Callable[[Claim, int], object],
-        close: Callable[[], object] = lambda: None,
         *,
+        close: Callable[[], object] = lambda: None,
+        cut: Callable[[], object] = lambda: None,
         on_accepted: Callable[[Claim, float], object] = lambda claim, sent_at: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.close = close
+        self.cut = cut
         self._counted = CountedOffsets(store)
         self._claim = claim
         self._on_refused = on_refused

@@ -57,6 +57,7 @@ PARTITIONS_PER_REQUEST = 5000
 R = TypeVar("R")  # the type of a response
 
 Wanted = Callable[[Sequence[TopicPartition]], Request[Any]]  # makes the request for these; called for each try
+Before = Callable[[], object]  # called right before a request goes out; what it raises goes to the caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +144,21 @@ class GroupRequests:
         raise AssertionError("the last try returns or raises")
 
     def ask(
-        self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted
+        self,
+        group: str,
+        store: Store,
+        tps: Sequence[TopicPartition],
+        wanted: Wanted,
+        before: Before = lambda: None,
     ) -> dict[TopicPartition, PartitionResponse]:
-        """A response for each partition.  Raises what wanted() raises, LocalError; never LinkLost or Refused."""
+        """A response for each partition.  Raises what wanted() and before() raise, LocalError; never LinkLost or
+        Refused."""
         answers: dict[TopicPartition, PartitionResponse] = {}
         left = list(tps)
         began = self._now()
         for tries, last in self._attempts() if left else ():
             for first in range(0, len(left), PARTITIONS_PER_REQUEST):
-                found = self._once(group, store, left[first : first + PARTITIONS_PER_REQUEST], wanted)
+                found = self._once(group, store, left[first : first + PARTITIONS_PER_REQUEST], wanted, before)
                 answers |= {tp: answer.after(answers.get(tp)) for tp, answer in found.items()}
             left = [tp for tp in left if answers[tp].again]
             if not left:
@@ -185,30 +192,31 @@ class GroupRequests:
         return self._retry.attempts(self._sleep, self._now)
 
     def _once(
-        self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted
+        self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted, before: Before
     ) -> dict[TopicPartition, PartitionResponse]:
         """Ask for these once; in halves where they are too many for the broker's log."""
-        answers = self._question(group, store, tps, wanted)
+        answers = self._question(group, store, tps, wanted, before)
         refused = [tp for tp in tps if (row := answers[tp].row) is not None and row["error"] == TOO_LARGE]
         if not refused or len(tps) == 1:
             return answers
         half = (len(refused) + 1) // 2
         for part in (refused[:half], refused[half:]):
             if part:
-                answers |= self._once(group, store, part, wanted)
+                answers |= self._once(group, store, part, wanted, before)
         return answers
 
     def _question(
-        self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted
+        self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted, before: Before
     ) -> dict[TopicPartition, PartitionResponse]:
         """One request and what its reply says of each partition."""
         known = None
+        before()  # no coordinator is looked up for what may not be sent
         try:
             if store == "kafka":
                 known = self._coordinator(group)
-                broker, reply = known, self._call(known, wanted(tps))
+                broker, reply = known, self._call(known, wanted(tps), before)
             else:
-                broker, reply = self._any(group, lambda: wanted(tps))
+                broker, reply = self._any(group, lambda: wanted(tps), before=before)
         except (LinkLost, Refused) as error:
             self._known.pop(group, None)
             self._failed = known or self._failed
@@ -247,13 +255,14 @@ class GroupRequests:
         request: Callable[[], Request[Any]],
         good: Callable[[Mapping[str, Any]], bool] = lambda reply: True,
         suspect: Broker | None = None,
+        before: Before = lambda: None,
     ) -> tuple[Broker, Mapping[str, Any]]:
         """The first good answer, else the last that came.  Raises LinkLost when no broker answers."""
         lost: list[LinkLost] = []
         answer: tuple[Broker, Mapping[str, Any]] | None = None
         for broker in self._in_turn(suspect):
             try:
-                answer = broker, self._call(broker, request())
+                answer = broker, self._call(broker, request(), before)
             except LinkLost as error:
                 lost.append(error)
                 continue
@@ -273,18 +282,18 @@ class GroupRequests:
         circle = self._links.answering_first(brokers[first:] + brokers[:first])
         return sorted(circle, key=lambda broker: _same(broker, suspect))
 
-    def _call(self, broker: Broker, request: Request[R]) -> R:
+    def _call(self, broker: Broker, request: Request[R], before: Before = lambda: None) -> R:
         """Send one request.  The broker may close an idle link just then: that costs no try."""
         self._check()
         with self._links.lent(broker, PURPOSE) as link:
             idle = link.connected
             try:
-                return link.call(request)
+                return link.call(request, before)
             except LinkLost as lost:
                 if not idle or isinstance(lost.__cause__, TimeoutError):
                     raise
         self._check()
-        return self._links.call(broker, PURPOSE, request)
+        return self._links.call(broker, PURPOSE, request, before)
 
 
 def _same(one: Broker, other: Broker | None) -> bool:
@@ -428,24 +437,24 @@ class Coordinator:
         positions: Positions,
         store: Store,
         retention_ms: int | None = None,
-        before_send: Callable[[], object] = lambda: None,
+        before_send: Before = lambda: None,
     ) -> dict[TopicPartition, WireError | None]:
         """Write (position, metadata) each.  Per partition None, or why it is not known to be written.
 
         retention_ms: how long Kafka is to keep the offset from now on; None leaves that to the broker.
-        before_send is called just before each request goes out; what it raises ends the commit and goes to the caller.
+        before_send is called before a coordinator is looked up, and again right before the bytes of each request go,
+        behind look-up, connecting and login; what it raises ends the commit and goes to the caller.
         Raises LocalError when the release has no such store, for a position below 0, for a retention in ZooKeeper.
         """
         self._check(group, positions, store, retention_ms)
         return self._commit(group, positions, store, self._retention(retention_ms), before_send)
 
     def _commit(
-        self, group: str, positions: Positions, store: Store, kept: _Retention, before_send: Callable[[], object]
+        self, group: str, positions: Positions, store: Store, kept: _Retention, before_send: Before
     ) -> dict[TopicPartition, WireError | None]:
         too_long = self._too_long(group, positions) if store == "kafka" else {}  # brokers drop what is for ZooKeeper
 
         def request(left: Sequence[TopicPartition]) -> Request[Any]:
-            before_send()
             rows = {tp: positions[tp] for tp in left}
             generation, member_id = self._member()
             return self._dialect.requests.offset_commit(
@@ -459,7 +468,7 @@ class Coordinator:
                 timestamp_ms=kept.timestamp_ms,
             )
 
-        answers = self._requests.ask(group, store, [tp for tp in positions if tp not in too_long], request)
+        answers = self._requests.ask(group, store, [tp for tp in positions if tp not in too_long], request, before_send)
         return {tp: too_long.get(tp) or _failure(group, tp, positions[tp][0], answers[tp]) for tp in positions}
 
     def forget(self, group: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, WireError | None]:

@@ -86,7 +86,8 @@ class GroupOffsets:
     copy           where Kafka has nothing and ZooKeeper has: start there (the next commit writes it to Kafka)
     bounds, report, left_zookeeper    as of DualOffsets; report also says what was copied
     on_commit()    called after each commit, also a failed one; must not wait
-    close()        closes the connections to Kafka
+    close()        closes the connections to Kafka for good
+    cut()          closes them for now: a commit in flight is cut off, and has an unknown outcome
     read_beside    as KafkaOffsets.read_beside: Kafka is asked again for what ZooKeeper has and it has not
     """
 
@@ -101,6 +102,7 @@ class GroupOffsets:
         report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
         on_commit: Callable[[], object] = lambda: None,
         close: Callable[[], object] = lambda: None,
+        cut: Callable[[], object] = lambda: None,
         left_zookeeper: Callable[[str], bool] = lambda group: False,
         read_beside: ReadBeside = lambda group, there, others: {},
     ) -> None:
@@ -109,6 +111,7 @@ class GroupOffsets:
         self.kafka = CountedOffsets(kafka)
         self.copy = copy
         self.close = close
+        self.cut = cut
         self.out_of_sync: set[TopicPartition] = set()  # read, and the stores differ: to be committed soon
         self._dual = DualOffsets(
             self.kafka, self.zookeeper, bounds=bounds, report=report, left_zookeeper=left_zookeeper

@@ -16,7 +16,7 @@ from zkconsumer.errors import ConsumerError, ForeignWrite, TopicGone
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, position_of
 from zkconsumer.session.lease import Lease, LeaseOver
-from zkconsumer.session.zkcalls import Node, WriteOutcome
+from zkconsumer.session.zkcalls import Before, Node, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 
@@ -77,8 +77,9 @@ class ZookeeperOffsets:
             positions = {tp: at for tp, at in positions.items() if tp not in gone}
             paths = {tp: paths[tp] for tp in positions}
             self._learn([path for path in paths.values() if path not in self._seen], session_id)
-            lease.check(now())  # after the last wait: the time this took counts
-            outcomes = self._write({paths[tp]: at for tp, at in positions.items()}, session_id)
+            lease.check(now())  # also where nothing moved
+            wanted = {paths[tp]: at for tp, at in positions.items()}
+            outcomes = self._write(wanted, session_id, before=lambda: lease.check(now()))
             changed = [path for path, outcome in outcomes.items() if outcome is not WriteOutcome.DONE]
             for path in changed:
                 self._seen.pop(path, None)
@@ -110,12 +111,16 @@ class ZookeeperOffsets:
             for path, node in self._session.read(paths, session_id=session_id).items():
                 self._remember(path, node)
 
-    def _write(self, wanted: Mapping[str, int], session_id: int | None) -> dict[str, WriteOutcome]:
-        """Set nodes that exist, create the others; CHANGED, MISSING or EXISTS after a foreign write."""
+    def _write(self, wanted: Mapping[str, int], session_id: int | None, before: Before) -> dict[str, WriteOutcome]:
+        """Set nodes that exist, create the others; CHANGED, MISSING or EXISTS after a foreign write.
+
+        before: called before each window of writes, since the one before it was waited for.
+        """
         moved = {path: b"%d" % at for path, at in wanted.items() if not self._holds(path, at)}
         known = {path: self._seen[path].version for path in moved if path in self._seen}
         outcomes = dict.fromkeys(wanted, WriteOutcome.DONE)
-        written = self._session.write({path: (moved[path], known[path]) for path in known}, session_id) if known else {}
+        nodes = {path: (moved[path], known[path]) for path in known}
+        written = self._session.write(nodes, session_id, before) if nodes else {}
         for path, outcome in written.items():
             if isinstance(outcome, WriteOutcome):
                 outcomes[path] = outcome
@@ -124,7 +129,7 @@ class ZookeeperOffsets:
                 self._former.discard(path)
         fresh = {path: data for path, data in moved.items() if path not in known}
         if fresh:
-            outcomes |= self._session.create(fresh, session_id=session_id)
+            outcomes |= self._session.create(fresh, session_id=session_id, before=before)
             for path in fresh:
                 if outcomes[path] is WriteOutcome.DONE:
                     self._seen[path] = Node(fresh[path], 0, 0)

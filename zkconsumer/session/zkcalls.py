@@ -32,6 +32,7 @@ WINDOW = 200  # kazoo answers in order: a heartbeat waits for the requests befor
 GONE = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 
 T = TypeVar("T")
+Before = Callable[[], object]  # called before each window of requests; what it raises goes to the caller, unsent
 Watch = Callable[[str, bool], None]  # path, and whether the node itself changed (False: only the connection did)
 
 
@@ -112,7 +113,12 @@ class ZkCalls:
         return ConsumerError(f"{what}: ZooKeeper at {self.hosts} refused: {_say(e)}{hint}")
 
     def _gather(
-        self, what: str, session_id: int | None, paths: Iterable[str], ask: Callable[[Any, str], Any]
+        self,
+        what: str,
+        session_id: int | None,
+        paths: Iterable[str],
+        ask: Callable[[Any, str], Any],
+        before: Before = lambda: None,
     ) -> dict[str, Any]:
         """All responses, by path; ask(client, path) sends one request.  A window is always waited for as a whole, so
         that no request is left in flight when one says that the session was lost; after that no other window is sent.
@@ -122,6 +128,7 @@ class ZkCalls:
         waiting, failed = list(paths), None
         for at in range(0, len(waiting), WINDOW):
             client = self._connected(session_id)
+            before()
             asked = [(path, ask(client, path)) for path in waiting[at : at + WINDOW]]
             away: ZooKeeperAway | None = None
             for path, result in asked:
@@ -174,14 +181,18 @@ class ZkCalls:
         }
 
     def create(
-        self, nodes: Mapping[str, bytes], ephemeral: bool = False, session_id: int | None = None
+        self,
+        nodes: Mapping[str, bytes],
+        ephemeral: bool = False,
+        session_id: int | None = None,
+        before: Before = lambda: None,
     ) -> dict[str, WriteOutcome]:
         """Create nodes, pipelined, with their data in the same call; missing parents are made persistent."""
 
         def ask(client: Any, path: str) -> Any:
             return client.create_async(path, nodes[path], ephemeral=ephemeral)
 
-        answers = self._gather("create", session_id, nodes, ask)
+        answers = self._gather("create", session_id, nodes, ask, before)
         orphans = [path for path, found in answers.items() if isinstance(found, NoNodeError)]
         outcome = {
             path: WriteOutcome.EXISTS if isinstance(f, NodeExistsError) else WriteOutcome.DONE
@@ -189,7 +200,7 @@ class ZkCalls:
         }
         if orphans:
             self._make_parents({path.rpartition("/")[0] for path in orphans}, session_id)
-            again = self._gather("create", session_id, orphans, ask)
+            again = self._gather("create", session_id, orphans, ask, before)
             outcome |= {path: _outcome(found) for path, found in again.items()}
         return outcome
 
@@ -203,7 +214,10 @@ class ZkCalls:
                 self._answer(f"create {so_far}", client.create_async(so_far, b"", acl=acl))  # there already: fine
 
     def write(
-        self, nodes: Mapping[str, tuple[bytes, int]], session_id: int | None = None
+        self,
+        nodes: Mapping[str, tuple[bytes, int]],
+        session_id: int | None = None,
+        before: Before = lambda: None,
     ) -> dict[str, WriteOutcome | int]:
         """Set (data, expected version) of nodes, pipelined; the new version, or MISSING or CHANGED."""
 
@@ -213,7 +227,7 @@ class ZkCalls:
 
         return {
             path: found.version if not isinstance(found, KazooException) else _outcome(found)
-            for path, found in self._gather("write", session_id, nodes, ask).items()
+            for path, found in self._gather("write", session_id, nodes, ask, before).items()
         }
 
     def replace(self, path: str, version: int, data: bytes, session_id: int | None = None) -> WriteOutcome:

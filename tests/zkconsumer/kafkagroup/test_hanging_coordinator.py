@@ -157,6 +157,19 @@ def test_a_member_that_no_coordinator_takes_commits_of_is_fenced_though_its_hear
         cluster.zombies, cluster.says = set(), {}
 
 
+def test_a_fence_cuts_off_a_commit_that_is_in_flight(cluster: GroupCluster) -> None:
+    """Left to its time-out it would hold up the commits of the next generation, and may be stored at last."""
+    with Program(cluster) as program:
+        asked = cluster.count(1, "OffsetCommit")
+        cluster.hang(1)
+        committing = threading.Thread(target=program.connector.commit_offsets)
+        committing.start()
+        cluster.wait(lambda: cluster.count(1, "OffsetCommit") > asked)
+        wait_until(lambda: bool(program.said("fence")), 10 * SESSION_S, "the member to be fenced")
+        committing.join(SESSION_S)
+        assert not committing.is_alive()
+
+
 @pytest.mark.parametrize("others", [(), (3,)], ids=["the others answer", "another one hangs, too"])
 def test_a_coordinator_that_hangs_costs_a_member_that_joins_one_look(
     cluster: GroupCluster, others: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
