@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 
+from groundwork import clocks
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.store import NONE, Committed
@@ -14,7 +14,7 @@ from zkconsumer.session.lease import Lease, LeaseOver
 def held() -> Lease:
     """A lease that holds for a minute."""
     lease = Lease(0.0)
-    lease.beat_answered(time.monotonic(), 60.0)
+    lease.beat_answered(clocks.moment(), 60.0)
     return lease
 
 
@@ -38,7 +38,7 @@ class MemoryOffsets:
     ) -> dict[TopicPartition, Exception | None]:
         self.journal.append((self.name, group, dict(positions)))
         try:
-            lease.check(time.monotonic())
+            lease.check(clocks.moment())
         except LeaseOver as over:
             return dict.fromkeys(positions, over)
         for tp, at in positions.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from groundwork import failpoints, tasks
+from groundwork import clocks, failpoints, tasks
 from groundwork.failpoints import FailpointReached
 from kafkawire.cluster.addresses import parse_addresses
 from kafkawire.dialects import dialect
@@ -175,16 +175,16 @@ def test_a_commit_whose_connection_outlasts_the_lease_leaves_the_new_owners_offs
     def connect(address: tuple[str, int], timeout: float) -> Any:
         nonlocal connections
         connections += 1
-        while connections == 2 and time.monotonic() < lease.valid_until:  # the one behind that of the look-up
+        while connections == 2 and lease.holds(clocks.moment()):  # the one behind that of the look-up
             tasks.sleep(0.1)
         return tasks.connect(address, timeout)
 
     with asking(cluster.brokers, "2.8", connect=connect) as (late, _), asking(cluster.brokers, "2.8") as (owner, _):
         assert KafkaOffsets(owner).commit("g", {tp: 9}, held()) == {tp: None}
-        lease.beat_answered(time.monotonic(), 2.0)
+        lease.beat_answered(clocks.moment(), 2.0)
         assert isinstance(KafkaOffsets(late).commit("g", {tp: 5}, lease)[tp], LeaseOver)
         assert KafkaOffsets(owner).read("g", [tp]) == {tp: 9}
-        lease.beat_answered(time.monotonic(), 60.0)
+        lease.beat_answered(clocks.moment(), 60.0)
         assert KafkaOffsets(late).commit("g", {tp: 11}, lease) == {tp: None}
 
 

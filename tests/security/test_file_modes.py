@@ -12,12 +12,12 @@ import ast
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from groundwork import clocks
 from groundwork.lineserver import LineServer
 from groundwork.tasks import TaskGroup
 from groupadmin.apply.undofile import _kept
@@ -59,7 +59,7 @@ def modes(folder: Path) -> dict[str, str]:
 
 def test_what_a_consumer_keeps_is_its_own(umask: int, tmp_path: Path) -> None:
     lease = Lease()
-    lease.beat_answered(time.monotonic(), 600)
+    lease.beat_answered(clocks.moment(), 600)
     offsets = FileOffsets(tmp_path / "offsets.json")
     for position in (5, 6):
         assert offsets.commit("g", {TP: position}, lease) == {TP: None}

@@ -59,7 +59,8 @@ class Promises:
 
     def begun(self, reader: Reader, tp: TopicPartition, position: int) -> None:
         committed = self._committed.get(tp, 0)
-        if self._timeline.now < reader.lease.valid_until and position != committed and not self._allowed(reader):
+        holds = reader.lease.holds(reader.process.moment())
+        if holds and position != committed and not self._allowed(reader):
             self.violated(f"{reader.process.name} reads {tp} from {position}, and {committed} is committed")
 
     def sent(self, reader: Reader, tp: TopicPartition) -> None:

@@ -24,6 +24,7 @@ from zkconsumer.group.claims import Claims
 from zkconsumer.group.topicnodes import read_creations
 from zkconsumer.listeners import ConsumerListener, ListenerCalls
 from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 
@@ -73,13 +74,14 @@ class Assignment(GroupAssignment):
             on_fence=self._fence,
         )
         cursors = reader.cursors
-        self._store = ZookeeperOffsets(  # type: ignore[assignment]
+        zookeeper = ZookeeperOffsets(
             self.session,
             DIALECT.znodes,
             creations=lambda topics: read_creations(self.session, DIALECT, topics),
             read_from=lambda tp: cursors[tp].topic if tp in cursors else None,
             may_be_recreated=lambda topic: self._reader.may_be_recreated(topic),
         )
+        self._store = GroupOffsets("zookeeper", zookeeper, zookeeper)  # Kafka is never asked
         self._claims = Claims(self.session, DIALECT.znodes, GROUP, on_lost=self._owner_lost, on_free=self._freed)
         self.commits = Commits(self._store, GROUP, lease=reader.lease, still_ours=self._still_ours, on_event=on_event)
         self.fetchers = reader  # type: ignore[assignment]

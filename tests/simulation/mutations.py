@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from groundwork import clocks
+from groundwork.clocks import Moment
 from kafkawire.model import TopicPartition
 from zkconsumer.fetching.progress import DeliveryTicket, Progress
 from zkconsumer.group.claims import Claims
@@ -19,7 +21,7 @@ from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.steps import Action, Report
 from zkconsumer.session.lease import Lease
 
-Patch = tuple[type, str, Callable[[Any], Callable[..., Any]]]  # of what, which method, the new one from the real one
+Patch = tuple[Any, str, Callable[[Any], Callable[..., Any]]]  # of what, which method, the new one from the real one
 
 
 def _release_before_commit(commit: Any) -> Callable[..., Any]:
@@ -54,10 +56,10 @@ def _as_read_before(locate: Any) -> Callable[..., Any]:
 
 
 def _lease_without_end(beat_answered: Any) -> Callable[..., Any]:
-    def mutated(self: Lease, sent_at: float, negotiated_s: float) -> None:
-        beat_answered(self, sent_at, negotiated_s)
+    def mutated(self: Lease, sent: Moment, negotiated_s: float) -> None:
+        beat_answered(self, sent, negotiated_s)
         if self.valid_until > float("-inf"):
-            self.valid_until = float("inf")
+            self.ends_at = self.valid_until = float("inf")
 
     return mutated
 
@@ -104,6 +106,10 @@ MUTATIONS: dict[str, list[Patch]] = {
         (RebalanceExecutor, "_locate", _as_read_before),
     ],
     "no fence": [(Lease, "beat_answered", _lease_without_end)],
+    "a lease by a clock that stands still in a suspend": [
+        (clocks, "boot", lambda boot: clocks.monotonic),
+        (Lease, "jump_s", lambda jump_s: lambda lease, moment: 0.0),
+    ],
     "commit of the highest": [(Progress, "ticket_done", _highest)],
     "claim without waiting for the former owner": [(Claims, "_claim", _steal)],
     "a watch that is not set again": [(GroupReader, "_read_ids", _watch_once)],

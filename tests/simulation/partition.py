@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
+from groundwork.clocks import Moment
 from kafkawire.model import TopicPartition
 from tests.simulation.process import Process
 from zkconsumer.fetching.budget import Budget, StreamBudget
@@ -62,9 +63,9 @@ def make(tp: TopicPartition, thread: str, reset: str, *, lease: Lease, budget: S
     return Cursor(tp, thread, lease=lease, budget=budget, channel=channel, reset=reset)
 
 
-def may_send(cursor: Cursor, at: float) -> bool:
+def may_send(cursor: Cursor, moment: Moment) -> bool:
     """Whether something of it could be sent at this moment; asking changes nothing."""
-    return not cursor.dropped and cursor.progress is not None and at < cursor.lease.valid_until
+    return not cursor.dropped and cursor.progress is not None and cursor.lease.holds(moment)
 
 
 class Reader:
@@ -87,7 +88,7 @@ class Reader:
 
     def may_send(self, tp: TopicPartition) -> bool:
         cursor = self.cursors.get(tp)
-        return cursor is not None and may_send(cursor, self.process.timeline.now)
+        return cursor is not None and may_send(cursor, self.process.moment())
 
     # Fetchers, as the assignment knows them -----------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ class Reader:
     def _fetch(self, cursor: Cursor) -> None:
         if cursor.closing or cursor.dropped:
             return
-        if cursor.withheld and self.process.timeline.now < cursor.lease.valid_until:
+        if cursor.withheld and cursor.lease.holds(self.process.moment()):
             cursor.refetch_withheld()
         log, position = self._logs[cursor.tp], cursor.position
         if position is None or not cursor.fetchable or cursor.buffered_bytes >= UNDONE:

@@ -19,6 +19,9 @@ from gevent._hub_local import get_hub_if_exists, set_hub
 from gevent.hub import Hub
 from greenlet import getcurrent
 
+from groundwork import clocks
+from groundwork.clocks import Moment
+
 CALLBACKS_A_TURN = 50_000  # more without time passing: it runs in circles
 
 
@@ -160,6 +163,7 @@ class ProcessHub(Hub):  # type: ignore[misc]  # gevent has no types
     """failed: what greenlets of no task group raise."""
 
     failed: Callable[[BaseException], None]
+    process: Process
 
     def handle_error(self, context: object, type: object, value: Any, tb: object) -> None:
         self.failed(value)
@@ -177,19 +181,42 @@ class Process:
         self.failed = failed
         self.dead = False
         self.frozen = False
+        self.asleep_s = 0.0  # what its monotonic clock has not counted
         self.main = getcurrent()
         self._backlog: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._loop = Loop(self)
         self._hub = ProcessHub(loop=self._loop)
         self._hub.failed = failed
+        self._hub.process = self
 
     def after(self, seconds: float, fn: Callable[..., object], *args: Any) -> None:
-        """Call fn(*args) in this process, once that time has passed and it is not frozen."""
+        """Call fn(*args) in this process, once that time has passed by its monotonic clock and it is not frozen."""
         timeline = self.timeline
-        timeline.at(timeline.now + seconds, self.run, fn, *args)
+        timeline.at(timeline.now + seconds, self._due, self.asleep_s, fn, args)
+
+    def _due(self, asleep_s: float, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+        if self.asleep_s > asleep_s:  # its clock stood still meanwhile
+            self.timeline.after(self.asleep_s - asleep_s, self._due, self.asleep_s, fn, args)
+        else:
+            self.run(fn, *args)
+
+    def moment(self) -> Moment:
+        """What its clocks say now."""
+        before = get_hub_if_exists()
+        set_hub(self._hub)
+        try:
+            return clocks.moment()
+        finally:
+            set_hub(before)
 
     def freeze(self) -> None:
         self.frozen = True
+
+    def suspend(self, seconds: float) -> None:
+        """Freeze it; its monotonic clock, and with it all timers, stand still for so long.  thaw() wakes it: what
+        arrived meanwhile comes first."""
+        self.freeze()
+        self.asleep_s += seconds
 
     def thaw(self) -> None:
         self.frozen = False

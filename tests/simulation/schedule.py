@@ -30,6 +30,7 @@ SENTENCES = {
     "close": "{who} leaves cleanly",
     "kill": "kill -9 {who}",
     "freeze": "{who} is frozen for {a:.2f} s",
+    "suspend": "the machine of {who} is suspended for {a:.2f} s",
     "expire": "ZooKeeper ends the session of {who}",
     "cut": "the network between {who} and ZooKeeper is cut for {a:.2f} s",
     "reset": "the connection of {who} breaks off; {a:.0f} requests under way still arrive",
@@ -44,8 +45,8 @@ SENTENCES = {
     "produce": "{a:.0f} messages for each partition of {who}",
 }
 WEIGHTS = {
-    "join": 4, "close": 3, "kill": 3, "freeze": 4, "expire": 2, "cut": 4, "reset": 3, "slow": 2, "late": 3,
-    "break claims": 4, "break commits": 3, "break ids": 1, "grow": 1, "topic": 1, "broker": 1, "produce": 5,
+    "join": 4, "close": 3, "kill": 3, "freeze": 4, "suspend": 2, "expire": 2, "cut": 4, "reset": 3, "slow": 2,
+    "late": 3, "break claims": 4, "break commits": 3, "break ids": 1, "grow": 1, "topic": 1, "broker": 1, "produce": 5,
 }  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def _event(rng: Random, at: float, topics: dict[str, int], names: tuple[str, ...
     who, topic = rng.choice(names), rng.choice(list(topics))
     length_s = rng.uniform(*rng.choice((SHORT_S, SHORT_S, LONG_S)))
     match what:
-        case "freeze" | "cut":
+        case "freeze" | "suspend" | "cut":
             return Event(at, what, who, length_s)
         case "slow" | "late":
             return Event(at, what, who, length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())

@@ -90,3 +90,22 @@ def test_a_frozen_member_is_fenced_and_another_takes_over() -> None:
     assert found is not None
     assert "may send of it, too" in found.why
     assert any("is frozen for 10.00 s" in line for line in found.told)
+
+
+def test_a_suspended_member_sends_nothing_when_it_wakes_up() -> None:
+    """Its timers stood still, so its fence is not due for seconds, and what arrived meanwhile comes first."""
+    events = (
+        Event(0.0, "join", "a"),
+        Event(0.5, "join", "b"),
+        Event(3.0, "produce", "t0", 40),
+        Event(3.1, "suspend", "a", 12.0),
+        Event(14.0, "produce", "t0", 5),
+    )
+    given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), events)
+    seen = Counter[str]()
+    assert run(given, seen) is None
+    assert seen["fence"] == 1
+    with mutated("a lease by a clock that stands still in a suspend"):
+        found = told(given)
+    assert found is not None
+    assert "may send of it, too" in found.why

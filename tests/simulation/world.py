@@ -19,6 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
+from gevent._hub_local import get_hub_if_exists
+
+from groundwork import clocks
 from groundwork.tasks import TaskGroup
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import STATIC, WHITE_LIST, Registration
@@ -115,7 +118,7 @@ class World:
 
     def run(self) -> str | None:
         """The broken promise, if one is."""
-        CLOCK.timeline = self.timeline
+        CLOCK.timeline = BOOT.timeline = self.timeline
         for event in self._schedule.events:
             self.timeline.at(BEFORE_S + event.at, self._happen, event)
         self.timeline.run_until(BEFORE_S + CHAOS_S)
@@ -180,6 +183,9 @@ class World:
                 self._gone(member)
             case "freeze":
                 process.freeze()
+                self.timeline.after(event.a, process.thaw)
+            case "suspend" if not process.frozen:
+                process.suspend(event.a)
                 self.timeline.after(event.a, process.thaw)
             case "expire":
                 session = self.server.sessions.get(member.session_id or 0)
@@ -256,13 +262,19 @@ class World:
 
 
 class _Clock:
+    """monotonic: stands still while the process that asks is suspended."""
+
     timeline = Timeline()
 
+    def __init__(self, monotonic: bool) -> None:
+        self._monotonic = monotonic
+
     def __call__(self) -> float:
-        return self.timeline.now
+        process = getattr(get_hub_if_exists(), "process", None)
+        return self.timeline.now - (process.asleep_s if self._monotonic and process is not None else 0.0)
 
 
-CLOCK = _Clock()
+CLOCK, BOOT = _Clock(monotonic=True), _Clock(monotonic=False)
 
 
 @contextmanager
@@ -275,6 +287,8 @@ def virtual_time() -> Iterator[None]:
     audit_s, beats = groupassignment.AUDIT_S, zksession.BEATS_PER_TIMEOUT
     for module in timed:
         module.now = CLOCK  # type: ignore[attr-defined]
+    real = clocks.monotonic, clocks.boot, clocks.wall
+    clocks.monotonic, clocks.boot, clocks.wall = CLOCK, BOOT, BOOT
     groupassignment.AUDIT_S, zksession.BEATS_PER_TIMEOUT = 1e6, 6
     collected = gc.isenabled()
     gc.disable()
@@ -286,6 +300,7 @@ def virtual_time() -> Iterator[None]:
             gc.enable()
         for module in timed:
             module.now = time.monotonic  # type: ignore[attr-defined]
+        clocks.monotonic, clocks.boot, clocks.wall = real
 
 
 def run(given: Schedule, seen: Counter[str] | None = None) -> Broken | None:

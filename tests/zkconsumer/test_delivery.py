@@ -250,6 +250,20 @@ def test_what_a_sender_let_go_because_the_lease_was_over_is_read_again():
     assert cursor.withheld
 
 
+def test_nothing_overtakes_what_a_sender_let_go_when_the_lease_is_renewed_right_after():
+    world = World()
+    cursor = world.cursor()
+    cursor.enqueue(a_set(0, 4), 100)
+    _, share = next(world.stream.sets())
+    first, second = share.ticket(2), share.ticket(4)
+    world.lease.valid_until = -math.inf
+    assert not first.may_send()
+    world.lease.valid_until = math.inf
+    assert not second.may_send()  # it joined its sender's queue after that, and is read again behind the first
+    cursor.refetch_withheld()
+    assert cursor.position == 0
+
+
 def test_a_reset_under_a_reader_costs_no_second_reset():
     world = World()
     cursor = world.cursor()

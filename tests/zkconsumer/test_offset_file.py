@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from groundwork import clocks
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
 from zkconsumer.offsets.file import FileOffsets
@@ -20,7 +21,7 @@ T0, T3 = TopicPartition("orders", 0), TopicPartition("orders", 3)
 
 def held() -> Lease:
     lease = Lease(0.0)
-    lease.beat_answered(time.monotonic(), 60.0)
+    lease.beat_answered(clocks.moment(), 60.0)
     return lease
 
 

@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from groundwork import tasks
+from groundwork import clocks, tasks
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Login
 from kafkawire.net.links import Links
 from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Nothing, Wait
+from tests.fakes.clocks import FakeClocks
 from tests.fakes.stores import held
 from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.kafka import KafkaOffsets, OffsetsAway
@@ -80,13 +81,11 @@ def test_nothing_is_sent_once_the_lease_is_over(cluster: FakeCluster, store: Kaf
 
 
 class Slow:
-    """A connect, with a login, that lasts as long as a test says, on a clock of its own; and a lease until 110."""
+    """A connect, with a login, that takes as long as a test says: each in turn, the last number for all that follow."""
 
-    def __init__(self, **takes_s: list[float]) -> None:
-        self.now = 100.0
-        self.lease = Lease(0.0)
-        self.lease.beat_answered(100.0, 10.0)
-        self._takes_s = takes_s  # of each connect, each login in turn, the last one of all that follow
+    def __init__(self, passing: FakeClocks, takes_s: dict[str, list[float]]) -> None:
+        self._clocks = passing
+        self._takes_s = takes_s
 
     def __call__(self, address: tuple[str, int], timeout: float) -> socket.socket:
         self._pass("connect")
@@ -97,38 +96,47 @@ class Slow:
         return self._next("lasts") or None
 
     def _pass(self, what: str) -> None:
-        self.now += self._next(what)
+        self._clocks.pass_s(self._next(what))
 
     def _next(self, what: str) -> float:
         left = self._takes_s.get(what, [0.0])
         return left.pop(0) if len(left) > 1 else left[0]
 
 
-def test_a_lease_that_ends_while_the_coordinator_loads_ends_the_commit(cluster: FakeCluster, links: Links):
-    slow = Slow()
-    naps = iter([5.0, 4.9, 0.2])
-    asked = coordinator(cluster, links, sleep=lambda seconds: slow.__setattr__("now", slow.now + next(naps)))
-    store = KafkaOffsets(asked, now=lambda: slow.now)
+def ten_seconds() -> Lease:
+    lease = Lease(0.0)
+    lease.beat_answered(clocks.moment(), 10.0)
+    return lease
+
+
+def test_a_lease_that_ends_while_the_coordinator_loads_ends_the_commit(
+    cluster: FakeCluster, links: Links, monkeypatch: pytest.MonkeyPatch
+):
+    passing, naps = FakeClocks(monkeypatch, 100.0), iter([5.0, 4.9, 0.2])
+    store = KafkaOffsets(coordinator(cluster, links, sleep=lambda seconds: passing.pass_s(next(naps))))
     cluster.script("offset_commit", Fail(14), Fail(14), Fail(14), Fail(14))
-    assert isinstance(store.commit("g", {T0: 5}, slow.lease)[T0], LeaseOver)
+    assert isinstance(store.commit("g", {T0: 5}, ten_seconds())[T0], LeaseOver)
     assert len(cluster.seen("offset_commit")) == 3
     assert cluster.committed == {}
 
 
 @pytest.mark.parametrize(
-    "slow",
+    "takes_s",
     [
-        Slow(connect=[0.0, 20.0]),  # the look-up has a connection of its own
-        Slow(login=[0.0, 20.0]),
-        Slow(lasts=[0.0, 1e-9], login=[0.0, 0.0, 20.0]),
+        {"connect": [0.0, 20.0]},  # the look-up has a connection of its own
+        {"login": [0.0, 20.0]},
+        {"lasts": [0.0, 1e-9], "login": [0.0, 0.0, 20.0]},
     ],
     ids=["connecting", "logging in", "logging in again"],
 )
-def test_nothing_is_stored_where_the_lease_ended_while_its_connection_was_made(cluster: FakeCluster, slow: Slow):
-    links = Links("test", slow, timeout_ms=5000)
-    results = KafkaOffsets(coordinator(cluster, links), now=lambda: slow.now).commit("g", {T0: 5}, slow.lease)
+def test_nothing_is_stored_where_the_lease_ended_while_its_connection_was_made(
+    cluster: FakeCluster, takes_s: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
+):
+    passing = FakeClocks(monkeypatch, 100.0)
+    links = Links("test", Slow(passing, takes_s), timeout_ms=5000)
+    results = KafkaOffsets(coordinator(cluster, links)).commit("g", {T0: 5}, ten_seconds())
     links.close()
-    assert slow.now >= 120.0
+    assert passing.now == 120.0
     assert isinstance(results[T0], LeaseOver)
     assert cluster.seen("offset_commit") == []
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from groundwork import tasks
 from groundwork.threads import NoThread
 from kafkawire.cluster.leaders import MetadataLeaders
 from kafkawire.cluster.metadata import MetadataSource
@@ -15,13 +17,18 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from tests.fakes.broker import FakeCluster, entry
+from tests.fakes.broker import FakeCluster, Wait, entry
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
+from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.offsetstores import _Channel, _KafkaStore, _left_zookeeper, commit_times_of, rows_in_log
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.offsets.coordinator import Coordinator
+from zkconsumer.offsets.group import GroupOffsets
+from zkconsumer.offsets.kafka import KafkaOffsets
 from zkconsumer.offsets.migrationmarker import Marker, Phase, marker_path, marker_text
+from zkconsumer.session.lease import LeaseOver
 
 A = TopicPartition("orders", 0)
 D = dialect("0.8.2")
@@ -110,3 +117,40 @@ def test_a_wait_is_told_once_until_something_worked():
 def test_only_a_migration_s_mark_says_that_zookeeper_was_left(data: bytes | None, left: bool):
     zookeeper = FakeZookeeper({marker_path("g"): data} if data is not None else {})
     assert _left_zookeeper(zookeeper.session(), "g") is left
+
+
+def test_the_fence_of_a_member_in_zookeeper_cuts_off_a_commit_that_is_in_flight():
+    """Left alone it would wait out its time-out, and hold up the commits of what is assigned after the fence."""
+    answers, lease, done = threading.Event(), held(), list[str]()
+    results: dict[TopicPartition, Exception | None] = {}
+    group = tasks.TaskGroup()
+    with FakeCluster({"orders": 1}) as cluster:
+        cluster.script("offset_commit", Wait(answers))
+        brokers = [Broker(-1, host, port) for host, port in cluster.bootstrap]
+        links = Links("test", tasks.connect)
+        asked = Coordinator(lambda: brokers, links, D, 1, 10, 5000, sleep=tasks.sleep, now=tasks.now)
+        store = GroupOffsets("kafka", MemoryOffsets(), KafkaOffsets(asked), close=links.end, cut=links.close)
+
+        def session_lost() -> None:
+            lease.revoke()
+            done.append("cursors")
+
+        fenced: Any = SimpleNamespace(
+            member=SimpleNamespace(session_lost=session_lost),
+            session=SimpleNamespace(hosts="zk:2181"),
+            _on_fence=lambda: done.append("senders"),
+            _store=store,
+            _on_event=lambda event: done.append(event.kind),
+        )
+        commit = group.spawn("commit", lambda: results.update(store.commit("g", {A: 5}, lease)))
+        with tasks.deadline(10.0):
+            while not cluster.seen("offset_commit"):
+                tasks.sleep(0.01)
+            GroupAssignment._fence(fenced)
+            assert commit.join(5.0)
+        answers.set()
+        links.end()
+    group.stop(1.0)
+    assert done == ["cursors", "senders", "fence"]
+    assert isinstance(results[A], LeaseOver)
+    assert len(cluster.seen("offset_commit")) == 1

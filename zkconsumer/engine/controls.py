@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from groundwork import clocks
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
 from zkconsumer.engine.status import PartitionStatus, StatusRows, status_of
@@ -140,7 +141,7 @@ class Controls:
 
     def unpark(self, tp: TopicPartition, go_on_at: int | None = None, measure: bool = False) -> bool:
         cursor = self._cursors.get(tp)
-        if cursor is None or now() >= self._lease.valid_until or cursor.parked is None:
+        if cursor is None or not self._lease.holds(clocks.moment()) or cursor.parked is None:
             return False
         if not self._readable(cursor) or not cursor.unpark(go_on_at, measure):
             return False

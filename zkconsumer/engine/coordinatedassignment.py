@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from groundwork import clocks
 from groundwork.executor import ThreadExecutor
 from groundwork.options import specs
 from groundwork.tasks import TaskGroup, connect, now, sleep
@@ -291,7 +292,7 @@ class CoordinatedAssignment:
         if self._away_since is None:
             return 0.0
         heard, limit_s = self._lease.heard_of, self._heartbeats.lease_s / SILENT_PART
-        silent_s = now() - (self._away_since if heard is None else heard)
+        silent_s = now() - self._away_since if heard is None else clocks.boot() - heard
         return silent_s if silent_s > limit_s else 0.0
 
     @property

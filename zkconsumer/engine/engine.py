@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
+from groundwork import clocks
 from groundwork.hub import Hub, HubStopped
-from groundwork.tasks import TaskGroup, connect, now, sleep
+from groundwork.tasks import TaskGroup, connect, sleep
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
 from kafkawire.cluster.versions import ClusterVersions
@@ -371,5 +372,5 @@ class Engine:
             stopped += [c for c in others if c is not None and c.delivers]
             parked.update(stopped)
             for cursor in stopped:
-                if cursor.withheld and not cursor.closing and now() < self._lease.valid_until:
+                if cursor.withheld and not cursor.closing and self._lease.holds(clocks.moment()):
                     cursor.refetch_withheld()

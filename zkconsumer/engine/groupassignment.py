@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from groundwork import clocks
 from groundwork.executor import ThreadExecutor
 from groundwork.options import specs
 from groundwork.tasks import Event, connect, now, sleep
@@ -258,7 +259,7 @@ class GroupAssignment:
     @property
     def silent_s(self) -> float:
         heard, limit_s = self._lease.heard_of, self._config.session_timeout_ms / 1000 / SILENT_PART
-        silent_s = 0.0 if heard is None else now() - heard
+        silent_s = 0.0 if heard is None else clocks.boot() - heard
         return silent_s if silent_s > limit_s else 0.0
 
     def switch_offsets(self, mode: Mode) -> None:

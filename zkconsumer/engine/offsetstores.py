@@ -99,7 +99,6 @@ def store_of_group(
             coordinator(READ_RETRIES),
             commits=coordinator(COMMIT_RETRIES),
             retention_ms=_retention_ms(config),
-            now=now,
             creations=creations,
             read_from=read_from,
             commit_times=times,
@@ -172,14 +171,13 @@ def store_of_coordinated(
             coordinator(READ_RETRIES),
             commits=coordinator(COMMIT_RETRIES),
             retention_ms=_retention_ms(config),
-            now=now,
             in_log=in_log,
             bounds=channel.bounds,
             report=lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
         ),
         channel.works,
     )
-    return ClaimedOffsets(store, claim, on_refused, close=links.end, cut=links.close, on_accepted=on_accepted, now=now)
+    return ClaimedOffsets(store, claim, on_refused, close=links.end, cut=links.close, on_accepted=on_accepted)
 
 
 def commit_times_of(

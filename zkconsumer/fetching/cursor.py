@@ -19,8 +19,8 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Protocol
 
+from groundwork import clocks
 from groundwork.queues import BoundedQueue
-from groundwork.tasks import now
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.fetching.budget import StreamBudget
@@ -105,7 +105,7 @@ class DeliveredSet(FetchedSet):
         and the partition was not revoked.  Calling it changes nothing."""
         period, lease = self.period, self.cursor.lease
         assert period is not None
-        return lambda: not period.closed and now() < lease.valid_until
+        return lambda: not period.closed and lease.holds(clocks.moment())
 
     def __repr__(self) -> str:
         return f"<DeliveredSet of {self.message_set!r}>"
@@ -519,12 +519,15 @@ class Cursor:
             for delivered in channel.drop(lambda delivered: delivered.cursor in leaving):
                 delivered.cursor.take(delivered)  # too late: releases its bytes
 
+    def _lease_time(self) -> float:
+        return self.lease.time(clocks.moment())
+
     # the stream's side ----------------------------------------------------------------------------------------------
 
     def may_deliver(self, delivered: DeliveredSet) -> bool:
         """Neither closing, paused, nor reset since it was fetched; nothing before it was withheld; the lease holds; it
         lies before what is parked."""
-        return self.partition.may_deliver(delivered, now())
+        return self.partition.may_deliver(delivered, self._lease_time())
 
     def take(self, delivered: DeliveredSet, commit_first: bool = False) -> Do | None:
         """A stream took a set off its queue: what it does with it; None: it came too late.
@@ -532,13 +535,13 @@ class Cursor:
         DELIVER; RAISE its failure; COMMIT its end before it is delivered, and report that to commit_ended().
         """
         with self.lock:
-            actions = self.partition.taken(delivered, now(), commit_first)
+            actions = self.partition.taken(delivered, self._lease_time(), commit_first)
         return self._for_stream(actions)
 
     def commit_ended(self, delivered: DeliveredSet, committed: bool) -> Do | None:
         """DELIVER; None: it was not committed in time, so none of it may be delivered."""
         with self.lock:
-            actions = self.partition.commit_ended(delivered, committed, now())
+            actions = self.partition.commit_ended(delivered, committed, self._lease_time())
         return self._for_stream(actions)
 
     def give_back(self, delivered: DeliveredSet) -> None:
@@ -547,7 +550,7 @@ class Cursor:
         A second call, and one for a set that came too late, changes nothing.
         """
         with self.lock:
-            actions = self.partition.given_back(delivered, now())
+            actions = self.partition.given_back(delivered, self._lease_time())
         self._carry_out(actions)
 
     def _for_stream(self, actions: Actions) -> Do | None:
@@ -600,7 +603,7 @@ class Cursor:
 
     def may_send(self, ticket: DeliveryTicket) -> bool:
         with self.lock:
-            return self.partition.may_send(ticket, now())
+            return self.partition.may_send(ticket, self._lease_time())
 
     def ticket_done(self, ticket: DeliveryTicket) -> None:
         with self.lock:

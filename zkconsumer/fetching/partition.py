@@ -537,8 +537,8 @@ class Partition:
 
     def may_send(self, ticket: DeliveryTicket, now: float) -> bool:
         """A sender asks.  One that gets False drops what it has; so where the lease is over that is read again, even if
-        it is renewed right after."""
-        if not ticket.live:
+        it is renewed right after, with everything behind it: nothing of that may overtake it meanwhile."""
+        if not ticket.live or self.withheld is Withheld.BY_SENDER:
             return False
         if now < self.lease.valid_until:
             return True

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from groundwork.tasks import now, sleep
+from groundwork import clocks
+from groundwork.tasks import sleep
 from kafkawire.errors import LinkLost, RemoteError, WireError
 from kafkawire.model import TopicPartition
 from kafkawire.protocol.subscriptions import (
@@ -190,7 +191,7 @@ class GroupExecutor:
         assignments: dict[str, bytes] = self._divide() if leads else {}
         if not leads:
             self.led, self.members = None, 0
-        sent = now()
+        sent = clocks.boot()
         reply = self._requests.sync(claim, assignments)
         code = reply["error"]
         if code in GONE:

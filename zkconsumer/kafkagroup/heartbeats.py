@@ -11,6 +11,9 @@ one gives our partitions away.  Only commits show it: they do not get into the l
 16, heartbeats that the same broker answers prove nothing, and the lease counts from the last commit that was answered
 0, until the next one is, or another broker answers a heartbeat.
 
+All times are of the lease's clock, which goes on while the machine is suspended.  Timers do not: so the clocks are
+looked at each LOOK_S, and after a jump of one a heartbeat is sent at once.
+
     connected   the last heartbeat was answered
     suspended   heartbeats have no answer; read on until the lease is over, commit nothing
     lost        no member: not joined (yet, or any more)
@@ -18,16 +21,20 @@ one gives our partitions away.  Only commits show it: they do not get into the l
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
-from groundwork.tasks import Event, Lock, now
+from groundwork import clocks
+from groundwork.tasks import Event, Lock
 from kafkawire.errors import WireError
 from kafkawire.model import Broker
 from zkconsumer.kafkagroup import requests
 from zkconsumer.kafkagroup.lifecycle import Claim
 from zkconsumer.kafkagroup.requests import MemberRequests
-from zkconsumer.session.lease import Lease, margin_of
-from zkconsumer.session.zksession import SessionState
+from zkconsumer.session.lease import STOOD_STILL, Lease, margin_of
+from zkconsumer.session.zksession import LOOK_S, WAITING, SessionState
+
+log = logging.getLogger(__name__)
 
 BEATS_PER_SESSION = 10
 LONGEST_S = 3.0  # between two: by a heartbeat a member hears of a rebalance
@@ -116,7 +123,7 @@ class Heartbeats:
     def end(self) -> None:
         """No member any more: the lease ends with it."""
         self.claim = None
-        self._lease.revoke(now())
+        self._lease.revoke(clocks.boot())
 
     def lost(self, why: str) -> None:
         """No member, and not by our own doing."""
@@ -162,9 +169,13 @@ class Heartbeats:
             if claim is None:
                 self._wake_guard.wait()
                 continue
-            left_s = max(self._lease.valid_until, self._calm_at + self.lease_s / 2) - now()
+            moment = clocks.moment()
+            if jump_s := self._lease.end_at_jump(moment):
+                log.warning(WAITING, STOOD_STILL, f"the coordinator of group {self._requests.group}", jump_s)
+                self._wake.set()
+            left_s = max(self._lease.ends_at, self._calm_at + self.lease_s / 2) - moment.at
             if left_s > 0:  # a claim whose first beat was lost has half a session to prove itself
-                self._wake_guard.wait(timeout=left_s)
+                self._wake_guard.wait(timeout=min(left_s, LOOK_S))
             elif claim is self.claim:
                 self.lost("")
                 self._on_over(claim)
@@ -178,7 +189,7 @@ class Heartbeats:
                 self._beat_once(claim)
 
     def _beat_once(self, claim: Claim) -> None:
-        sent = now()
+        sent = clocks.moment()
         try:
             code = self._requests.heartbeat(claim)
         except WireError as why:
@@ -193,7 +204,7 @@ class Heartbeats:
             else:
                 self._trust()
                 if code == 0:
-                    self._calm_at = max(self._calm_at, sent)
+                    self._calm_at = max(self._calm_at, sent.at)
                 self._lease.beat_answered(sent, self.lease_s)
             self._enter(SessionState.CONNECTED, "")
             if code and not self._rebalances:

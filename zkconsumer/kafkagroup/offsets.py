@@ -8,9 +8,9 @@ that is none any more, and 0 that they are not.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 
+from groundwork import clocks
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.kafkagroup import requests
@@ -34,7 +34,7 @@ class ClaimedOffsets:
 
     close(), cut(): the connections to the coordinator, for good, or for now: a commit in flight is cut off then.
     claim(): by which partitions are owned now; None: no member.  on_refused(claim, code): 22, 25, 27; 7, 15, 16.
-    on_accepted(claim, sent_at): a commit was answered 0; now(): seconds, the clock of sent_at.
+    on_accepted(claim, sent_at): a commit was answered 0; sent_at: by the boot clock.
     """
 
     def __init__(
@@ -46,7 +46,6 @@ class ClaimedOffsets:
         close: Callable[[], object] = lambda: None,
         cut: Callable[[], object] = lambda: None,
         on_accepted: Callable[[Claim, float], object] = lambda claim, sent_at: None,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.close = close
         self.cut = cut
@@ -54,7 +53,6 @@ class ClaimedOffsets:
         self._claim = claim
         self._on_refused = on_refused
         self._on_accepted = on_accepted
-        self._now = now
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         return self._counted.read(group, tps)
@@ -65,7 +63,7 @@ class ClaimedOffsets:
         claim = self._claim()
         if claim is None:
             return {tp: NotAMember(group, tp, at, "this is no member of the group now") for tp, at in positions.items()}
-        began = self._now()
+        began = clocks.boot()
         results = self._counted.commit(group, positions, _OfClaim(lease, claim, self._claim))
         codes = {why.code for why in results.values() if isinstance(why, Refused)}
         if None in results.values():
@@ -94,10 +92,10 @@ class _OfClaim(Lease):
         self._claim = claim
         self._current = current
 
-    def check(self, now: float) -> None:
+    def check(self, moment: clocks.Moment) -> None:
         if self._current() is not self._claim:
             raise LeaseOver(f"{self._claim} of the group is over, others may own its partitions")
-        self._lease.check(now)
+        self._lease.check(moment)
 
 
 def _of_member(group: str, tp: TopicPartition, position: int, claim: Claim, why: Exception | None) -> Exception | None:

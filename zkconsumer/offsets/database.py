@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import re
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
+from groundwork import clocks
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
 from zkconsumer.offsets.store import NONE, Committed, Unknown
@@ -57,7 +57,6 @@ class DatabaseOffsets:
         connection: Any,
         paramstyle: ParamStyle,
         table: str = TABLE,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """paramstyle: that of the driver's module, such as sqlite3.paramstyle.  table may name a schema: `app.offsets`.
         Raises ConsumerError for a table's name that is none, another style, or a connection that commits by itself."""
@@ -73,7 +72,6 @@ class DatabaseOffsets:
         self._connection = connection
         self._style = paramstyle
         self._table = table
-        self._now = now
         self._lock = threading.RLock()
         self._busy = False
         self._seen: dict[Row, Committed] = {}  # as this store last read or committed it
@@ -109,7 +107,7 @@ class DatabaseOffsets:
         try:
             with self.transaction() as cursor:
                 self.write(cursor, group, positions)
-                lease.check(self._now())  # after the last wait: a lock on a row costs lease too
+                lease.check(clocks.moment())  # after the last wait: a lock on a row costs lease too
         except ForeignWrite as foreign:
             halted = ConsumerError(f"not written, because its transaction was rolled back: {foreign}")
             return {tp: foreign if tp == foreign.tp else halted for tp in positions}

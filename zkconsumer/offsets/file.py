@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from groundwork import clocks
 from groundwork.durable import PRIVATE, replace
 from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
@@ -129,7 +130,7 @@ class FileOffsets:
         """All of it or nothing, also when the power goes.  Under the lock."""
         text = json.dumps(document, indent=1, sort_keys=True) + "\n"
         # The lease is looked at after the last wait: a disk that syncs slowly costs lease, too.
-        replace(self.path, text, before=lambda: lease.check(time.monotonic()))
+        replace(self.path, text, before=lambda: lease.check(clocks.moment()))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -16,9 +16,9 @@ In the hub the Coordinator waits with groundwork.tasks's sleep and now and has i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from groundwork import clocks
 from groundwork.sentences import counted
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
@@ -53,7 +53,6 @@ class KafkaOffsets:
         *,
         commits: Coordinator | None = None,
         retention_ms: int | None = None,
-        now: Callable[[], float] = time.monotonic,
         creations: Callable[[Collection[str]], Mapping[str, TopicCreation]] = lambda topics: {},
         read_from: Callable[[TopicPartition], TopicCreation | None] = lambda tp: None,
         commit_times: Callable[[str, Collection[TopicPartition]], Mapping[TopicPartition, int]] = lambda group, tps: {},
@@ -62,7 +61,6 @@ class KafkaOffsets:
         report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
     ) -> None:
         """commits: asked for commits; None: the same.  retention_ms: offset retention time; None: the brokers' own.
-        now: monotonic seconds, the lease's clock.
 
         creations      when topics were created, by ZooKeeper now; what is not known is left out
         read_from      the topic whose log a position that is committed belongs to
@@ -74,7 +72,6 @@ class KafkaOffsets:
         self._coordinator = coordinator
         self._commits = commits or coordinator
         self._retention_ms = retention_ms
-        self._now = now
         self._creations = creations
         self._read_from = read_from
         self._commit_times = commit_times
@@ -194,7 +191,7 @@ class KafkaOffsets:
         rows = {tp: (at, metadata_of(self._read_from(tp))) for tp, at in positions.items()}
         try:
             results = self._commits.commit(
-                group, rows, "kafka", self._retention_ms, before_send=lambda: lease.check(self._now())
+                group, rows, "kafka", self._retention_ms, before_send=lambda: lease.check(clocks.moment())
             )
         except (LeaseOver, WireError) as why:  # what a request before it wrote is written: again changes nothing
             return dict.fromkeys(positions, why)

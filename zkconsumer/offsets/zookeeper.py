@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from groundwork.tasks import now
+from groundwork import clocks
 from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite, TopicGone
@@ -77,9 +77,9 @@ class ZookeeperOffsets:
             positions = {tp: at for tp, at in positions.items() if tp not in gone}
             paths = {tp: paths[tp] for tp in positions}
             self._learn([path for path in paths.values() if path not in self._seen], session_id)
-            lease.check(now())  # also where nothing moved
+            lease.check(clocks.moment())  # also where nothing moved
             wanted = {paths[tp]: at for tp, at in positions.items()}
-            outcomes = self._write(wanted, session_id, before=lambda: lease.check(now()))
+            outcomes = self._write(wanted, session_id, before=lambda: lease.check(clocks.moment()))
             changed = [path for path, outcome in outcomes.items() if outcome is not WriteOutcome.DONE]
             for path in changed:
                 self._seen.pop(path, None)

@@ -1,5 +1,5 @@
-"""Lease: how long we may believe that our session, and with it our claims, are alive.  Pure: times are monotonic
-seconds.
+"""Lease: how long we may believe that our session, and with it our claims, are alive.  Pure: moments
+(groundwork.clocks) come in, times are seconds of the boot clock, which goes on while the machine is suspended.
 
 A heartbeat that ZooKeeper, or the group's coordinator, answered proves that the session lived when it was *sent*; from
 then on they wait the negotiated time-out before they give our partitions to others.  We stop a margin earlier:
@@ -9,14 +9,24 @@ then on they wait the negotiated time-out before they give our partitions to oth
 The margin is the time in which something begun under the lease may still take effect: a request in flight, a tick of a
 busy event loop.  A sixth of the negotiated time-out, and not below half a second (nor above half of the time-out).
 
+Where a clock has jumped by more than the margin since that heartbeat was sent, the machine may have stood still for
+longer than its boot clock says (a paused virtual machine).  Then the lease is over until a heartbeat that was sent
+after the jump is answered: one that was sent before proves nothing about now.
+
 With ZooKeeper a quarter: a follower reports the heartbeats of its clients to the leader each half tick, so the leader
 may count from a heartbeat that is half a tick older (Learner.ping, LearnerHandler).  A session has two ticks at least.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from groundwork.clocks import Moment
+
 COORDINATOR_PART, ZOOKEEPER_PART = 6, 4  # of the time-out, as its margin
 MIN_MARGIN_S = 0.5
+STOOD_STILL = "this machine was suspended, or is a VM that was paused, or its clock was set forward"
 
 
 class LeaseOver(Exception):
@@ -29,9 +39,15 @@ def margin_of(negotiated_s: float, part: int = COORDINATOR_PART) -> float:
 
 
 class Lease:
-    """Valid from the first answered beat until valid_until; revoked at once when the session is known to be lost."""
+    """Valid from the first answered beat until valid_until; revoked at once when the session is known to be lost.
 
-    __slots__ = ("_limit", "_margin_part", "_margin_s", "_revoked_at", "_whose", "heard_of", "valid_until")
+    ends_at is when it ends at the latest.  valid_until is the same, but long ago as long as a clock has jumped.
+    """
+
+    __slots__ = (
+        "_limit", "_margin_part", "_margin_s", "_revoked_at", "_sent", "_tolerance_s", "_whose", "ends_at", "heard_of",
+        "valid_until",
+    )  # fmt: skip
 
     def __init__(
         self, margin_s: float | None = None, whose: str = "ZooKeeper", margin_part: int = ZOOKEEPER_PART
@@ -42,39 +58,69 @@ class Lease:
         self._whose = whose
         self._limit = float("inf")
         self._revoked_at = float("-inf")
-        self.valid_until = float("-inf")
+        self._sent: Moment | None = None  # the newest heartbeat that was answered
+        self._tolerance_s = 0.0
+        self.ends_at = self.valid_until = float("-inf")
         self.heard_of: float | None = None  # when the last answered heartbeat was sent; kept after a lost session
 
-    def beat_answered(self, sent_at: float, negotiated_s: float) -> None:
-        """A heartbeat sent at sent_at was answered in a session of negotiated_s; answers may come in any order."""
-        self.heard_of = sent_at if self.heard_of is None else max(self.heard_of, sent_at)
+    def beat_answered(self, sent: Moment, negotiated_s: float) -> None:
+        """A heartbeat sent then was answered in a session of negotiated_s; answers may come in any order."""
+        self.heard_of = sent.at if self.heard_of is None else max(self.heard_of, sent.at)
         margin = margin_of(negotiated_s, self._margin_part) if self._margin_s is None else self._margin_s
-        if sent_at >= self._revoked_at:  # an answer of the session before proves nothing for this one
-            self.valid_until = min(max(self.valid_until, sent_at + negotiated_s - margin), self._limit)
+        if sent.at < self._revoked_at:
+            return  # an answer of the session before proves nothing for this one
+        if self._sent is None or sent.at >= self._sent.at:
+            self._sent, self._tolerance_s = sent, max(margin, MIN_MARGIN_S)
+        self.ends_at = self.valid_until = min(max(self.ends_at, sent.at + negotiated_s - margin), self._limit)
 
     def limit(self, until: float) -> None:
         """Not valid from then on, whatever is answered, until it is revoked."""
         self._limit = min(self._limit, until)
+        self.ends_at = min(self.ends_at, self._limit)
         self.valid_until = min(self.valid_until, self._limit)
 
     def lift(self) -> None:
         """Take back all limits: what is answered next counts again."""
         self._limit = float("inf")
 
-    def revoke(self, now: float = float("-inf")) -> None:
-        """The session is lost: not valid until a beat sent at now or later is answered."""
-        self._revoked_at = max(self._revoked_at, now)
+    def revoke(self, at: float = float("-inf")) -> None:
+        """The session is lost: not valid until a beat sent at that time or later is answered."""
+        self._revoked_at = max(self._revoked_at, at)
         self._limit = float("inf")
-        self.valid_until = float("-inf")
+        self.ends_at = self.valid_until = float("-inf")
 
-    def check(self, now: float) -> None:
+    def jump_s(self, moment: Moment) -> float:
+        """Seconds by which a clock has jumped since the last answered heartbeat was sent; 0: it has not, or by less
+        than the margin."""
+        jump_s = 0.0 if self._sent is None else moment.jump_s(self._sent)
+        return jump_s if jump_s > self._tolerance_s else 0.0
+
+    def time(self, moment: Moment) -> float:
+        """The lease's time at a moment, which is over from valid_until on; infinite where a clock has jumped."""
+        return float("inf") if self.jump_s(moment) else moment.at
+
+    def holds(self, moment: Moment) -> bool:
+        return self.time(moment) < self.valid_until
+
+    def end_at_jump(self, moment: Moment) -> float:
+        """Where a clock has jumped, end the lease until the next answered heartbeat, also for those who look at
+        valid_until alone.  Returns jump_s() if the lease was valid, else 0."""
+        jump_s = self.jump_s(moment)
+        if not jump_s or self.valid_until == float("-inf"):
+            return 0.0
+        self.valid_until = float("-inf")
+        return jump_s
+
+    def check(self, moment: Moment) -> None:
         """Raises LeaseOver once it is not valid."""
-        if now < self.valid_until:
+        if self.holds(moment):
             return
-        if self.valid_until == float("-inf"):
+        if moment.at < self.ends_at:
+            raise LeaseOver(f"no lease: {STOOD_STILL}, and {self._whose} has not confirmed it since")
+        if self.ends_at == float("-inf"):
             raise LeaseOver(f"no lease: the {self._whose} session is lost or has not yet been confirmed")
         raise LeaseOver(
-            f"lease over since {now - self.valid_until:.1f} s: {self._whose} does not answer, others may own our"
+            f"lease over since {moment.at - self.ends_at:.1f} s: {self._whose} does not answer, others may own our"
             " partitions"
         )
 

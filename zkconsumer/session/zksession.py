@@ -9,7 +9,8 @@ time-out it asked for, not the one the server granted.  A heartbeat proves that 
 *sent*: the server starts counting again on receipt.  It is a `sync`, which the leader answers.  A read or a ping proves
 nothing: a follower that lost its leader answers them for syncLimit ticks, 10 s by ZooKeeper's sample file, while the
 majority ends the session (FinalRequestProcessor, Learner).  When the lease ends, `on_fence` is called by a timer of our
-own, once per lapse.
+own, once per lapse.  Timers stand still while the machine is suspended: so the clocks are looked at each LOOK_S, and
+after a jump of one a heartbeat is sent at once.
 
 Nothing is ever queued: a call made while not CONNECTED would run on the *next* session, so each call names the session
 it belongs to and is refused (ZooKeeperAway) when that one is not connected.
@@ -29,6 +30,7 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
+from groundwork import clocks
 from groundwork.kazoohandler import kazoo_handler
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
@@ -38,13 +40,15 @@ from groundwork.zksecurity import OPEN, ZkSecurity
 from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import missing_chroot
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
-from zkconsumer.session.lease import Lease
+from zkconsumer.session.lease import STOOD_STILL, Lease
 from zkconsumer.session.zkcalls import ZkCalls
 
 log = logging.getLogger(__name__)
 
 RECONNECT_MAX_S = 0.5  # kazoo's 60 s would keep us away long after ZooKeeper is back
 BEATS_PER_TIMEOUT = 12  # a 6 s session beats each 0.5 s
+LOOK_S = 0.1  # between two looks at the clocks
+WAITING = "%s: nothing is delivered, sent or committed until %s answers a heartbeat; a clock jumped by %.1f s"
 CLOSE_S = 1.5  # how long closing the session may take when ZooKeeper does not answer; twice at worst
 NO_SESSION_CLOSE_S = 0.1  # the same where there was never a session
 
@@ -223,7 +227,7 @@ class ZkSession(ZkCalls):
         )
         log.debug("ZooKeeper session at %s is %s", self.hosts, self.state.value)  # on_state says it, by name
         if self.state is SessionState.LOST:
-            self.lease.revoke(now())
+            self.lease.revoke(clocks.boot())
             self._fence()
         self._wake_beat.set()
         self._on_state(self.state)
@@ -233,7 +237,7 @@ class ZkSession(ZkCalls):
         dead)."""
         while self._client is not None:
             if self.session_id is not None:
-                sent = now()
+                sent = clocks.moment()
                 try:
                     answer = self._client.sync_async("/")
                 except KazooException:
@@ -243,13 +247,13 @@ class ZkSession(ZkCalls):
             self._wake_beat.clear()
             self._wake_beat.wait(timeout=(self.negotiated_s or self._session_timeout_s) / BEATS_PER_TIMEOUT)
 
-    def _beaten(self, sent: float, answer: Any) -> None:
+    def _beaten(self, sent: clocks.Moment, answer: Any) -> None:
         if answer.exception is not None or self.state is not SessionState.CONNECTED:
             return
         self.lease.beat_answered(sent, self.negotiated_s)
-        if self.lease.valid_until > now():
+        if self.lease.holds(clocks.moment()):
             self.fenced = False
-            self._wake_fence.set()
+        self._wake_fence.set()
 
     def _guard(self) -> None:
         """Fence when the lease ends, also while kazoo only says SUSPENDED."""
@@ -258,9 +262,13 @@ class ZkSession(ZkCalls):
             if self.fenced:
                 self._wake_fence.wait(timeout=1)
                 continue
-            left = self.lease.valid_until - now()
+            moment = clocks.moment()
+            if jump_s := self.lease.end_at_jump(moment):
+                log.warning(WAITING, STOOD_STILL, f"ZooKeeper at {self.hosts}", jump_s)
+                self._wake_beat.set()
+            left = self.lease.ends_at - moment.at
             if left > 0:
-                self._wake_fence.wait(timeout=left)
+                self._wake_fence.wait(timeout=min(left, LOOK_S))
             else:
                 self._fence()
 

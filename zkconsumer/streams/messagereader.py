@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
-from groundwork.tasks import now
+from groundwork import clocks
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.errors import DecodeFailed
@@ -102,7 +102,7 @@ class MessageReader:
             for message in messages:
                 delivered.delivered_to = message.resume_at  # before the check: a thread that closes reads it after
                 if (
-                    not partition.delivers or delivered.epoch != partition.epoch or now() >= lease.valid_until
+                    not partition.delivers or delivered.epoch != partition.epoch or clocks.boot() >= lease.valid_until
                 ) and not delivered.may_deliver():
                     return
                 message.handed = delivered
@@ -123,7 +123,7 @@ class MessageReader:
             for message in messages:
                 delivered.delivered_to = message.resume_at
                 if (
-                    not partition.delivers or delivered.epoch != partition.epoch or now() >= lease.valid_until
+                    not partition.delivers or delivered.epoch != partition.epoch or clocks.boot() >= lease.valid_until
                 ) and not delivered.may_deliver():
                     return
                 message.handed = cursor.message_ticket(delivered, message.resume_at)

@@ -12,6 +12,7 @@ from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from localkafka.waiting import wait_until
+from tests.fakes.clocks import FakeClocks
 from tests.fakes.coordinating import GroupCluster
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError
@@ -168,6 +169,29 @@ def test_a_fence_cuts_off_a_commit_that_is_in_flight(cluster: GroupCluster) -> N
         wait_until(lambda: bool(program.said("fence")), 10 * SESSION_S, "the member to be fenced")
         committing.join(SESSION_S)
         assert not committing.is_alive()
+
+
+@pytest.mark.parametrize("jump", [FakeClocks.suspend, FakeClocks.set_ahead], ids=["suspended", "a paused VM"])
+def test_a_member_that_stood_still_commits_nothing_before_its_coordinator_has_answered(
+    cluster: GroupCluster, monkeypatch: pytest.MonkeyPatch, jump: Callable[[FakeClocks, float], None]
+) -> None:
+    machine = FakeClocks(monkeypatch)
+    with Program(cluster) as program:
+        cluster.wait(lambda: len(cluster.committed) == 2)  # where it begins to read
+        beats, commits = cluster.count(1, "Heartbeat"), cluster.count(1, "OffsetCommit")
+        cluster.hang(1, api="Heartbeat")
+        cluster.wait(lambda: cluster.count(1, "Heartbeat") > beats)
+        jump(machine, 20.0)
+        program.connector.commit_offsets()
+        assert cluster.count(1, "OffsetCommit") == commits
+        cluster.wake(1)
+        program.wait_settled()
+
+        def commits_again() -> bool:
+            program.connector.commit_offsets()
+            return cluster.count(1, "OffsetCommit") > commits
+
+        wait_until(commits_again, 20, "the member commits again")
 
 
 @pytest.mark.parametrize("others", [(), (3,)], ids=["the others answer", "another one hangs, too"])

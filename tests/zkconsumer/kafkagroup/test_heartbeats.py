@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import pytest
 
+from groundwork import clocks
+from groundwork.tasks import TaskGroup, deadline, sleep
+from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
-from zkconsumer.kafkagroup import heartbeats
+from tests.fakes.clocks import FakeClocks
 from zkconsumer.kafkagroup.heartbeats import Heartbeats
 from zkconsumer.kafkagroup.lifecycle import Claim
 from zkconsumer.session.lease import COORDINATOR_PART, Lease
@@ -22,10 +28,16 @@ class Requests:
 
     def __init__(self) -> None:
         self.code = 0
+        self.group = "g"
+        self.beats = 0
+        self.silent = False
         self.coordinator: Broker | None = ONE
         self.answered: Broker | None = None
 
     def heartbeat(self, claim: Claim) -> int:
+        self.beats += 1
+        if self.silent:
+            raise LinkLost("no byte within 3 s")
         self.answered = self.coordinator
         return self.code
 
@@ -38,10 +50,10 @@ class Requests:
 
 class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, session_s: float = SESSION_S, rebalance_s: float = REBALANCE_S):
-        self.now = 0.0
-        monkeypatch.setattr(heartbeats, "now", lambda: self.now)
+        self.clocks = FakeClocks(monkeypatch, 0.0)
         self.requests, self.lease = Requests(), Lease(margin_part=COORDINATOR_PART)
         self.rebalances: list[Claim] = []
+        self.over: list[Claim] = []
         self.beats = Heartbeats(
             self.requests,  # type: ignore[arg-type]
             self.lease,
@@ -49,14 +61,14 @@ class World:
             rebalance_timeout_ms=lambda: int(rebalance_s * 1000),
             on_rebalance=self.rebalances.append,
             on_fenced=lambda claim, code: None,
-            on_over=lambda claim: None,
+            on_over=self.over.append,
             on_state=lambda state, why: None,
         )
         self.beats.begin(CLAIM, 0.0)
 
     def beat(self, at: float) -> float:
         """Send a heartbeat then; until when the lease is valid."""
-        self.now = at
+        self.clocks.now = at
         self.beats._beat(CLAIM)
         return self.lease.valid_until
 
@@ -108,3 +120,46 @@ def test_a_doubt_of_another_generation_changes_nothing(world: World):
     world.beats.doubt(Claim(2, "m"))
     world.beats.committed(Claim(2, "m"), 9.0)
     assert world.beat(5.0) == 15.0
+
+
+@contextmanager
+def running(world: World) -> Iterator[None]:
+    """The tasks of heartbeats, by real timers; what the block waits for must not take as long as one of those."""
+    tasks = TaskGroup()
+    tasks.spawn("heartbeats", world.beats.run)
+    tasks.spawn("lease", world.beats.guard)
+    try:
+        sleep(0.01)
+        with deadline(2.0):
+            yield
+    finally:
+        tasks.stop(1.0)
+
+
+def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        sleep(0.01)
+
+
+def test_a_member_whose_machine_was_suspended_past_its_lease_is_fenced_though_its_timers_stood_still(world: World):
+    with running(world):
+        world.requests.silent = True
+        world.clocks.suspend(20.0)
+        assert not world.lease.holds(clocks.moment())
+        until(lambda: world.over)
+    assert world.over == [CLAIM]
+
+
+@pytest.mark.parametrize("jump", [FakeClocks.suspend, FakeClocks.set_ahead], ids=["suspended", "a paused VM"])
+def test_after_a_jump_of_a_clock_a_heartbeat_is_sent_at_once_and_its_answer_is_the_lease(
+    jump: Callable[[FakeClocks, float], None], monkeypatch: pytest.MonkeyPatch
+):
+    world = World(monkeypatch, session_s=60.0)
+    with running(world):
+        jump(world.clocks, 15.0)
+        assert not world.lease.holds(clocks.moment())
+        assert world.requests.beats == 1  # the one of begin()
+        until(lambda: world.lease.holds(clocks.moment()))
+    assert world.requests.beats == 2
+    assert world.over == []
+    assert world.lease.valid_until == clocks.boot() + 50.0

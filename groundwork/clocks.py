@@ -1,0 +1,62 @@
+"""Clocks that tell whether this machine stood still: in a suspend, or as a virtual machine that was paused.
+
+    monotonic   what timers and time-outs count by.  It stands still in a suspend
+    boot        goes on in a suspend, where the system has such a clock: CLOCK_BOOTTIME of Linux, CLOCK_MONOTONIC of
+                macOS, which Python's own monotonic clock is not.  Else it is the monotonic one
+    wall        the time of day
+
+A virtual machine that is paused sees none of them move.  Its time of day is set forward once it runs again.
+
+Everything that needs these clocks reads them here, through the module, so that a test can replace them in one place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+STILL_S = 0.001  # the clocks are read again where another thread ran for longer between them
+TRIES = 5
+
+
+class Moment(NamedTuple):
+    """One reading of all clocks, in seconds."""
+
+    at: float  # by the boot clock
+    asleep: float = 0.0  # the boot clock less the monotonic one: grows with each suspend
+    ahead: float = 0.0  # the time of day less the monotonic clock: grows where it is set forward
+
+    def jump_s(self, earlier: Moment) -> float:
+        """Seconds that have passed since then and the monotonic clock has not counted; not above 0: none.
+
+        A time of day that is set back says nothing of time that passed.
+        """
+        return max(self.asleep - earlier.asleep, self.ahead - earlier.ahead)
+
+
+def _boot_clock() -> Callable[[], float]:
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        number = getattr(time, name, None)
+        if number is not None:
+            clock = partial(time.clock_gettime, number)
+            try:
+                clock()
+            except OSError:
+                continue
+            return clock
+    return time.monotonic
+
+
+monotonic = time.monotonic
+boot = _boot_clock()
+wall = time.time
+
+
+def moment(tries: int = TRIES) -> Moment:
+    """Read the clocks now."""
+    counted, at, day = monotonic(), boot(), wall()
+    if monotonic() - counted > STILL_S and tries > 1:
+        return moment(tries - 1)
+    return Moment(at, at - counted, day - counted)
