@@ -182,6 +182,7 @@ class Process:
         self.dead = False
         self.frozen = False
         self.asleep_s = 0.0  # what its monotonic clock has not counted
+        self.ahead_s = 0.0  # of its time of day
         self.main = getcurrent()
         self._backlog: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._loop = Loop(self)

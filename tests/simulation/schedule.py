@@ -31,6 +31,7 @@ SENTENCES = {
     "kill": "kill -9 {who}",
     "freeze": "{who} is frozen for {a:.2f} s",
     "suspend": "the machine of {who} is suspended for {a:.2f} s",
+    "clock": "the time of day of {who} is set by {a:+.2f} s",
     "expire": "ZooKeeper ends the session of {who}",
     "cut": "the network between {who} and ZooKeeper is cut for {a:.2f} s",
     "reset": "the connection of {who} breaks off; {a:.0f} requests under way still arrive",
@@ -46,7 +47,8 @@ SENTENCES = {
 }
 WEIGHTS = {
     "join": 4, "close": 3, "kill": 3, "freeze": 4, "suspend": 2, "expire": 2, "cut": 4, "reset": 3, "slow": 2,
-    "late": 3, "break claims": 4, "break commits": 3, "break ids": 1, "grow": 1, "topic": 1, "broker": 1, "produce": 5,
+    "late": 3, "clock": 2, "break claims": 4, "break commits": 3, "break ids": 1, "grow": 1, "topic": 1, "broker": 1,
+    "produce": 5,
 }  # fmt: skip
 
 
@@ -92,6 +94,8 @@ def _event(rng: Random, at: float, topics: dict[str, int], names: tuple[str, ...
     match what:
         case "freeze" | "suspend" | "cut":
             return Event(at, what, who, length_s)
+        case "clock":
+            return Event(at, what, who, length_s * rng.choice((1, 1, -1)))
         case "slow" | "late":
             return Event(at, what, who, length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())
         case "reset":

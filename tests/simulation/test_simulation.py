@@ -109,3 +109,17 @@ def test_a_suspended_member_sends_nothing_when_it_wakes_up() -> None:
         found = told(given)
     assert found is not None
     assert "may send of it, too" in found.why
+
+
+def test_a_clock_that_is_set_ahead_fences_nobody() -> None:
+    """It may have been a pause, so the lease lapses; ZooKeeper answers the next heartbeat, and everything goes on."""
+    joined = (Event(0.0, "join", "a"), Event(0.5, "join", "b"))
+    produced = tuple(Event(3.0 + n, "produce", "t0", 40) for n in range(6))
+    set_ahead = tuple(Event(3.1 + n, "clock", "a", 3600.0) for n in range(6))
+    given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), joined + produced + set_ahead)
+    quiet, seen = Counter[str](), Counter[str]()
+    assert run(replace(given, events=joined + produced), quiet) is None
+    assert run(given, seen) is None
+    assert seen["fence"] == 0
+    assert seen["rebalance"] == quiet["rebalance"]
+    assert seen["messages sent"] > quiet["messages sent"]  # what was in flight at a lapse may be sent again

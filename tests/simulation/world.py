@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -118,7 +118,7 @@ class World:
 
     def run(self) -> str | None:
         """The broken promise, if one is."""
-        CLOCK.timeline = BOOT.timeline = self.timeline
+        _Clock.timeline = self.timeline
         for event in self._schedule.events:
             self.timeline.at(BEFORE_S + event.at, self._happen, event)
         self.timeline.run_until(BEFORE_S + CHAOS_S)
@@ -187,6 +187,8 @@ class World:
             case "suspend" if not process.frozen:
                 process.suspend(event.a)
                 self.timeline.after(event.a, process.thaw)
+            case "clock":
+                process.ahead_s += event.a
             case "expire":
                 session = self.server.sessions.get(member.session_id or 0)
                 if session is not None:
@@ -262,19 +264,20 @@ class World:
 
 
 class _Clock:
-    """monotonic: stands still while the process that asks is suspended."""
+    """off_s: by how much it is ahead in the process that asks."""
 
     timeline = Timeline()
 
-    def __init__(self, monotonic: bool) -> None:
-        self._monotonic = monotonic
+    def __init__(self, off_s: Callable[[Process], float] = lambda process: 0.0) -> None:
+        self._off_s = off_s
 
     def __call__(self) -> float:
-        process = getattr(get_hub_if_exists(), "process", None)
-        return self.timeline.now - (process.asleep_s if self._monotonic and process is not None else 0.0)
+        process: Process | None = getattr(get_hub_if_exists(), "process", None)
+        return self.timeline.now + (self._off_s(process) if process is not None else 0.0)
 
 
-CLOCK, BOOT = _Clock(monotonic=True), _Clock(monotonic=False)
+CLOCK, BOOT = _Clock(lambda process: -process.asleep_s), _Clock()  # monotonic: stands still in a suspend
+WALL = _Clock(lambda process: process.ahead_s)
 
 
 @contextmanager
@@ -288,7 +291,7 @@ def virtual_time() -> Iterator[None]:
     for module in timed:
         module.now = CLOCK  # type: ignore[attr-defined]
     real = clocks.monotonic, clocks.boot, clocks.wall
-    clocks.monotonic, clocks.boot, clocks.wall = CLOCK, BOOT, BOOT
+    clocks.monotonic, clocks.boot, clocks.wall = CLOCK, BOOT, WALL
     groupassignment.AUDIT_S, zksession.BEATS_PER_TIMEOUT = 1e6, 6
     collected = gc.isenabled()
     gc.disable()
