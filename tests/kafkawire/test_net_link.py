@@ -47,6 +47,24 @@ def test_a_call_gives_the_reply_of_its_request():
         link.close()
 
 
+def test_what_is_raised_right_before_the_bytes_go_is_raised_and_the_link_is_used_on():
+    def refuse() -> None:
+        assert link.connected
+        raise PermissionError("not any more")
+
+    with FakeCluster({"t": 1}) as cluster:
+        links = Links("me")
+        with links.lent(broker_of(cluster), "a") as link:
+            pass
+        with pytest.raises(PermissionError):
+            links.call(broker_of(cluster), "a", METADATA, refuse)
+        assert cluster.requests == []
+        assert links.connected("a") == {1: 1}
+        links.call(broker_of(cluster), "a", METADATA)
+        assert links.connected("a") == {1: 1}
+        links.close()
+
+
 def test_pipelined_requests_are_answered_in_order():
     with FakeCluster({"t": 1}) as cluster:
         link = Link(broker_of(cluster), "me")
