@@ -34,7 +34,7 @@ from gevent.greenlet import Greenlet
 
 from groundwork.openfiles import TooManyOpenFiles, none_left
 from groundwork.queues import BoundedQueue, Closed, InSteps
-from groundwork.tasks import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep
+from groundwork.tasks import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep, threads_are_greenlets
 from groundwork.threads import NoThread, starting_threads
 
 DEFAULT_S = 0.005  # CPython's switch interval
@@ -431,11 +431,20 @@ class OwnThread(_HubBase):
 def pick_hub(which: Which = "auto") -> Hub:
     """The hub for a connector, not started yet.
 
-    auto: the caller's when gevent has patched the program or the caller is a greenlet, else a thread of its own.  Any
-    other gevent program looks like a plain one and has to say "caller".
+    auto: the caller's when gevent has patched sockets or threads or the caller is a greenlet, else a thread of its own.
+    Any other gevent program looks like a plain one and has to say "caller".
+
+    Raises ValueError for "own" where gevent has patched threads: such a thread is a greenlet of the caller's hub, and
+    its locks and queues would be greenlets' as well.
     """
     if which not in ("auto", "caller", "own"):
         raise ValueError(f"hub is {which!r}; it may be auto, caller or own")
     if which == "auto":
-        which = "caller" if in_greenlet() or gevent.monkey.is_module_patched("socket") else "own"
+        patched = gevent.monkey.is_module_patched("socket") or threads_are_greenlets()
+        which = "caller" if in_greenlet() or patched else "own"
+    elif which == "own" and threads_are_greenlets():
+        raise ValueError(
+            "hub is 'own', but gevent has patched threads in this program, so each is a greenlet of the caller's hub: "
+            "use 'auto' or 'caller', or patch with thread=False"
+        )
     return CallersHub() if which == "caller" else OwnThread()

@@ -185,3 +185,36 @@ def test_no_gevent_import_but_in_crew_and_hub() -> None:
         "import sys; import groundwork.options, groundwork.java, groundwork.failpoints; print('gevent' in sys.modules)"
     )
     assert run(text, env=os.environ).stdout == "False\n"
+
+
+PATCHED = """
+    import sys
+    from gevent import monkey
+    monkey.patch_all(**{module: False for module in sys.argv[2:]})
+    import threading
+    from groundwork.hub import pick_hub
+
+    hub = pick_hub(sys.argv[1])
+    hub.start()
+    print(type(hub).__name__, hub.call(threading.get_ident) == threading.get_ident())
+    hub.stop()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        (("auto",), "CallersHub True"),
+        (("auto", "socket"), "CallersHub True"),  # a thread is a greenlet there, too
+        (("own", "thread"), "OwnThread False"),
+    ],
+)
+def test_a_hub_of_a_patched_program_runs_where_it_says(asked: tuple[str, ...], wanted: str) -> None:
+    end = run(PATCHED, *asked)
+    assert (end.returncode, end.stdout.strip()) == (0, wanted), end.stderr
+
+
+@pytest.mark.parametrize("asked", [("own",), ("own", "socket")])
+def test_a_thread_of_its_own_is_refused_where_threads_are_greenlets(asked: tuple[str, ...]) -> None:
+    end = run(PATCHED, *asked)
+    assert "ValueError: hub is 'own', but gevent has patched threads in this program" in end.stderr
