@@ -259,6 +259,7 @@ class StatusReporter:
                 sleep(min(left_s, poll_s))
                 began = now()
                 self._reporter.observe()
+                self._systemd.repeat()
                 poll_s = min(MOST_POLL_S, max(POLL_S, OBSERVE_SHARE * (now() - began)))
             line = self.line()
             self._systemd.status(line)

@@ -5,6 +5,9 @@ RELOADING=1 the configuration is read again; MONOTONIC_USEC says since when, and
 STATUS=     one line for `systemctl status`
 STOPPING=1  the drain begins; EXTEND_TIMEOUT_USEC while it lasts
 WATCHDOG=1  only while the program makes progress: a ping from a bare timer would hide a dead pipeline
+
+systemd may not take a datagram (its queue is full).  The next status or ping makes up for a lost one; READY, RELOADING
+and STOPPING are sent again until they are taken: without READY systemd would kill a mirror that copies.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from __future__ import annotations
 import logging
 import socket
 import time
+import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from groundwork.tasks import now, sleep
@@ -33,33 +38,61 @@ class Systemd:
 
     def __init__(self, environ: Mapping[str, str], pid: int) -> None:
         self._address = address(environ.get("NOTIFY_SOCKET", ""))
+        self._socket: socket.socket | None = None
+        self._not_taken: dict[str, str] = {}  # states that systemd has not taken, in order, with their datagrams
         self.watchdog_s = watchdog_s(environ, pid)
+        if self._address is not None:
+            with suppress(OSError):
+                self._open()
 
     def ready(self, status: str) -> None:
-        self._notify("READY=1", f"STATUS={one_line(status)}")
+        self._enter("READY=1", f"STATUS={one_line(status)}")
 
     def reloading(self) -> None:
         """A reload has begun; ready() ends it.  systemd 253 and later wait for ever without the time."""
-        self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reloading")
+        self._enter("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reloading")
 
     def status(self, status: str) -> None:
+        self.repeat()
         self._notify(f"STATUS={one_line(status)}")
 
     def stopping(self, extend_s: float) -> None:
         """The drain has begun and may take this long."""
-        self._notify("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int(extend_s * 1_000_000)}")
+        self._not_taken.clear()
+        self._enter("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int(extend_s * 1_000_000)}")
 
     def alive(self) -> None:
         self._notify("WATCHDOG=1")
 
-    def _notify(self, *lines: str) -> None:
+    def repeat(self) -> None:
+        """Send the states again that systemd has not taken, in order; to be called now and then."""
+        for state, text in list(self._not_taken.items()):
+            if not self._notify(text):
+                return
+            del self._not_taken[state]
+
+    def _enter(self, state: str, *lines: str) -> None:
+        self._not_taken.pop(state, None)  # of an earlier reload
+        self._not_taken[state] = "\n".join((state, *lines))
+        self.repeat()
+
+    def _notify(self, text: str) -> bool:
+        """Send a datagram; False if systemd did not take it, which must not stop a mirror."""
         if self._address is None:
-            return
+            return True
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
-                sock.sendto("\n".join(lines).encode(), self._address)
-        except OSError:
-            pass  # no descriptor left, or no listener: that must not stop a mirror; the next line tries again
+            self._open().sendto(text.encode(), self._address)
+        except OSError:  # its queue is full, nothing listens there, or there was no descriptor yet
+            return False
+        return True
+
+    def _open(self) -> socket.socket:
+        """Open the socket once: a mirror without a free descriptor still pings.  Raises OSError."""
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+            weakref.finalize(self, self._socket.close)
+        return self._socket
 
 
 def address(named: str) -> str | None:

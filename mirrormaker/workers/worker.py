@@ -142,5 +142,6 @@ class _Upward(Systemd):
         super().__init__(os.environ, os.getpid())
         self._to_supervisor = notify
 
-    def _notify(self, *lines: str) -> None:
-        self._to_supervisor(list(lines))
+    def _notify(self, text: str) -> bool:
+        self._to_supervisor(text.split("\n"))
+        return True

@@ -1,10 +1,11 @@
 """The datagrams that systemd gets, and what is read from its environment."""
 
 import os
-import select
+import resource
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -42,22 +43,95 @@ def test_a_loop_that_could_not_run_pings_as_soon_as_it_does(manager: socket.sock
     systemd = Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid())
     tasks.spawn("watchdog", Watchdog(systemd, []).run, limit_s)
     with deadline(10):
-        while not heard(manager):
+        while not drain(manager):
             sleep(0.001)
     time.sleep(0.75 * limit_s)  # blocks the loop: that is the subject here
-    assert heard(manager) == []
+    assert drain(manager) == []
     for _ in range(3):
         sleep(0.001)
-    assert heard(manager)[:1] == [b"WATCHDOG=1"]
+    assert drain(manager)[:1] == [b"WATCHDOG=1"]
     tasks.stop(1)
 
 
-def heard(manager: socket.socket) -> list[bytes]:
-    """What has come until now."""
+def fill(manager: socket.socket) -> None:
+    """Fill the queue, as if systemd had much to do."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                other.sendto(b"X=1", manager.getsockname())
+
+
+def drain(manager: socket.socket) -> list[bytes]:
+    """Everything but what fill() sent."""
+    manager.setblocking(False)
     found = []
-    while select.select([manager], [], [], 0)[0]:
-        found.append(manager.recv(1000))
-    return found
+    with suppress(BlockingIOError):
+        while True:
+            found.append(manager.recv(1000))
+    return [each for each in found if each != b"X=1"]
+
+
+def test_ready_is_sent_with_each_status_until_systemd_has_taken_it(manager: socket.socket) -> None:
+    mirror = Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid())
+    fill(manager)
+    mirror.ready("1 msg/s")
+    mirror.status("2 msg/s")
+    assert drain(manager) == []
+    mirror.status("3 msg/s")
+    mirror.status("4 msg/s")
+    assert drain(manager) == [b"READY=1\nSTATUS=1 msg/s", b"STATUS=3 msg/s", b"STATUS=4 msg/s"]
+
+
+def test_a_reload_that_systemd_did_not_take_begins_and_ends_there_in_order(manager: socket.socket) -> None:
+    mirror = Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid())
+    fill(manager)
+    mirror.ready("started")
+    for n in range(3):
+        mirror.reloading()
+        mirror.ready(f"reloaded {n}")
+    drain(manager)
+    mirror.repeat()
+    reloading, ready = drain(manager)
+    assert reloading.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+    assert ready == b"READY=1\nSTATUS=reloaded 2"
+
+
+def test_a_stop_takes_the_place_of_all_that_systemd_did_not_take(manager: socket.socket) -> None:
+    mirror = Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid())
+    fill(manager)
+    mirror.ready("started")
+    mirror.stopping(10)
+    drain(manager)
+    mirror.repeat()
+    mirror.repeat()
+    assert drain(manager) == [b"STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=10000000"]
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_a_free_descriptor_systemd_hears_all_the_same(manager: socket.socket) -> None:
+    mirror = Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid())
+    with no_descriptor_left():
+        mirror.ready("started")
+        mirror.alive()
+    assert drain(manager) == [b"READY=1\nSTATUS=started", b"WATCHDOG=1"]
+
+
+def test_ready_is_sent_once_there_is_a_descriptor(manager: socket.socket) -> None:
+    with no_descriptor_left():
+        mirror = Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid())
+        mirror.ready("started")
+    mirror.repeat()
+    assert drain(manager) == [b"READY=1\nSTATUS=started"]
 
 
 def test_abstract_sockets_are_reached() -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import io
+import select
+import socket
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
+from groundwork.tasks import TaskGroup, deadline, sleep
 from kafkawire.dialects import Dialect, dialect
 from mirrormaker.commands.status import shown
 from mirrormaker.happenings import Happenings
@@ -122,6 +128,26 @@ def snapshot(flow: Flow) -> Snapshot:
 def status_line(flow: Flow, outage: str = "") -> str:
     line, systemd = StatusLine(io.StringIO()), Systemd({}, 1)
     return StatusReporter(reporter(flow, outage=outage), terminal=line, systemd=systemd, interval_s=1.0).line()
+
+
+def test_a_ready_that_systemd_did_not_take_waits_for_no_status_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirrormaker.status.POLL_S", 0.01)
+    systemd, tasks = Systemd({"NOTIFY_SOCKET": str(tmp_path / "notify")}, 1), TaskGroup()
+    systemd.ready("started")  # nothing listens there yet
+    reports = StatusReporter(reporter(Flow()), terminal=StatusLine(io.StringIO()), systemd=systemd, interval_s=3600)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        tasks.spawn("status", reports.run)
+        try:
+            with deadline(20, "the second READY"):
+                while not select.select([manager], [], [], 0)[0]:
+                    sleep(0.01)
+        finally:
+            tasks.stop(5)
+        assert manager.recv(1000) == b"READY=1\nSTATUS=started"
 
 
 def test_the_line_names_the_topics_that_wait_and_hold_much_of_the_memory() -> None:
