@@ -25,6 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TextIO
@@ -108,8 +109,9 @@ def write_now(at: str, level: int, text: str, below: Iterable[str] = (), *, out:
     record.below = list(below)
     clear = b"\r\x1b[K" if os.isatty(out) else b""  # of a status line
     data = memoryview(clear + _formatted(record))
-    while data and select.select([], [out], [], READER_TIMEOUT_S)[1]:
-        data = data[os.write(out, data[: select.PIPE_BUF]) :]
+    with suppress(OSError):  # a terminal that is gone, a pipe without a reader: what the caller does next matters more
+        while data and select.select([], [out], [], READER_TIMEOUT_S)[1]:
+            data = data[os.write(out, data[: select.PIPE_BUF]) :]
 
 
 def _formatted(record: logging.LogRecord) -> bytes:

@@ -2,6 +2,7 @@
 
 write(rows, columns, form)      table | json | csv
 Progress                        a line on stderr that overwrites itself, where stderr is a terminal
+print_note(text)                a sentence on stderr, beside the data
 fail(message, code)             end a click command with one sentence and an exit code
 failing({KeyError: 5})          the same for exceptions raised in the block
 version_option("zkproducer")    --version of a command
@@ -13,7 +14,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic as now
 from types import TracebackType
 from typing import Any, NoReturn, TextIO, TypeVar
@@ -127,8 +128,9 @@ class Progress:
             self._draw(text)
 
     def _draw(self, text: str) -> None:
-        self._out.write(f"\r\x1b[K{printable(text, keep='')}")
-        self._out.flush()
+        with suppress(OSError):  # a terminal that is gone ends no work
+            self._out.write(f"\r\x1b[K{printable(text, keep='')}")
+            self._out.flush()
 
     def close(self) -> None:
         """Remove the line."""
@@ -140,6 +142,18 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def print_note(text: str) -> None:
+    """Print a sentence to stderr, beside the data.  Nothing happens where it has no reader: the work goes on."""
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def show(error: click.ClickException) -> None:
+    """Print an error as click does.  Nothing happens where stderr has no reader: the exit code stays."""
+    with suppress(OSError):
+        error.show()
 
 
 class Failure(click.ClickException):
@@ -196,17 +210,17 @@ def run_command(
     try:
         result = command.main(args=list(args) if args is not None else None, prog_name=name, standalone_mode=False)
     except click.UsageError as exc:
-        exc.show()
+        show(exc)
         return usage
     except click.ClickException as exc:
-        exc.show()
+        show(exc)
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        print_note("interrupted")
         return 130
     except Exception as exc:
         if not (sentence := shortage(exc)):
             raise
-        click.echo(f"error: {sentence}", err=True)
+        print_note(f"error: {sentence}")
         return EXIT["runtime"]
     return result if isinstance(result, int) else 0

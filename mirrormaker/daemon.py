@@ -340,7 +340,10 @@ class Daemon:
         except TimerTaken as taken:
             log.error("no profile: %s", taken, extra={"event": "profile"})
             return
-        connect.in_thread(_print, "\n".join(lines(found)))  # a pipe that nobody reads waits there
+        try:
+            connect.in_thread(_print, "\n".join(lines(found)))  # a pipe that nobody reads waits there
+        except OSError as gone:  # a closed terminal or pipe, a full disk: no reason to end the mirror
+            log.error("the profile cannot be printed: %s", gone.strerror, extra={"event": "profile"})
 
     # run and stop -------------------------------------------------------------------------------------------------
 

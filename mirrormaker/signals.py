@@ -27,6 +27,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from groundwork.logs import write_now
+from groundwork.signals import write_stderr
 
 if TYPE_CHECKING:
     from groundwork.tasks import TaskGroup
@@ -63,7 +64,7 @@ def load() -> None:
 
 
 def _loading(number: int, frame: FrameType | None) -> None:
-    os.write(2, f"mirrormaker: {name(number)} changes nothing\n".encode())
+    write_stderr(f"mirrormaker: {name(number)} changes nothing\n".encode())
 
 
 class Signals:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TextIO
 
@@ -207,11 +208,15 @@ class StatusLine:
         self.fileno = stream.fileno  # the journal is recognised by it
 
     def show(self, line: str) -> None:
-        """Put the line at the bottom of the terminal, in place of the one before."""
+        """Put the line at the bottom of the terminal, in place of the one before.
+
+        Where the terminal is gone (EIO) the mirror goes on without it; SIGHUP, which mostly comes with that, is a stop.
+        """
         line = printable(line, keep="")
         self._shown = line if len(line) < self._columns else line[: self._columns - 2] + "…"
-        self._stream.write(f"\r\x1b[K{self._shown}")
-        self._stream.flush()
+        with suppress(OSError):
+            self._stream.write(f"\r\x1b[K{self._shown}")
+            self._stream.flush()
 
     def write(self, text: str) -> int:
         """Whole log lines; the status line moves down."""

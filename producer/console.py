@@ -17,7 +17,7 @@ import click
 from groundwork.commands import SingleCommand
 from groundwork.openfiles import TooManyOpenFiles, fill_standard_files, shortage
 from groundwork.options import OptionError, load, warnings_of
-from groundwork.output import Progress, version_option
+from groundwork.output import Progress, print_note, version_option
 from groundwork.sentences import counted
 from groundwork.signals import STOPS, ignore_at_exit
 from kafkawire.errors import BrokerError, LocalError, WireError
@@ -138,7 +138,7 @@ def main(
             raise
         _end(sentence, FAILED)
     for sentence in warnings_of(config):
-        click.echo(f"zkproducer: {sentence}", err=True)
+        print_note(f"zkproducer: {sentence}")
     interrupts = Interrupts()
     interrupts.install()
     try:
@@ -231,16 +231,14 @@ def run(
             code = _send(producer, topic, _shown(numbered, producer, progress) if shows else numbered, separator)
         except KeyboardInterrupt:
             interrupted = True
-            click.echo(INTERRUPTED, err=True)
+            print_note(INTERRUPTED)
         except OSError as broken:  # of reading: the producer raises WireErrors
-            click.echo(f"zkproducer: standard input: {broken}; sending what was read", err=True)
+            print_note(f"zkproducer: standard input: {broken}; sending what was read")
             code = FAILED
     code = _finish(producer, interrupted, code, interrupts or Interrupts())
     if at_terminal and not code:
         counts = producer.counts
-        click.echo(
-            f"{counted(counts.acked, 'line', form=',')} {'sent' if counts.unacknowledged else 'stored'}", err=True
-        )
+        print_note(f"{counted(counts.acked, 'line', form=',')} {'sent' if counts.unacknowledged else 'stored'}")
     return code
 
 
@@ -263,14 +261,14 @@ def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interr
         except KeyboardInterrupt:
             if interrupted:
                 raise
-            click.echo(INTERRUPTED, err=True)
+            print_note(INTERRUPTED)
             producer.flush(FLUSH_S)
     except KeyboardInterrupt:
-        click.echo(f"interrupted again: {producer.pending} messages may not be stored", err=True)
+        print_note(f"interrupted again: {producer.pending} messages may not be stored")
         code = FAILED
     except SendFailed as failure:
         if not (sent and producer.config.sync):
-            click.echo(f"zkproducer: {failure}", err=True)
+            print_note(f"zkproducer: {failure}")
         code = FAILED
     else:
         code = 0
@@ -279,7 +277,7 @@ def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interr
         producer.close(0.0 if code else CLOSE_S)
     except SendFailed as failure:
         if not code:  # else it was reported already
-            click.echo(f"zkproducer: {failure}", err=True)
+            print_note(f"zkproducer: {failure}")
         interrupts.code = code = FAILED
     return code or sent
 
@@ -294,21 +292,21 @@ def _send(producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], se
             key, found, value = value.partition(separator)
             if not found:
                 between = separator.decode(errors="replace")
-                click.echo(f"zkproducer: line {number} has no key separator {between!r}; not sent", err=True)
+                print_note(f"zkproducer: line {number} has no key separator {between!r}; not sent")
                 code = FAILED
                 continue
         try:
             producer.send(topic, value, key)
         except OF_A_LINE as failure:
             said = str(failure).removesuffix("; nothing was sent").removesuffix(", and nothing was sent")
-            click.echo(f"zkproducer: line {number}: {said}; not sent", err=True)
+            print_note(f"zkproducer: line {number}: {said}; not sent")
             code = FAILED
         except WireError as failure:
-            click.echo(f"zkproducer: stopped at line {number}: {failure}", err=True)
+            print_note(f"zkproducer: stopped at line {number}: {failure}")
             return NOT_FOUND if isinstance(failure, BrokerError) and failure.code == UNKNOWN_TOPIC else FAILED
     return code
 
 
 def _end(sentence: str, code: int) -> NoReturn:
-    click.echo(f"zkproducer: {sentence}", err=True)
+    print_note(f"zkproducer: {sentence}")
     sys.exit(code)

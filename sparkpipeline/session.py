@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from groundwork.signals import write_stderr
+
 SETTINGS = {
     # Hours are UTC hours, whatever the machine's zone is.
     "spark.sql.session.timeZone": "UTC",
@@ -199,14 +201,14 @@ class _JvmLog:
         """Pass on what is held, and what comes from now on."""
         with self._lock:
             lines, self._held = self._held or [], None
-            os.write(2, b"".join(lines))
+            write_stderr(b"".join(lines))
 
     def _follow(self) -> None:
         with open(self._read_end, "rb") as stream:
             for lines in without_hang_ups(stream):
                 with self._lock:
                     if self._held is None:
-                        os.write(2, lines)
+                        write_stderr(lines)
                     else:
                         self._held.append(lines)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from groundwork.openfiles import fill_standard_files
-from groundwork.signals import ignore_at_exit
+from groundwork.signals import ignore_at_exit, write_stderr
 
 INTERRUPTED = 130
 
@@ -69,7 +69,7 @@ def loading() -> Iterator[None]:
 
 def interrupted(number: int, frame: FrameType | None) -> None:
     """Ctrl-C while nothing has to be released: print one word and end."""
-    os.write(2, b"interrupted\n")
+    write_stderr(b"interrupted\n")
     os._exit(INTERRUPTED)
 
 

@@ -19,7 +19,7 @@ import click
 from groundwork.commands import Group, completion
 from groundwork.installed import DISTRIBUTION
 from groundwork.openfiles import shortage
-from groundwork.output import Failure
+from groundwork.output import Failure, print_note, show
 from mirrormaker import exits
 from mirrormaker.configfile import ConfigError
 
@@ -68,24 +68,24 @@ def outcome(args: Sequence[str]) -> int:
     try:
         code = cli.main(args=list(args), prog_name=PROGRAM, standalone_mode=False)
     except click.UsageError as exc:
-        exc.show()
+        show(exc)
         return exits.USAGE
     except Failure as exc:
-        exc.show()
+        show(exc)
         return exc.exit_code
     except click.ClickException as exc:
-        exc.show()
+        show(exc)
         return exits.INTERNAL
     except (click.Abort, KeyboardInterrupt):
-        click.echo("mirrormaker: interrupted", err=True)
+        print_note("mirrormaker: interrupted")
         return exits.INTERRUPTED
     except ConfigError as exc:
         for problem in exc.problems:
-            click.echo(f"error: {problem}", err=True)
+            print_note(f"error: {problem}")
         return exits.PERMISSION if exc.forbidden else exits.CONFIGURATION
     except Exception as exc:
         if not (sentence := shortage(exc)):
             raise
-        click.echo(f"error: {sentence}", err=True)
+        print_note(f"error: {sentence}")
         return exits.TEMPORARY
     return code if isinstance(code, int) else exits.CLEAN

@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 
 from groundwork.openfiles import fill_standard_files
-from groundwork.signals import ignore_at_exit
+from groundwork.signals import ignore_at_exit, write_stderr
 from mirrormaker import signals
 
 INTERRUPTED = 130
@@ -35,7 +35,7 @@ def main() -> None:
 
 def interrupted(number: int, frame: FrameType | None) -> None:
     """Ctrl-C before any resource is held: one sentence, and the end."""
-    os.write(2, b"mirrormaker: interrupted\n")
+    write_stderr(b"mirrormaker: interrupted\n")
     os._exit(INTERRUPTED)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwork.output import FORMS, Progress
+from groundwork.output import FORMS, Progress, print_note
 from sparkpipeline.errors import OptionRefused, sentence_in
 from sparkpipeline.session import UNDER_SUBMIT, register, stop_session
 from sparkpipeline.session import quiet_session as spark_session
@@ -31,7 +31,7 @@ LOCAL = {  # of a session in this process alone, which nobody else needs to reac
 
 def tell(sentence: str) -> None:
     """A sentence for the operator, on stderr."""
-    click.echo(sentence, err=True)
+    print_note(sentence)
 
 
 def key_values(texts: Sequence[str]) -> dict[str, str]:

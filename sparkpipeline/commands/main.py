@@ -8,7 +8,7 @@ import sys
 from types import FrameType
 
 from groundwork.openfiles import fill_standard_files
-from groundwork.signals import ignore_at_exit
+from groundwork.signals import ignore_at_exit, write_stderr
 
 INTERRUPTED = 130
 
@@ -26,7 +26,7 @@ def main() -> None:
 
 def interrupted(number: int, frame: FrameType | None) -> None:
     """Ctrl-C while nothing is open that needs to be closed: one sentence, and the end."""
-    os.write(2, b"sparkpipeline: interrupted\n")
+    write_stderr(b"sparkpipeline: interrupted\n")
     os._exit(INTERRUPTED)
 
 

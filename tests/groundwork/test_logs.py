@@ -28,6 +28,7 @@ from groundwork.logs import (
     write_now,
 )
 from groundwork.tasks import TaskGroup, sleep
+from tests.terminals import terminal
 
 log = logging.getLogger("part")
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -289,6 +290,12 @@ def test_write_now_waits_for_no_lock_and_for_nobody_who_does_not_read(monkeypatc
         write_now("part", logging.CRITICAL, "x" * (1 << 20), out=writes)  # a pipe takes 64 KiB: the rest is left out
         os.close(writes)
         assert 0 < len(pipe.read()) <= 1 << 16
+
+
+def test_write_now_raises_nothing_where_the_terminal_is_gone() -> None:
+    with terminal() as (stream, window):
+        os.close(window)
+        write_now("part", logging.CRITICAL, "ended at once", out=stream.fileno())
 
 
 def test_lines_below_are_part_of_a_json_line(set_up: Callable[..., io.StringIO]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from mirrormaker import signals
 from tests import children
+from tests.terminals import terminal
 
 MAY_END = {"SIGKILL", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV", "SIGSYS"}
 LOADS = "import time; from mirrormaker import signals; signals.load(); print(flush=True); time.sleep(0.3)"
@@ -43,6 +45,34 @@ def test_a_mirror_that_loads_goes_on(number: int) -> None:
         child.send_signal(number)
         _, said = child.communicate(timeout=10)
     assert (child.returncode, said.decode()) == (0, f"mirrormaker: {signals.name(number)} changes nothing\n")
+
+
+GONE = """if True:
+    import sys
+    from groundwork.signals import ignore_at_exit, write_stderr
+    ignore_at_exit()
+    from mirrormaker.status import StatusLine
+    line = StatusLine(sys.stderr)
+    print(line.rewrites, flush=True)
+    sys.stdin.read()
+    line.show("10 msg/s")
+    write_stderr(b"a handler")
+    sys.exit(75)
+"""
+
+
+def test_a_terminal_that_went_away_leaves_the_exit_code() -> None:
+    with (
+        terminal() as (stream, window),
+        children.started(
+            [sys.executable, "-c", GONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream
+        ) as child,
+    ):
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"True\n"
+        os.close(window)
+        child.communicate(timeout=20)
+        assert child.returncode == 75
 
 
 def test_a_stop_is_ignored_from_the_last_function_of_the_exit_on() -> None:

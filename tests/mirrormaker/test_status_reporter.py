@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import select
 import socket
 from collections import Counter
@@ -24,6 +25,7 @@ from mirrormaker.source import SourceState
 from mirrormaker.status import Blocked, Snapshot, StatusLine, StatusReporter, snapshot_of
 from mirrormaker.systemd import STALL_S, Systemd, Watchdog
 from mirrormaker.target import Target
+from tests.terminals import terminal
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.offsets.group import StoreStatus
 from zkconsumer.offsets.modes import StoreCommit
@@ -148,6 +150,27 @@ def test_a_ready_that_systemd_did_not_take_waits_for_no_status_line(
         finally:
             tasks.stop(5)
         assert manager.recv(1000) == b"READY=1\nSTATUS=started"
+
+
+def test_a_terminal_that_goes_away_ends_the_status_line_and_not_the_mirror() -> None:
+    tasks = TaskGroup()
+    with terminal() as (stream, window):
+        line = StatusLine(stream)
+        reports = StatusReporter(reporter(Flow()), terminal=line, systemd=Systemd({}, 1), interval_s=0.01)
+        tasks.spawn("status", reports.run)
+        with deadline(20, "the first line"):
+            while not select.select([window], [], [], 0)[0]:
+                sleep(0.01)
+        os.close(window)
+        with pytest.raises(OSError, match="Input/output error"):
+            os.write(stream.fileno(), b"x")
+        shown = reports._before
+        with deadline(20, "two more lines"):
+            while reports._before.at < shown.at + 0.05 and not tasks.dead.is_set():
+                sleep(0.01)
+        assert tasks.names() == ["status"]
+        assert line.rewrites  # SIGHUP is a stop there as before
+        tasks.stop(5)
 
 
 def test_the_line_names_the_topics_that_wait_and_hold_much_of_the_memory() -> None:

@@ -22,6 +22,7 @@ from producer.console import main, run
 from producer.producer import Producer
 from tests import children
 from tests.fakes.broker import Fail, FakeCluster, Wait
+from tests.terminals import terminal
 
 pytestmark = pytest.mark.thorough  # a process for each
 
@@ -213,6 +214,21 @@ def test_progress_is_shown_where_a_file_is_piped_in_on_a_terminal(tmp_path: Path
         assert re.search(rb"lines sent: 64, [\d,]+/s  \d+ not stored yet", drawn), drawn
         assert drawn.endswith(b"\r\x1b[K1,000 lines stored\r\n"), drawn
         assert cluster.values("t", 0) == lines
+
+
+def test_a_terminal_that_goes_away_costs_no_line() -> None:
+    with FakeCluster({"t": 1}) as cluster, terminal() as (stream, window):
+        address = ":".join(map(str, cluster.bootstrap[0]))
+        command = [*COMMAND, "--broker-list", address, "--topic", "t", "--key-separator", ":"]
+        with children.started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream) as child:
+            assert child.stdin is not None
+            child.stdin.write(b"first without\n")
+            child.stdin.flush()
+            assert b"line 1 has no key separator" in os.read(window, 1 << 16)
+            os.close(window)
+            child.communicate(b"k:one\nnothing\nk:two\n", timeout=30)
+        assert child.returncode == 1
+        assert cluster.messages("t", 0) == [(0, b"k", b"one"), (1, b"k", b"two")]
 
 
 def test_no_broker_is_exit_1_with_a_sentence():

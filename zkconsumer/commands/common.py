@@ -4,7 +4,7 @@
     with link_pool(versions) as links: ...                    brokers alone, for -b
     require_metadata(brokers, kafka_version)                  -b is refused for 0.7
     with clear_errors(): ...                                  errors raised on purpose: one sentence and its exit code
-    print_note(text)                                          to stderr
+    print_note(text)                                          to stderr (groundwork.output)
 
 Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT; groundwork.output.fail(text,
 EXIT["refused"]) ends a command.
@@ -25,6 +25,8 @@ import click
 from groundwork.logs import set_up_logging
 from groundwork.options import OptionError
 from groundwork.output import EXIT, failing
+from groundwork.output import print_note as print_note
+from groundwork.signals import write_stderr
 from groundwork.tasks import TaskGroup, connect
 from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.versions import ClusterVersions
@@ -113,7 +115,7 @@ def at_interrupt(
             pipes.leave(sys.stdout)
         except RuntimeError:
             pass  # the signal came in the middle of a write
-        os.write(2, said.encode() + b"\n" * bool(said))
+        write_stderr(said.encode() + b"\n" * bool(said))
         os._exit(code())
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, *also)}
@@ -145,11 +147,6 @@ def quiet(level: str = "error") -> None:
     """Log to stderr from this level on; kazoo's errors are one sentence of ours."""
     set_up_logging(level)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-
-
-def print_note(text: str) -> None:
-    """Print to stderr, beside the data."""
-    click.echo(text, err=True)
 
 
 def print_unit(dialect: Dialect) -> None:

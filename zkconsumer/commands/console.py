@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from groundwork.hub import HubStopped
+from groundwork.signals import write_stderr
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commands import pipes
@@ -181,7 +182,7 @@ def _interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
     def second(number: int, frame: object) -> None:
-        os.write(2, b"interrupted twice: the session with ZooKeeper ends by its time-out\n")
+        write_stderr(b"interrupted twice: the session with ZooKeeper ends by its time-out\n")
         os._exit(INTERRUPTED)
 
     before = signal.signal(signal.SIGINT, first)

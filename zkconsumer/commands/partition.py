@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, TypeVar
 
-import click
-
+from groundwork.output import print_note
 from groundwork.sentences import counted
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import NothingKnown, Unreachable
@@ -173,7 +172,7 @@ class OnePartition:
                 never = isinstance(e, Unreachable) and not (self._found or isinstance(e, NothingKnown))
                 if attempt.last or lasting or never:
                     raise
-                click.echo(f"{e}; looking for the leader again", err=True)
+                print_note(f"{e}; looking for the leader again")
                 self._leave()
             else:
                 self._found = True

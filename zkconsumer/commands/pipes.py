@@ -10,9 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import IO, Any, BinaryIO
 
-import click
-
-from groundwork.output import EXIT
+from groundwork.output import EXIT, print_note
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -27,7 +25,7 @@ def printing(run: Callable[[], int]) -> int:
         if e.errno not in DISK_FULL:
             raise
         discard(sys.stdout)
-        click.echo(f"error: what was to be printed cannot be written: {e.strerror}", err=True)
+        print_note(f"error: what was to be printed cannot be written: {e.strerror}")
         return EXIT["runtime"]
 
 

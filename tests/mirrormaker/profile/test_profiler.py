@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from types import SimpleNamespace
@@ -12,7 +13,9 @@ import pytest
 from groundwork.sampling import TimerTaken
 from kafkawire.model import Broker
 from kafkawire.net.link import Link
+from mirrormaker.daemon import Daemon
 from mirrormaker.profile.profiler import Profiler, Requests
+from tests.terminals import terminal
 
 SOURCE, TARGET = Broker(1, "source", 9092), Broker(2, "target", 9092)
 
@@ -106,3 +109,16 @@ def test_a_timer_that_is_in_use_is_left_alone() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_profile_that_cannot_be_printed_is_a_line_of_the_log_and_no_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("mirrormaker.daemon.Profiler", lambda flows: SimpleNamespace(run=lambda seconds: None))
+    monkeypatch.setattr("mirrormaker.daemon.lines", lambda found: ["stage  runs s"])
+    with terminal() as (stream, window):
+        os.close(window)
+        monkeypatch.setattr("sys.stdout", stream)
+        Daemon._profiled(SimpleNamespace(_flows=[]), 1.0)  # type: ignore[arg-type]
+        monkeypatch.undo()
+    assert caplog.messages == ["the profile cannot be printed: Input/output error"]
