@@ -5,18 +5,28 @@
     folders     0700   those that are made here
 
 The umask takes bits away and never adds any: a shell with umask 0 opens nothing to others.
+
+A draft has a name of its own, whoever else writes the file: process numbers are not unique, as each container has a 1.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import time
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 PRIVATE = 0o600
 READABLE = 0o644
 FOLDER = 0o700
 LONGEST = 200  # characters of a draft's name that are the file's; file systems take 255 bytes
+STALE_S = 86400.0  # a draft of that age is of a process that was killed
+
+_DRAFT = re.compile(r"\..+\.([0-9]+|[0-9a-f]{32})\.draft")
+_swept: set[Path] = set()  # folders without stale drafts
 
 
 def write_new(path: Path, text: str, mode: int = PRIVATE) -> None:
@@ -30,8 +40,10 @@ def replace(path: Path, text: str, mode: int = PRIVATE, before: Callable[[], obj
 
     before()   is called when the text is on the disk, and before the file takes its name; what it raises is raised
     """
-    draft = path.with_name(f".{path.name[:LONGEST]}.{os.getpid()}.draft")
-    draft.unlink(missing_ok=True)  # of a process that was killed and had this number
+    if path.parent not in _swept:
+        _swept.add(path.parent)
+        sweep(path.parent)
+    draft = path.with_name(f".{path.name[:LONGEST]}.{uuid.uuid4().hex}.draft")
     try:
         _written(draft, text, mode)
         before()
@@ -39,6 +51,14 @@ def replace(path: Path, text: str, mode: int = PRIVATE, before: Callable[[], obj
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def sweep(folder: Path) -> None:
+    """Delete drafts of processes that were killed."""
+    with suppress(OSError):
+        for each in folder.iterdir():
+            if _DRAFT.fullmatch(each.name) and time.time() - each.stat().st_mtime > STALE_S:
+                each.unlink(missing_ok=True)
 
 
 def _written(path: Path, text: str, mode: int) -> None:

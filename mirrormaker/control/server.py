@@ -26,6 +26,7 @@ from mirrormaker.control.place import beside, make_folder
 log = logging.getLogger(__name__)
 
 MIN_EVERY_S, MAX_EVERY_S = 0.2, 20.0  # of a stream of status; the client waits for 30 s
+MOST_BESIDE = 64  # further mirrors of one file
 PROFILE_S, PROFILE_MAX_S = 30, 600  # by default, and at most
 Arguments = Mapping[str, Any]
 Action = Callable[[Arguments], Iterator[Any]]  # its answers: values that JSON has.  Raises Refused
@@ -57,14 +58,16 @@ class ControlServer:
     def start(self, path: Path, environ: Mapping[str, str]) -> Path:
         """Listen at a path, or beside it where another mirror listens there; where it does.  Raises OSError."""
         make_folder(path, environ)
-        try:
-            self._lines.start(path)
-        except InUse:
-            other = beside(path, os.getpid())
-            log.warning("control: another mirror listens at %s; this one does at %s", path, other)
-            self._lines.start(other)
-            return other
-        return path
+        # Mirrors in containers may share the folder and have the same process number: the next free one is taken.
+        for place in (path, *(beside(path, os.getpid() + n) for n in range(MOST_BESIDE))):
+            try:
+                self._lines.start(place)
+            except InUse:
+                continue
+            if place != path:
+                log.warning("control: another mirror listens at %s; this one does at %s", path, place)
+            return place
+        raise InUse(f"{MOST_BESIDE + 1} mirrors listen there")
 
     def close(self) -> None:
         self._lines.close()

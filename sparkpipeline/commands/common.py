@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from groundwork.durable import LONGEST
 from groundwork.output import FORMS, Progress, print_note
 from sparkpipeline.errors import OptionRefused, sentence_in
 from sparkpipeline.session import UNDER_SUBMIT, register, stop_session
@@ -159,11 +161,13 @@ def write_report(path: Path | None, document: Mapping[str, Any]) -> None:
     """The report, whole or not at all; nothing without a path.  Raises OptionRefused where it cannot be written."""
     if path is None:
         return
-    beside = path.with_name(f".{path.name}.new")
+    beside = path.with_name(f".{path.name[:LONGEST]}.{uuid.uuid4().hex}.new")  # two jobs may write one report
     try:
         beside.write_text(json.dumps(document, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8")
         os.replace(beside, path)
     except OSError as exc:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise OptionRefused(f"{path} cannot be written: {exc.strerror}", option="--report") from None
 
 

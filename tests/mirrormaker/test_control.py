@@ -273,6 +273,15 @@ def test_a_second_mirror_of_the_file_listens_beside_the_first(mirror: Mirror, tm
     assert not at.exists()
 
 
+def test_mirrors_of_two_containers_have_a_socket_each_though_their_process_number_is_the_same(mirror: Mirror) -> None:
+    others = [mirror.hub.call(ControlServer, mirror.tasks, {}) for _ in range(2)]
+    places = [mirror.hub.call(other.start, mirror.path, {}) for other in others]
+    assert places == [beside(mirror.path, os.getpid() + n) for n in range(2)]
+    assert candidates("orders", str(mirror.path), {}) == [mirror.path, *places]
+    for other in others:
+        mirror.hub.call(other.close)
+
+
 # ---- the place -------------------------------------------------------------------------------------------------------
 
 
