@@ -61,6 +61,17 @@ def load_again(option: str, named: str) -> Callable[..., Any]:
     return found
 
 
+def file_of(named: str) -> Path | None:
+    """The file of the module that "package.module:function" names; None: it has none, or cannot be found."""
+    module = named.partition(":")[0]
+    try:
+        there = sys.modules.get(module)
+        spec = there.__spec__ if there is not None else importlib.util.find_spec(module)
+    except Exception:  # whatever importing a user's package raises
+        return None
+    return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
+
+
 def _stamp(module: ModuleType) -> tuple[int, int] | None:
     """Time and size of a module's file; None: it has none."""
     try:

@@ -43,6 +43,7 @@ class Configuration:
     """A whole mirror.  warnings: keys without effect; notes: what is allowed and unsafe.  Sentences.
 
     name: that of its file without the suffix, with the original's flags that of its first consumer.config.
+    files: those that it was read from.
     """
 
     sources: tuple[SourceOptions, ...]
@@ -51,6 +52,7 @@ class Configuration:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     name: str = "mirror"
+    files: tuple[Path, ...] = ()
 
 
 # ---- from files -----------------------------------------------------------------------------------------------
@@ -70,7 +72,8 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
         raise ConfigError(exc.problems, exc.forbidden) from exc
     names = Names(where, tuple(where for _ in file.sources), where)
     warnings = tuple(warnings_of(file))
-    return _checked(Configuration(file.sources, file.target, file.mirror, warnings, name=path.stem), names, unknown)
+    found = Configuration(file.sources, file.target, file.mirror, warnings, name=path.stem, files=(path,))
+    return _checked(found, names, unknown)
 
 
 def _section(key: str) -> str:
@@ -111,7 +114,10 @@ def from_flags(
     loaded: list[Options] = [*sources, target, mirror]
     warnings = tuple(warning for options in loaded for warning in warnings_of(options))
     names = Names(FLAGS, tuple(path.name for path in consumers), producer.name)
-    return _checked(Configuration(tuple(sources), target, mirror, warnings, name=consumers[0].stem), names, unknown)
+    found = Configuration(
+        tuple(sources), target, mirror, warnings, name=consumers[0].stem, files=(*consumers, producer)
+    )
+    return _checked(found, names, unknown)
 
 
 class _PropertiesFiles:
@@ -196,7 +202,7 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     if problems:
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
-    return Configuration(ready, target, mirror, tuple(warnings), tuple(notes), loaded.name)
+    return Configuration(ready, target, mirror, tuple(warnings), tuple(notes), loaded.name, loaded.files)
 
 
 def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:

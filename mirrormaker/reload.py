@@ -22,12 +22,12 @@ from functools import cache
 from typing import Any
 
 from groundwork.logs import set_level
-from groundwork.named import NotLoaded, load_again, load_named
-from groundwork.tasks import TaskGroup
+from groundwork.named import NotLoaded, file_of, load_again, load_named
+from groundwork.tasks import TaskGroup, sleep
 from kafkawire.dialects import Dialect
 from mirrormaker.changes import Reload, decide
 from mirrormaker.config import Configuration, route_rules, selection
-from mirrormaker.configfile import ConfigError
+from mirrormaker.configfile import ConfigError, read_settled
 from mirrormaker.flow import Flow
 from mirrormaker.handler import MessageHandler
 from mirrormaker.options import MirrorOptions
@@ -131,15 +131,16 @@ class Reloads:
     def prepare(self) -> PreparedReload:
         """Read the configuration; nothing changes yet.  Raises ReloadRefused."""
         try:
-            reload = decide(self.configuration, self._read())
+            reload = decide(self.configuration, read_settled(self.configuration.files, self._read, sleep))
         except ConfigError as e:
             raise ReloadRefused([f"the configuration is left as it is: {problem}" for problem in e.problems]) from e
         mirror = reload.configuration.mirror
         if unfit := list(mirror.problems()):  # with what is left as it was
             raise ReloadRefused([f"the configuration is left as it is: mirror: {problem}" for problem in unfit])
         try:
-            return PreparedReload(reload, handler_of(mirror, load_again))
-        except NotLoaded as e:
+            files = [file for named in (mirror.handler, mirror.set_handler) if (file := file_of(named)) is not None]
+            return PreparedReload(reload, read_settled(files, lambda: handler_of(mirror, load_again), sleep))
+        except (NotLoaded, ConfigError) as e:
             raise ReloadRefused([f"the configuration is left as it is: {e}"]) from e
 
     def _apply(self, prepared: PreparedReload) -> Iterator[str]:

@@ -131,12 +131,12 @@ def run(file: Path | None, *, as_worker: str | None, profile_seconds: float | No
 
     Exit code 75: something was not acknowledged in time, and is sent again after the next start.
     """
-    read = partial(configuration, file, **flags)
     if as_worker is not None:
         from mirrormaker.workers.worker import run_worker
 
         number, _, descriptor = as_worker.partition(":")
-        return run_worker(int(number), int(descriptor), read, profile_seconds)
+        return run_worker(int(number), int(descriptor), profile_seconds)
+    read = partial(configuration, file, **flags)
     found = read()
     if found.mirror.workers > 1:
         from mirrormaker.workers.supervisor import run_supervisor  # it loads nothing of what copies

@@ -6,7 +6,9 @@ one end of a socket.  It has a process group of its own, so that a terminal's ct
 
 from __future__ import annotations
 
+import base64
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from groundwork.tasks import Event, TaskGroup, adopted_socket, now
+from mirrormaker.config import Configuration
 from mirrormaker.control.server import Refused
 from mirrormaker.report import MirrorReport
 from mirrormaker.workers.channel import Channel
@@ -30,6 +33,17 @@ SERVING = "SERVING=1"  # from now on a worker answers
 
 class Silent(Refused):
     """A worker does not answer, or is not there; the text is one sentence."""
+
+
+def packed(configuration: Configuration) -> str:
+    """A configuration as text for the channel."""
+    return base64.b64encode(pickle.dumps(configuration)).decode()
+
+
+def unpacked(text: str) -> Configuration:
+    """The configuration that packed() made a text of: of our supervisor, so it may be unpickled."""
+    found: Configuration = pickle.loads(base64.b64decode(text))
+    return found
 
 
 def command_line(number: int, fd: int) -> list[str]:

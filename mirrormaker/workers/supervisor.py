@@ -9,10 +9,8 @@ It copies nothing and connects to no cluster.
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
-import pickle
 import shutil
 import signal
 import sys
@@ -30,7 +28,7 @@ from groundwork.tasks import Event, Lock, TaskGroup, now, sleep, stacks, wait_an
 from mirrormaker import exits
 from mirrormaker.changes import decide
 from mirrormaker.config import Configuration
-from mirrormaker.configfile import ConfigError
+from mirrormaker.configfile import ConfigError, read_settled
 from mirrormaker.control.place import own_place
 from mirrormaker.control.server import ControlServer, Refused
 from mirrormaker.happenings import Happenings
@@ -41,7 +39,7 @@ from mirrormaker.status import StatusLine, StatusReporter
 from mirrormaker.systemd import PINGS_PER_LIMIT, Systemd
 from mirrormaker.workers.control import WorkersControl
 from mirrormaker.workers.merging import ended, merged, shares
-from mirrormaker.workers.process import SERVING, Silent, WorkerProcess
+from mirrormaker.workers.process import SERVING, Silent, WorkerProcess, packed
 from mirrormaker.workers.restarts import End, Restarts, exit_code
 
 log = logging.getLogger(__name__)
@@ -167,7 +165,7 @@ class Supervisor:
     def _start(self, worker: WorkerProcess) -> None:
         worker.configuration = self._configuration
         begin = {
-            "configuration": base64.b64encode(pickle.dumps(self._configuration)).decode(),
+            "configuration": packed(self._configuration),
             "limits": self._limits,
             "share": 1 / len(self._workers),
             "log_level": self._level,
@@ -463,14 +461,15 @@ class Supervisor:
     def _reload(self) -> str:
         """Why it failed; "": it did not."""
         try:
-            reload = decide(self._configuration, self._read())
+            read = read_settled(self._configuration.files, self._read, sleep)
+            reload = decide(self._configuration, read)
         except ConfigError as wrong:
             return self._not_reloaded([f"the configuration is left as it is: {problem}" for problem in wrong.problems])
         workers = list(self.serving)
         problems: list[str] = []
         for worker in workers:
             try:
-                problems += worker.ask("prepare-reload", timeout_s=RELOAD_S)
+                problems += worker.ask("prepare-reload", {"configuration": packed(read)}, RELOAD_S)
             except Refused as reason:
                 problems.append(f"the configuration is left as it is: {reason}")
         if problems:
@@ -512,7 +511,7 @@ class Supervisor:
                 return
             problems: list[str] = []
             with suppress(Refused):
-                problems += worker.ask("prepare-reload", timeout_s=RELOAD_S)
+                problems += worker.ask("prepare-reload", {"configuration": packed(self._configuration)}, RELOAD_S)
                 if not problems:
                     self._apply(worker, problems)
             for problem in problems:

@@ -7,11 +7,9 @@ event loop from turning.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import os
-import pickle
 import select
 import signal
 import socket
@@ -33,16 +31,15 @@ from mirrormaker.limits import Limits, limits_of
 from mirrormaker.options import SourceOptions
 from mirrormaker.systemd import Systemd
 from mirrormaker.workers.channel import Channel
-from mirrormaker.workers.process import SERVING
+from mirrormaker.workers.process import SERVING, unpacked
 
 log = logging.getLogger(__name__)
 
 ALONE_S = DRAIN_S + 3.0  # without a supervisor: longest time until the process ends
 
 
-def run_worker(number: int, fd: int, read: Callable[[], Configuration], profile_s: float | None = None) -> int:
-    """Mirror as worker `number`, with the channel at a file descriptor; the exit code.  read, profile_s: as of
-    run_daemon."""
+def run_worker(number: int, fd: int, profile_s: float | None = None) -> int:
+    """Mirror as worker `number`, with the channel at a file descriptor; the exit code.  profile_s: as of run_daemon."""
     connection = socket.socket(fileno=fd)
     connection.set_inheritable(False)
     begin = _first_line(connection)
@@ -50,10 +47,7 @@ def run_worker(number: int, fd: int, read: Callable[[], Configuration], profile_
         return exits.TEMPORARY  # the supervisor was killed at once
     threading.Thread(target=_end_with_supervisor, args=(fd,), name="supervisor", daemon=True).start()
     supervisor = SupervisorLink(number, connection, begin)
-    configuration: Configuration = pickle.loads(base64.b64decode(begin["configuration"]))
-    return run_daemon(
-        of_worker(configuration, number), lambda: replace(of_worker(read(), number), notes=()), supervisor, profile_s
-    )
+    return run_daemon(supervisor.configuration, lambda: supervisor.configuration, supervisor, profile_s)
 
 
 def of_worker(configuration: Configuration, number: int) -> Configuration:
@@ -61,7 +55,7 @@ def of_worker(configuration: Configuration, number: int) -> Configuration:
     given gets the worker's number."""
     mirror = replace(configuration.mirror, http_listen=None, control_socket=OFF)
     sources = tuple(_with_own_id(source, number) for source in configuration.sources)
-    return replace(configuration, sources=sources, mirror=mirror, warnings=(), notes=())
+    return replace(configuration, sources=sources, mirror=mirror, warnings=(), notes=(), files=())
 
 
 def _with_own_id(source: SourceOptions, number: int) -> SourceOptions:
@@ -96,10 +90,15 @@ def _end_with_supervisor(fd: int) -> None:
 
 
 class SupervisorLink:
-    """The supervisor as a daemon sees it (mirrormaker.daemon.Supervisor).  begin: what it said first."""
+    """The supervisor as a daemon sees it (mirrormaker.daemon.Supervisor).  begin: what it said first.
+
+    configuration: what this worker runs, as the supervisor read it last.  Workers read no file: one that was replaced
+    meanwhile would divide them.
+    """
 
     def __init__(self, worker: int, connection: socket.socket, begin: Mapping[str, Any]) -> None:
         self.worker = worker
+        self.configuration = of_worker(unpacked(begin["configuration"]), worker)
         self.limits: Limits | None = None if begin["limits"] is None else limits_of(begin["limits"])
         self.share: float = begin["share"]
         self.log_level: str = begin["log_level"]
@@ -126,6 +125,8 @@ class SupervisorLink:
     def _answer(self, asked: int, command: str, arguments: Arguments) -> None:
         assert self._channel is not None
         try:
+            if "configuration" in arguments:
+                self.configuration = of_worker(unpacked(arguments["configuration"]), self.worker)
             *_, answer = self._actions[command](arguments)  # the last; others say that it goes on
             self._channel.send({"id": asked, "answer": answer})
         except Refused as reason:

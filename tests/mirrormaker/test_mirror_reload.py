@@ -44,6 +44,12 @@ def configured(tmp_path: Path) -> Callable[..., Configuration]:
     return read
 
 
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These files are written whole; tests/mirrormaker/test_config_files.py has those that are not."""
+    monkeypatch.setattr("mirrormaker.configfile.SETTLED_S", 0.0)
+
+
 # what is decided ---------------------------------------------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ from mirrormaker.workers import supervisor as supervising
 from mirrormaker.workers.channel import Channel
 from mirrormaker.workers.control import COMMANDS, WorkersControl
 from mirrormaker.workers.merging import NO_PARTITION, ended, merged, shares
-from mirrormaker.workers.process import NOT_INHERITED, command_line
+from mirrormaker.workers.process import NOT_INHERITED, command_line, unpacked
 from mirrormaker.workers.restarts import LONGEST_DELAY_S, MAX_DEATHS, STEADY_S, Again, End, Restarts, exit_code
 from mirrormaker.workers.supervisor import Supervisor
 from tests.fakes.reports import STARTED_MS, happening, partition, report, source
@@ -472,11 +472,13 @@ def test_without_a_worker_a_command_is_refused_and_status_answers() -> None:
 
 
 @pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
     """One that was not started: its workers have no process."""
+    monkeypatch.setattr("mirrormaker.configfile.SETTLED_S", 0.0)  # the file is written whole
+    file = written(tmp_path)
     made = Supervisor(
-        from_yaml(written(tmp_path)),
-        lambda: from_yaml(written(tmp_path)),
+        from_yaml(file),
+        lambda: from_yaml(file),
         StatusLine(io.StringIO()),
         Systemd({"WATCHDOG_USEC": "1000000"}, 1),
     )
@@ -560,6 +562,28 @@ def test_a_reload_that_one_worker_cannot_take_is_taken_by_none(supervisor: Super
     supervisor._read = lambda: from_yaml(file)
     assert supervisor._reload() == ""
     assert [command for command, _ in two.asked][-2:] == ["prepare-reload", "apply-reload"]
+    assert supervisor._configuration.mirror.whitelist == "clicks"
+
+
+def test_workers_reload_what_their_supervisor_read_and_not_what_lies_there_by_then(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    class Replacing(FakeWorker):
+        """Its answer comes when the file is another one already."""
+
+        def ask(self, command: str, arguments: Any = None, timeout_s: float = 0) -> Any:
+            file.write_text(file.read_text().replace("whitelist: clicks", "whitelist: later"))
+            return super().ask(command, arguments, timeout_s)
+
+    one, two = (Replacing(number, {"prepare-reload": [], "apply-reload": ""}) for number in (1, 2))
+    use(supervisor, one, two)
+    file = written(tmp_path)
+    file.write_text(file.read_text().replace("whitelist: orders", "whitelist: clicks"))
+    supervisor._read = lambda: from_yaml(file)
+    assert supervisor._reload() == ""
+    assert "whitelist: later" in file.read_text()
+    asked = [worker.asked[0][1]["configuration"] for worker in (one, two)]
+    assert [unpacked(text).mirror.whitelist for text in asked] == ["clicks", "clicks"]
     assert supervisor._configuration.mirror.whitelist == "clicks"
 
 
