@@ -340,10 +340,7 @@ class Daemon:
         except TimerTaken as taken:
             log.error("no profile: %s", taken, extra={"event": "profile"})
             return
-        try:
-            connect.in_thread(_print, "\n".join(lines(found)))  # a pipe that nobody reads waits there
-        except OSError as gone:  # a closed terminal or pipe, a full disk: no reason to end the mirror
-            log.error("the profile cannot be printed: %s", gone.strerror, extra={"event": "profile"})
+        connect.in_thread(_print, "\n".join(lines(found)))  # a pipe that nobody reads waits there
 
     # run and stop -------------------------------------------------------------------------------------------------
 
@@ -506,8 +503,8 @@ def _late(source: str, uncommitted: Collection[TopicPartition]) -> str:
 def _print(text: str) -> None:
     try:
         print(text, flush=True)
-    except OSError as refused:
-        log.error("no profile: standard output cannot be written: %s", refused, extra={"event": "profile"})
+    except OSError as gone:  # a closed terminal or pipe, a full disk: no reason to end the mirror
+        log.error("the profile cannot be printed: %s", gone.strerror, extra={"event": "profile"})
 
 
 def _metrics() -> str:

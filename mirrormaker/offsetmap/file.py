@@ -22,6 +22,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from groundwork.durable import PRIVATE, READABLE, sync_folder
@@ -76,10 +77,12 @@ class FileStorage:
         self._file = self._locked()
         try:
             self.map, self.size = self._opened()
-        except OSError as why:
+        except BaseException as why:  # the source may be tried again: then the lock must be free
             os.close(self._file)
             os.close(self._lock)
-            raise MapUnwritable(f"offset map {path} cannot be written: {why.strerror}") from why
+            if isinstance(why, OSError):
+                raise MapUnwritable(f"offset map {self.path} cannot be written: {why.strerror}") from why
+            raise
 
     def _locked(self) -> int:
         try:
@@ -202,6 +205,7 @@ class FileStorage:
             self._disk.call(self._replace_now, beside, new, size, there.length)
         except OSError:
             self._disk.call(os.close, new)
+            self._disk.call(partial(beside.unlink, missing_ok=True))  # a disk without room needs it
             raise
         self._disk.call(sync_folder, self.path.parent)
 

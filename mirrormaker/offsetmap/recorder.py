@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from groundwork.tasks import sleep
+from groundwork.tasks import now, sleep
 from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Checkpoint, Checkpoints, OwnershipPeriod
 from mirrormaker.source import Share
@@ -20,6 +20,8 @@ from zkconsumer.fetching.partition import Reset
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)
+
+CUT_RETRY_S = 60.0
 
 
 class MapRefused(ConsumerError):
@@ -59,6 +61,7 @@ class MapRecorder:
         self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
         self._routes: dict[TopicPartition, tuple[str, bool, tuple[TopicPartition, ...]]] = {}  # of its last set
         self._failing = False
+        self._cut_from = 0.0  # not before this moment
         self._topics = {
             source: periods[-1].begun.topic for source, periods in self._storage.map.periods.items() if periods
         }  # czxid of the topic of each source partition's newest period
@@ -162,7 +165,7 @@ class MapRecorder:
                 self._resume_writing()
             self._checkpoints.record_acknowledged()
             self._sync()
-            if self._storage.too_large:
+            if self._storage.too_large and now() >= self._cut_from:
                 self._cut()
 
     def close(self) -> None:
@@ -199,8 +202,11 @@ class MapRecorder:
         before = self._storage.size
         try:
             self._storage.cut(lambda: sleep(0))
-        except OSError as why:
-            self._refused(why)
+        except OSError as why:  # it holds all entries still: no hole
+            self._cut_from = now() + CUT_RETRY_S
+            sentence = "offset map %s cannot be cut: %s; it grows, and is tried again every %g s"
+            extra = {"event": "offset-map", "key": ("cut", self.path)}
+            log.error(sentence, self.path, why.strerror or why, CUT_RETRY_S, extra=extra)
         else:
             log.info("offset map %s: cut from %d to %d bytes", self.path, before, self._storage.size)
 

@@ -266,6 +266,25 @@ def test_a_disk_that_refuses_in_its_thread_is_told_at_the_next_commit(
     disk.close()
 
 
+def test_a_map_that_cannot_be_cut_for_now_has_no_hole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    kept = recorder(tmp_path, every=5)
+    period = kept.period(_set(0), Share(), True)
+    sent(period, 10, 1000)
+
+    def full(pause: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(kept._storage, "cut", full)
+    kept._cut()
+    assert "cannot be cut: No space left on device; it grows, and is tried again every 60 s" in caplog.text
+    sent(period, 20, 1010)
+    kept.before_commit({S: 20})
+    kept.close()
+    assert [(each.begun.position, each.reached) for each in read_map(tmp_path / "m").map.periods[S]] == [(0, 20)]
+
+
 def test_its_newest_exact_entry_is_the_checkpoint_to_resume_from(tmp_path: Path) -> None:
     kept = recorder(tmp_path)
     assert kept.checkpoint(S, T) is None
