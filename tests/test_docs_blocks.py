@@ -160,6 +160,11 @@ def test_every_other_command_is_one_that_the_pages_may_name(page: str) -> None:
             assert words[0] in OTHERS | {"echo", "python", "main"}, f"{where}: {command}"
 
 
+def test_a_help_page_ends_no_tests_while_loops_are_being_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkawire.kernels._Choice.loading", True)
+    assert code_of_help(["zkconsumer", "lag"]) == 0
+
+
 def test_a_flag_that_is_not_there_and_a_line_of_prose_are_found_out() -> None:
     assert code_of_help(["zkconsumer", "lag", "--nonsense"]) != 0
     assert list(commands_of("NAME=x zkconsumer lag -z 'a b' | sort > f   # why")) == [
