@@ -62,7 +62,7 @@ def load_again(option: str, named: str) -> Callable[..., Any]:
 
 
 def file_of(named: str) -> Path | None:
-    """The file of the module that "package.module:function" names; None: it has none, or cannot be found."""
+    """Return the file of the module that "package.module:function" names; None if it has none or is not found."""
     module = named.partition(":")[0]
     try:
         there = sys.modules.get(module)

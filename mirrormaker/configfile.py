@@ -85,7 +85,7 @@ def read_settled(files: Sequence[Path], read: Callable[[], T], sleep: Callable[[
 
 
 def _stamps(files: Sequence[Path]) -> list[tuple[int, ...] | None]:
-    """Of each file: the time of its last change in ns, and what tells it from another one; None: it cannot be read."""
+    """Return for each file the time of its last change in ns, size and identity; None if it cannot be read."""
     return [_stamp(path) for path in files]
 
 

@@ -22,6 +22,7 @@ from groundwork.loopdelay import HubLag
 from groundwork.openfiles import shortage
 from groundwork.sampling import TimerTaken
 from groundwork.sentences import counted
+from groundwork.streams import discard
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, connect, now, stacks, wait_any
 from groundwork.threads import NoThread
 from kafkawire.errors import LocalError
@@ -504,6 +505,7 @@ def _print(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError as gone:  # a closed terminal or pipe, a full disk: no reason to end the mirror
+        discard(sys.stdout)
         log.error("the profile cannot be printed: %s", gone.strerror, extra={"event": "profile"})
 
 

@@ -27,7 +27,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from groundwork.logs import write_now
-from groundwork.signals import write_stderr
+from groundwork.streams import write_stderr
 
 if TYPE_CHECKING:
     from groundwork.tasks import TaskGroup

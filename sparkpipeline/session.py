@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from groundwork.signals import write_stderr
+from groundwork.streams import write_stderr
 
 SETTINGS = {
     # Hours are UTC hours, whatever the machine's zone is.

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from groundwork.output import fail
+from groundwork.streams import discard
 from mirrormaker import exits
 from mirrormaker.configfile import ConfigError, read_yaml
 from mirrormaker.control.client import Connection, NoMirror, Refused, connect
@@ -130,4 +131,4 @@ def reader_may_leave() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more is written at the exit
+        discard(sys.stdout)

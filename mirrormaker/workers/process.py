@@ -36,12 +36,12 @@ class Silent(Refused):
 
 
 def packed(configuration: Configuration) -> str:
-    """A configuration as text for the channel."""
+    """Return a configuration as text for the channel."""
     return base64.b64encode(pickle.dumps(configuration)).decode()
 
 
 def unpacked(text: str) -> Configuration:
-    """The configuration that packed() made a text of: of our supervisor, so it may be unpickled."""
+    """Return the configuration that packed() made a text of; our supervisor sent it, so it may be unpickled."""
     found: Configuration = pickle.loads(base64.b64decode(text))
     return found
 

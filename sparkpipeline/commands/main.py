@@ -8,7 +8,8 @@ import sys
 from types import FrameType
 
 from groundwork.openfiles import fill_standard_files
-from groundwork.signals import ignore_at_exit, write_stderr
+from groundwork.signals import ignore_at_exit
+from groundwork.streams import write_stderr
 
 INTERRUPTED = 130
 

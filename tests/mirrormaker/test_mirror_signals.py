@@ -47,9 +47,11 @@ def test_a_mirror_that_loads_goes_on(number: int) -> None:
     assert (child.returncode, said.decode()) == (0, f"mirrormaker: {signals.name(number)} changes nothing\n")
 
 
+BUFFERED = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
 GONE = """if True:
     import sys
-    from groundwork.signals import ignore_at_exit, write_stderr
+    from groundwork.signals import ignore_at_exit
+    from groundwork.streams import write_stderr
     ignore_at_exit()
     from mirrormaker.status import StatusLine
     line = StatusLine(sys.stderr)
@@ -65,7 +67,7 @@ def test_a_terminal_that_went_away_leaves_the_exit_code() -> None:
     with (
         terminal() as (stream, window),
         children.started(
-            [sys.executable, "-c", GONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream
+            [sys.executable, "-c", GONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, env=BUFFERED
         ) as child,
     ):
         assert child.stdout is not None

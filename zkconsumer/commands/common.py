@@ -26,7 +26,7 @@ from groundwork.logs import set_up_logging
 from groundwork.options import OptionError
 from groundwork.output import EXIT, failing
 from groundwork.output import print_note as print_note
-from groundwork.signals import write_stderr
+from groundwork.streams import write_stderr
 from groundwork.tasks import TaskGroup, connect
 from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.versions import ClusterVersions

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from groundwork.hub import HubStopped
-from groundwork.signals import write_stderr
+from groundwork.streams import write_stderr
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commands import pipes

@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 
 from groundwork.output import print_note
 from groundwork.sentences import counted
+from groundwork.streams import discard
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.metadata import NothingKnown, Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy
@@ -97,7 +98,7 @@ class OnePartition:
         except (Stop, KeyboardInterrupt):
             pipes.leave(to)
         except BrokenPipeError:
-            pipes.discard(to)
+            discard(to)
         finally:
             signal.signal(signal.SIGTERM, before)
             self.close()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import IO, Any, BinaryIO
 
 from groundwork.output import EXIT, print_note
+from groundwork.streams import discard
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -56,14 +57,3 @@ def leave(to: IO[Any]) -> None:
     except (OSError, ValueError):
         pass  # no file, as in a test, or a disk that takes no more
     discard(to)
-
-
-def discard(to: IO[Any]) -> None:
-    """Drop what is still buffered: the reader is gone, or does not read and must not be waited for."""
-    try:
-        number = to.fileno()
-    except (OSError, ValueError):
-        return
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, number)
-    os.close(nothing)
