@@ -148,7 +148,7 @@ def failure_reported(path: Path | None, **about: Any) -> Iterator[None]:
         try:
             write_report(path, {**about, "outcome": "failed", "error": error})
         except OptionRefused as unwritten:  # what led here is raised on
-            click.echo(str(unwritten), err=True)
+            tell(str(unwritten))
         raise
 
 

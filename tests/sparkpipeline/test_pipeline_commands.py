@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import signal
@@ -57,11 +58,16 @@ def test_a_report_that_cannot_be_written_hides_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raising(Refused("another driver is at this job"), monkeypatch)
-    (tmp_path / ".r.json.new").mkdir()
+
+    def full(draft: Path, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sparkpipeline.commands.common.os.replace", full)
     assert cli.outcome(["load", "--report", str(tmp_path / "r.json")]) == 3
     err = capsys.readouterr().err
     assert "another driver is at this job" in err
-    assert "cannot be written" in err
+    assert "r.json cannot be written: No space left on device" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_report_of_a_failure_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
