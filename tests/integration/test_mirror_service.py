@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,8 +23,11 @@ from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.load import Load
 from localkafka.mirror import COMMAND
+from localkafka.waiting import wait_until
+from tests import children
 from tests.conftest import Unique
 from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, filled
+from tests.terminals import terminal
 
 pytestmark = pytest.mark.real
 
@@ -124,6 +129,35 @@ class Traffic:
 def payloads(cluster: ClusterClient, topic: str, partitions: int) -> Counter[str | None]:
     found = tools.dump_topic(cluster, topic, range(partitions))
     return Counter(row.payload for rows in found.values() for row in rows)
+
+
+def test_a_mirror_goes_on_when_its_terminal_went_away_and_stops_in_order(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    load = filled(source, {topic: 2}, 100, PLAIN_ONLY)
+    mirror = Mirror(tmp_path, source, target, unique.group(), topic)
+    env = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with terminal() as (stream, window):
+        os.set_blocking(window, False)
+        seen = bytearray()
+
+        def shown() -> bytes:
+            with suppress(BlockingIOError):
+                seen.extend(os.read(window, 1 << 16))
+            return bytes(seen)
+
+        with children.started([COMMAND, "run", mirror.file], stderr=stream, env=env) as process:
+            wait_until(lambda: b"msg/s, " in shown(), 40, lambda: f"a status line: {shown().decode()}")
+            wait_until(lambda: bool(shown()) and mirror.arrived(topic) == 100, 40, "all to be mirrored")
+            os.close(window)
+            load.produce(topic, 2, 100, PLAIN_ONLY)
+            wait_until(lambda: mirror.arrived(topic) == 200, 40, lambda: f"the mirror to go on: {process.poll()}")
+            time.sleep(1.5)  # three status lines
+            assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    assert sum(mirror.committed([topic]).values()) == 200
 
 
 def test_a_reload_under_load_changes_topics_and_names_and_loses_and_repeats_nothing(
