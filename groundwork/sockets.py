@@ -12,10 +12,11 @@ import math
 import select
 import socket
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
+
+from groundwork import clocks
 
 T = TypeVar("T")
 SLICE_S = 1.0
@@ -30,12 +31,6 @@ KEEPALIVE = {
     "TCP_KEEPCNT": 3,
     "TCP_USER_TIMEOUT": 120_000,
 }
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
-
-
-def clock() -> float:
-    """Seconds, those of a suspend included where the operating system counts them."""
-    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 def real_poll() -> Any:
@@ -104,13 +99,13 @@ def in_slices(opened: Any, events: int, left: TimeLeft, call: Callable[..., T], 
     The socket's own time-out has to be left.slice_s, and a call that raises TimeoutError must have done nothing.
     """
     while True:
-        began = clock()
+        began = clocks.boot()
         try:
             done = call(*args)
         except TimeoutError:
-            left.waited(max(clock() - began, left.slice_s), left.slice_s)
+            left.waited(max(clocks.boot() - began, left.slice_s), left.slice_s)
             if not left.seconds and not ready(opened, events):
                 raise
         else:
-            left.waited(clock() - began, left.slice_s)
+            left.waited(clocks.boot() - began, left.slice_s)
             return done

@@ -40,10 +40,11 @@ import gevent.ssl
 from gevent.greenlet import Greenlet
 from greenlet import greenlet
 
+from groundwork import clocks
 from groundwork.connecting import Connector
 from groundwork.lookups import addresses
 from groundwork.plainthreads import PlainThreads
-from groundwork.sockets import GAP_S, clock
+from groundwork.sockets import GAP_S
 from groundwork.tls import configured
 
 log = logging.getLogger(__name__)
@@ -260,10 +261,10 @@ class _Deadline(Timeout):
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self._limit_s = seconds
-        self._due: float | None = clock() + seconds  # None: it has begun again
+        self._due: float | None = clocks.boot() + seconds  # None: it has begun again
 
     def _on_expiration(self, waiting: Any, throws: BaseException) -> None:
-        if self._due is not None and clock() - self._due > GAP_S:
+        if self._due is not None and clocks.boot() - self._due > GAP_S:
             self._due = None
             self.timer.close()
             self.timer = gevent.get_hub().loop.timer(self._limit_s, priority=-1)

@@ -26,9 +26,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from groundwork import clocks
 from groundwork.connecting import connect as blocking_connect
 from groundwork.openfiles import too_many
-from groundwork.sockets import clock
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused
 from kafkawire.model import Broker
 from kafkawire.net.session import Reply, Session
@@ -195,7 +195,7 @@ class Link:
         NAT on the way may have forgotten it.  Closing it is no outage, and no outcome is unknown."""
         if self.outstanding:
             return False
-        return self.closed_by_peer() or (self.connected and clock() - self._used_at > IDLE_S)
+        return self.closed_by_peer() or (self.connected and clocks.boot() - self._used_at > IDLE_S)
 
     def close(self) -> None:
         """Close for good, from anywhere: calls that wait raise LinkLost."""
@@ -222,7 +222,7 @@ class Link:
             if opened is not None:
                 opened.close()
             raise self._lost(error, "connecting: ") from error
-        self._transport, self._used_at = made, clock()
+        self._transport, self._used_at = made, clocks.boot()
         if self.broken is not None:  # closed while we were connecting
             self._shut()
             raise type(self.broken)(str(self.broken))
@@ -235,7 +235,7 @@ class Link:
     def _send_all(self, frame: Sequence[bytes | memoryview]) -> None:
         try:
             self._connected().send_all(frame)
-            self._used_at = clock()
+            self._used_at = clocks.boot()
         except BaseException as error:
             self._close_if_ended(error)
             raise
@@ -331,7 +331,7 @@ class Link:
         count = self._connected().receive_into(self._session.wanted(), self._session.due)
         if count == 0:
             raise ConnectionResetError("the other side closed the connection")
-        self._used_at = clock()
+        self._used_at = clocks.boot()
         replies = self._session.received(count)
         self._replies.extend(replies)
         if Link.observer is not None:

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from groundwork import connecting, tasks
+from groundwork import clocks, connecting, tasks
 from groundwork.connecting import HEAD_START_S, REMEMBERED_S, Connector, alternating
-from groundwork.sockets import clock
 from groundwork.tasks import TaskGroup
 
 NAME = ("two.example", 9092)
@@ -89,7 +88,8 @@ def test_an_address_that_does_not_answer_costs_its_head_start_once_in_ten_minute
         assert recording.tried == [dead, live, live]
         recording.first(("other.example", 1), found, 30.0).close()
         assert recording.tried[3:] == [dead, live]
-        monkeypatch.setattr("groundwork.connecting.clock", lambda: clock() + REMEMBERED_S)
+        before = clocks.boot
+        monkeypatch.setattr(clocks, "boot", lambda: before() + REMEMBERED_S)
         recording.first(NAME, found, 30.0).close()
         assert recording.tried[5] == dead
 
