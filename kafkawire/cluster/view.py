@@ -64,14 +64,6 @@ class ClusterView:
         brokers = {**self.brokers, **newer.brokers}
         return ClusterView(brokers, {**topics, **newer.topics}, errors, newer.controller)
 
-    @staticmethod
-    def moved(old: ClusterView, new: ClusterView) -> set[TopicPartition]:
-        """Partitions whose leader, or its address, differs; those that appeared or vanished with a leader included."""
-        both = {
-            TopicPartition(t, p) for view in (old, new) for t, partitions in view.topics.items() for p in partitions
-        }
-        return {tp for tp in both if old.leader(tp) != new.leader(tp)}
-
 
 def _speaks_of(code: int) -> bool:
     """True if a topic's error tells something about that topic: it is not there, being made, or refused to us."""

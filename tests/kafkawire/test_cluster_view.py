@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkawire.cluster.addresses import parse_address, parse_addresses, parse_brokers
-from kafkawire.cluster.view import ClusterView, PartitionView, view_of
+from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import LocalError
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 
@@ -27,17 +27,6 @@ def test_partitions_are_in_numeric_order_and_of_an_unknown_topic_none():
     assert cluster.partitions("other") == []
     old = ClusterView({}, {"t": {BrokerPartition(b, i): PartitionView(b) for b, i in ((10, 0), (2, 1), (2, 0))}})
     assert list(map(str, old.partitions("t"))) == ["2-0", "2-1", "10-0"]
-
-
-def test_moved_are_partitions_whose_leader_or_its_address_is_another():
-    before = view_of({1: ONE, 2: TWO}, {TopicPartition("t", p): 1 + p % 2 for p in range(4)})
-    elsewhere = ONE._replace(port=9093)
-    after = view_of(
-        {1: elsewhere, 2: TWO}, {TopicPartition("t", p): leader for p, leader in ((0, 1), (1, 2), (2, 2), (4, 2))}
-    )
-    assert ClusterView.moved(before, before) == set()
-    # 0: new address; 2: new leader; 3: gone; 4: new
-    assert ClusterView.moved(before, after) == {TopicPartition("t", p) for p in (0, 2, 3, 4)}
 
 
 def test_a_view_of_some_topics_updates_the_rest_and_takes_no_broker_away():
