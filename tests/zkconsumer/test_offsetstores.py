@@ -21,7 +21,7 @@ from tests.fakes.broker import FakeCluster, Wait, entry
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.engine.groupassignment import GroupAssignment
-from zkconsumer.engine.offsetstores import _Channel, _KafkaStore, _left_zookeeper, commit_times_of, rows_in_log
+from zkconsumer.engine.offsetstores import GroupRecords, _Channel, _KafkaStore, _left_zookeeper
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.offsets.coordinator import Coordinator
@@ -65,8 +65,8 @@ def test_brokers_are_those_of_now_and_while_nobody_can_tell_those_of_before():
 
 def test_a_log_that_no_thread_is_there_to_read_is_as_unknown_as_one_that_does_not_answer():
     refuses = SimpleNamespace(call=Mock(side_effect=NoThread("no further thread can be started")))
-    asked: dict[str, Any] = {"group": "g", "tps": [A], "executor": refuses}
-    assert rows_in_log([("h1", 9092)], D, **asked) == commit_times_of([("h1", 9092)], D, **asked) == {}
+    records = GroupRecords(lambda: [("h1", 9092)], D, refuses)  # type: ignore[arg-type]
+    assert records.rows("g", [A]) == records.commit_times("g", [A]) == {}
     assert refuses.call.call_count == 2
 
 

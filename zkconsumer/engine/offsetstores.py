@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from groundwork.executor import ThreadExecutor
 from groundwork.options import OptionError
@@ -39,6 +40,7 @@ from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
+V = TypeVar("V")
 
 READ_RETRIES = 10  # of a member that has claimed its partitions; then the rebalance is retried
 LOG_S = 10.0  # the same for offsets that a coordinator before 0.11 may have missed
@@ -81,19 +83,10 @@ def store_of_group(
     def report(tp: TopicPartition, sentence: str) -> None:
         on_event(ConsumerEvent("offset", sentence, tp))
 
-    def in_log(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
-        return rows_in_log(
-            channel.addresses(), dialect, group=group, tps=tps, executor=executor, security=config.kafka_security
-        )
-
     def creations(topics: Collection[str]) -> Mapping[str, TopicCreation]:
         return read_creations(session, dialect, topics)
 
-    def times(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return commit_times_of(
-            channel.addresses(), dialect, group=group, tps=tps, executor=executor, security=config.kafka_security
-        )
-
+    records = GroupRecords(channel.addresses, dialect, executor, config.kafka_security)
     kafka = _KafkaStore(
         KafkaOffsets(
             coordinator(READ_RETRIES),
@@ -101,8 +94,8 @@ def store_of_group(
             retention_ms=_retention_ms(config),
             creations=creations,
             read_from=read_from,
-            commit_times=times,
-            in_log=in_log,
+            commit_times=records.commit_times,
+            in_log=records.rows,
             bounds=channel.bounds,
             report=report,
         ),
@@ -151,9 +144,8 @@ def store_of_coordinated(
     channel = _Channel(leaders, links, dialect, on_event)
     backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms
 
-    def in_log(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
-        addresses = [(broker.host, broker.port) for broker in brokers()]
-        return rows_in_log(addresses, dialect, group=group, tps=tps, executor=executor, security=config.kafka_security)
+    def addresses() -> list[tuple[str, int]]:
+        return [(broker.host, broker.port) for broker in brokers()]
 
     def member() -> tuple[int, str]:
         current = claim()
@@ -171,7 +163,7 @@ def store_of_coordinated(
             coordinator(READ_RETRIES),
             commits=coordinator(COMMIT_RETRIES),
             retention_ms=_retention_ms(config),
-            in_log=in_log,
+            in_log=GroupRecords(addresses, dialect, executor, config.kafka_security).rows,
             bounds=channel.bounds,
             report=lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
         ),
@@ -180,64 +172,55 @@ def store_of_coordinated(
     return ClaimedOffsets(store, claim, on_refused, close=links.end, cut=links.close, on_accepted=on_accepted)
 
 
-def commit_times_of(
-    addresses: Sequence[tuple[str, int]],
-    dialect: Dialect,
-    *,
-    group: str,
-    tps: Collection[TopicPartition],
-    executor: ThreadExecutor,
-    security: Security = OPEN,
-) -> dict[TopicPartition, int]:
-    """Commit times in Kafka as far as the newest records of __consumer_offsets show them; what is not known is left
-    out, and logged."""
-    try:
-        found: dict[TopicPartition, int] = executor.call(
-            partial(last_commit_times, security=security), addresses, dialect.release, group, set(tps), COMMIT_TIMES_S
-        )
-    except (WireError, NoThread) as why:
-        log.info("when the offsets of group %s were committed to Kafka is not known: %s", group, why)
-        return {}
-    if len(found) < len(tps):
-        first = min(set(tps) - found.keys())
-        log.info(
-            "when %d offsets of group %s were committed to Kafka is not known, the first %s: they count as offsets of "
-            "the topics of today",
-            len(tps) - len(found),
-            group,
-            first,
-        )
-    return found
+class GroupRecords:
+    """What the records of __consumer_offsets say of a group's commits, read in the executor's thread.
 
+    What they do not say, or cannot be asked for within the time, is left out, and logged.
+    """
 
-def rows_in_log(
-    addresses: Sequence[tuple[str, int]],
-    dialect: Dialect,
-    *,
-    group: str,
-    tps: Collection[TopicPartition],
-    executor: ThreadExecutor,
-    security: Security = OPEN,
-) -> dict[TopicPartition, CommittedRow]:
-    """The group's newest commits by the records of __consumer_offsets; what could not be read is left out, and
-    logged."""
-    limit_s = LOG_S if dialect.may_miss_commits else COMMIT_TIMES_S
-    try:
-        rows: dict[TopicPartition, CommittedRow] = executor.call(
-            partial(committed_rows, security=security), addresses, dialect.release, group, set(tps), limit_s
-        )
-    except (WireError, NoThread) as why:
-        log.info("whether the group %s committed to Kafka is not known from its log: %s", group, why)
-        return {}
-    if len(rows) < len(tps):
-        log.info(
-            "whether %d partitions of group %s were ever committed to Kafka is not known: its log was not read to its"
-            " beginning within %g s",
-            len(tps) - len(rows),
-            group,
-            limit_s,
-        )
-    return rows
+    def __init__(
+        self,
+        addresses: Callable[[], Sequence[tuple[str, int]]],
+        dialect: Dialect,
+        executor: ThreadExecutor,
+        security: Security = OPEN,
+    ) -> None:
+        self._addresses = addresses
+        self._dialect = dialect
+        self._executor = executor
+        self._security = security
+
+    def commit_times(self, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """When offsets were last committed, in ms since 1970."""
+        effect = "they count as offsets of the topics of today"
+        return self._read(last_commit_times, group, tps, COMMIT_TIMES_S, "when", effect)
+
+    def rows(self, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
+        """The newest commits; a row of NONE where there was none."""
+        limit_s = LOG_S if self._dialect.may_miss_commits else COMMIT_TIMES_S
+        effect = f"the log was not read to its beginning within {limit_s:g} s"
+        return self._read(committed_rows, group, tps, limit_s, "whether", effect)
+
+    def _read(
+        self, read: Callable[..., dict[TopicPartition, V]], group: str, tps: Collection[TopicPartition], limit_s: float,
+        asked: str, effect: str,
+    ) -> dict[TopicPartition, V]:  # fmt: skip
+        look = partial(read, security=self._security)
+        try:
+            found = self._executor.call(look, self._addresses(), self._dialect.release, group, set(tps), limit_s)
+        except (WireError, NoThread) as why:
+            log.info("%s offsets of group %s were committed to Kafka is not known: %s", asked, group, why)
+            return {}
+        if len(found) < len(tps):
+            log.info(
+                "%s %d offsets of group %s were committed to Kafka is not known, the first %s: %s",
+                asked,
+                len(tps) - len(found),
+                group,
+                min(set(tps) - found.keys()),
+                effect,
+            )
+        return found
 
 
 def _left_zookeeper(session: ZkSession, group: str) -> bool:
