@@ -216,15 +216,21 @@ class Coordinators:
         stable = self._asked_of_group(group, wanted, said, lambda broker: self._takes_stable(broker, group))
         if stable is None:
             return None
-        if stable:
-            named = (at, probe.tp)
-            return self._asked_of_group(group, wanted, said, lambda broker: self._stable_offsets(broker, group, named))
-        if probe.tp in self._unprobed:
+        unprobed = probe.tp in self._unprobed
+        if not stable and unprobed:
             return self._asked_of_group(group, wanted, said, lambda broker: self._cached_twice(broker, group))
-        while self._probed(transaction, probe, True, wanted, said):
-            if self.shows(group, {probe.tp: (0, probe.metadata)}, wanted, said, PROBED_S):
-                return self._asked_of_group(group, wanted, said, lambda broker: self._as_cached(broker, group))
-        return None
+        if stable:
+            named = at if unprobed else probe.tp
+            if self._asked_of_group(group, wanted, said, lambda broker: self._settled(broker, group, named)) is None:
+                return None
+        else:
+            shown = False
+            while not shown:
+                if not self._probed(transaction, probe, True, wanted, said):
+                    return None
+                shown = self.shows(group, {probe.tp: (0, probe.metadata)}, wanted, said, PROBED_S)
+        # What is still pending is of a producer id that the transactional id had once: it ends no more.
+        return self._asked_of_group(group, wanted, said, lambda broker: self._as_cached(broker, group))
 
     def _probed(
         self, transaction: Transaction, probe: Probe, commit: bool, wanted: Callable[[], bool], said: Said
@@ -300,14 +306,13 @@ class Coordinators:
             sleep(backoff.wait_s(tries - 1))
         return None
 
-    def _stable_offsets(self, broker: Broker, group: str, named: tuple[TopicPartition, ...]) -> Committed:
-        """As a broker from 2.5 on has them, behind what is pending for the named ones."""
-        for fetch in (StableOffsetFetch(group, named), StableOffsetFetch(group)):
-            reply: StableOffsets = self._call(broker, fetch, group)
-            for code in (reply.error, *(row.error for row in reply.partitions.values())):
-                if code:
-                    raise BrokerError(code, f"OffsetFetch of {group} on {broker}")
-        return {tp: row for tp, row in reply.partitions.items() if row.offset >= 0}
+    def _settled(self, broker: Broker, group: str, tp: TopicPartition) -> bool:
+        """Ask a broker from 2.5 on whether nothing is pending for a partition.  Raises BrokerError (88) if it is."""
+        reply: StableOffsets = self._call(broker, StableOffsetFetch(group, tp), group)
+        for code in (reply.error, *(row.error for row in reply.partitions.values())):
+            if code:
+                raise BrokerError(code, f"OffsetFetch of {group} on {broker}")
+        return True
 
     def _cached_twice(self, broker: Broker, group: str) -> Committed:
         """As an older broker's cache has it, twice in a row."""

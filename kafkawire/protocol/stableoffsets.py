@@ -1,4 +1,4 @@
-"""Committed offsets of a group that no open transaction may still change: OffsetFetch v7 (KIP-447, brokers from 2.5).
+"""The committed offset of a partition that no transaction may still change: OffsetFetch v7 (KIP-447, brokers from 2.5).
 
 A broker takes a commit that is part of a transaction into its cache a moment after the transaction's end stands in its
 log.  In that moment older versions of OffsetFetch answer with what was committed before; v7 says so (88, unstable), and
@@ -6,7 +6,7 @@ may be asked again.  Brokers before 2.5 have no such question.
 
 v7 is a flexible version, the only one of ours: its own encoding is written here, and schema.py stays without it.
 
-    request  head, its tags, group:compact_string topics:uvarint=0 (null: all) require_stable:bool tags
+    request  head, its tags, group:compact_string [name:compact_string [partition:int32] tags] require_stable:bool tags
     reply    head, its tags, throttle_ms:int32 [name:compact_string [partition:int32 offset:int64 leader_epoch:int32
              metadata:compact_string error:int16 tags] tags] error:int16 tags
 
@@ -32,7 +32,6 @@ VERSION = 7
 UNSTABLE = 88  # UnstableOffsetCommit
 
 _NO_TAGS = b"\0"
-_ALL_TOPICS = b"\0"
 _ONE = b"\2"  # length of a compact array
 _ROW = struct.Struct(">iqi")  # partition, offset, leader epoch
 _INT16 = struct.Struct(">h")
@@ -48,7 +47,7 @@ class StableOffset(NamedTuple):
 
 
 class StableOffsets(NamedTuple):
-    """Reply: the code of the whole request, and the partitions that the group has committed, or that were asked for."""
+    """Reply: the code of the whole request, and a row for each partition."""
 
     error: int
     partitions: dict[TopicPartition, StableOffset]
@@ -56,14 +55,14 @@ class StableOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StableOffsetFetch:
-    """Ask for committed offsets of a group, but not while a transaction may change them.
+    """Ask for the committed offset of a partition, but not while a transaction may change it.
 
-    tps: of these; none: of all that the group has committed, which leaves out a partition whose first commit is part of
-    a transaction that is not through yet.
+    By its name, since the answer for all that a group has committed leaves out a partition whose first commit is part
+    of a transaction that is not through yet.
     """
 
     group: str
-    tps: tuple[TopicPartition, ...] = ()
+    tp: TopicPartition
     api = OFFSET_FETCH
     version = VERSION
     head_bytes = HEADER_BYTES
@@ -75,16 +74,9 @@ class StableOffsetFetch:
 
     def _body(self) -> bytes:
         name = utf8(self.group)
-        return _NO_TAGS + _uvarint(len(name) + 1) + name + self._topics() + b"\1" + _NO_TAGS
-
-    def _topics(self) -> bytes:
-        if not self.tps:
-            return _ALL_TOPICS
-        out = _uvarint(len(self.tps) + 1)
-        for topic, partition in self.tps:
-            name = utf8(topic)
-            out += _uvarint(len(name) + 1) + name + _ONE + _INT32.pack(partition) + _NO_TAGS
-        return out
+        topic = utf8(self.tp.topic)
+        asked = _ONE + _uvarint(len(topic) + 1) + topic + _ONE + _INT32.pack(self.tp.partition) + _NO_TAGS
+        return _NO_TAGS + _uvarint(len(name) + 1) + name + asked + b"\1" + _NO_TAGS
 
     def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
         body = self._body()

@@ -152,11 +152,9 @@ class Server:
 
     def stable_offsets(self, fetch: StableOffsetFetch) -> StableOffsets:
         group = self._read(fetch.group)
-        if fetch.tps:
-            rows = {tp: UNSTABLE if group.unstable(tp) else group.committed.get(tp, NONE) for tp in fetch.tps}
-        else:
-            rows = {tp: UNSTABLE if group.unstable(tp) else row for tp, row in group.committed.items()}
-        return StableOffsets(0, rows)
+        return StableOffsets(
+            0, {fetch.tp: UNSTABLE if group.unstable(fetch.tp) else group.committed.get(fetch.tp, NONE)}
+        )
 
     def cached_offsets(self, name: str) -> dict[str, Any]:
         rows = self._read(name).committed.items()

@@ -68,16 +68,10 @@ ROW = struct.pack(">iqi", 0, 42, -1) + b"\x08topic=4" + struct.pack(">h", 0) + b
 REPLY = b"\0" + struct.pack(">i", 0) + b"\x02" + b"\x02t" + b"\x02" + ROW + b"\0" + struct.pack(">h", 0) + b"\0"
 
 
-def test_a_stable_offset_fetch_asks_for_all_of_a_group():
-    head, asked = StableOffsetFetch("g1").frame(5, "me")
+def test_a_stable_offset_fetch_names_the_partition():
+    head, asked = StableOffsetFetch("g1", TopicPartition("uv", 258)).frame(5, "me")
     assert struct.unpack_from(">ihhi", head) == (len(head) + len(asked) - 4, 9, 7, 5)
-    assert bytes(asked) == b"\0" + b"\x03g1" + b"\0" + b"\1" + b"\0"
-
-
-def test_a_stable_offset_fetch_names_partitions():
-    _, asked = StableOffsetFetch("g1", (A, TopicPartition("uv", 258))).frame(5, "me")
-    topics = b"\x03" + b"\x02t\x02\0\0\0\0\0" + b"\x03uv\x02\0\0\x01\x02\0"
-    assert bytes(asked) == b"\0" + b"\x03g1" + topics + b"\1" + b"\0"
+    assert bytes(asked) == b"\0" + b"\x03g1" + b"\x02" + b"\x03uv\x02\0\0\x01\x02\0" + b"\1" + b"\0"
 
 
 def test_its_reply_is_read_to_the_last_byte():
@@ -95,4 +89,4 @@ def test_a_reply_that_ends_early_is_refused(size: int):
 def test_a_reply_to_another_request_is_refused():
     head = struct.pack(">ii", 4 + len(REPLY), 6)
     with pytest.raises(RemoteError, match="correlation id 6 instead of 5"):
-        StableOffsetFetch("g").reply(head, 5)
+        StableOffsetFetch("g", A).reply(head, 5)

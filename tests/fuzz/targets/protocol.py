@@ -102,7 +102,7 @@ def requests() -> list[Any]:
     for release in RELEASES:
         for request in _requests(DIALECTS[release]):
             found.setdefault((request.api.key, request.version, getattr(request.finish, "__name__", "")), request)
-    return [*found.values(), StableOffsetFetch("g")]
+    return [*found.values(), StableOffsetFetch("g", TopicPartition("t", 0))]
 
 
 def sample(kind: Any, version: int, random: Random, name: str = "") -> Any:
