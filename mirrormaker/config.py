@@ -176,6 +176,7 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
         at = f"{file}: source {source.name}"
         warnings += [f"{at}: {sentence}" for sentence in _overruled(source)]
         notes += [f"{at}: {sentence}" for sentence in _unsafe(source)]
+        notes += [f"{at}: {sentence}" for sentence in selection(source, mirror).certainly_held_back()]
         problems += [f"{at}: {sentence}" for sentence in _mismatched(source, target, mirror)]
         problems += [f"{at}: {metrics.missing()}"] if source.metrics_enable and metrics.missing() else []
         if loops(source.zookeeper_connect, target.zookeeper):

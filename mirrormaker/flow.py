@@ -6,7 +6,8 @@
     ParkedRetries   parked partitions are fetched again every parked.retry.ms
 
 A topic whose target is not ready waits beside the others, so that one that has to be created holds up no neighbour.
-A topic that may not be mirrored (it would feed itself) is refused: its partitions are parked, its neighbours flow.
+A topic that may not be mirrored (it would feed itself, or go to a topic that only brokers write) is refused: its
+partitions are parked, its neighbours flow.
 What cannot be delivered fails its ticket with the reason, which parks its partition; the neighbours flow on.  What then
 becomes of it, by the policies of its topic: mirrormaker.quarantine.
 """
@@ -447,7 +448,7 @@ class Flow:
     def _prepared(self, name: str) -> TopicRoute:
         """A topic and its route.  Raises what Topics.prepare raises, and TopicRefused."""
         target = self.selection.target(name)
-        if self.source.in_target and (sentence := self.selection.fed_back(name)):
+        if sentence := self.selection.refusal(name, self.source.in_target):
             raise TopicRefused(sentence)
         if self._delivery.alone:
             self._write_alone(name, target)
@@ -480,6 +481,8 @@ class Flow:
 
     def _other(self, name: str, source_topic: str, topic: TopicRoute) -> TopicRoute:
         """A topic that message.handler sends to, beside the message's own; prepared when it is first met."""
+        if why := self.selection.why_not_written(name):
+            raise HandlerTopicMissing(f"{self.handler_option} sent a message of {source_topic} to {name}, {why}")
         if self.source.in_target and (sentence := self.selection.selected_again(name, source_topic)):
             raise HandlerTopicMissing(f"{self.handler_option} sent a message of {source_topic} to {name}: {sentence}")
         while name not in self._others:

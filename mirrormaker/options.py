@@ -14,6 +14,7 @@ from groundwork.named import NotLoaded, load_named
 from groundwork.options import CLASS, Options, option, specs
 from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import expected
+from kafkawire.internaltopics import why_never_written
 from kafkawire.model import TopicPartition
 from mirrormaker.badmessages import POLICIES, Policies
 from mirrormaker.listen import Address, listen_address
@@ -463,6 +464,9 @@ class MirrorOptions(Options):
                 topic_filter(self.whitelist, self.blacklist)
             except ValueError as exc:
                 yield f"options 'whitelist' and 'blacklist' together: {exc}"
+        for key, topic in (("offset.map.topic", self.map_topic), ("dead.letter.topic", self.dead_letter_topic)):
+            if why := why_never_written(topic):
+                yield f"'{key}' is {topic}, {why}"
         if self.handler and self.set_handler:
             yield "'message.handler' and 'message.set.handler' are both given: keep one"
         for key, named in (("message.handler", self.handler), ("message.set.handler", self.set_handler)):

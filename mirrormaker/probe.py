@@ -26,6 +26,7 @@ from kafkawire.cluster.zookeeper import (
 )
 from kafkawire.dialects import expected
 from kafkawire.errors import LinkLost, NoListener, OtherGeneration
+from kafkawire.internaltopics import INTERNAL_TOPICS
 from kafkawire.model import Broker
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
@@ -34,7 +35,6 @@ from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from zkconsumer.errors import ConsumerError
 from zkconsumer.errors import NoBrokers as NoBrokers
 from zkconsumer.errors import Unreachable as SourceUnreachable
-from zkconsumer.kafkagroup.topics import INTERNAL_TOPICS
 
 
 class OtherCluster(ConsumerError):

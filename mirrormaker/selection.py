@@ -5,6 +5,7 @@
     prefixed     all others, where the source has a topic.prefix
     fed back     a source that is in the target's own cluster must not select what it is sent there: such a topic would
                  feed itself, one copy after the other; it is refused, its neighbours are mirrored
+    internal     a name under which brokers of the target keep their own state is written by no rename and no prefix
     merged       a target topic that several source topics are sent to
 
 A group agrees on one Java pattern for each member, so both lists are one pattern in the registration (topic_filter).
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkawire.internaltopics import NEVER_WRITTEN, why_never_written
 from zkconsumer.filters import INTERNAL_TOPICS, Blacklist, TopicFilter, Whitelist
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")  # as brokers from 0.8 on take them
@@ -45,6 +47,8 @@ def renames(raw: object) -> dict[str, str]:
     for source, target in pairs:
         if not NAME.fullmatch(str(target)) or target in (".", ".."):
             raise ValueError(f"names of 1 to 255 ASCII letters, digits, '.', '_' and '-', which {target!r} is not")
+        if why := why_never_written(str(target)):
+            raise ValueError(f"another name than {target}, {why}")
         if str(source) in found:
             raise ValueError(f"each source topic once, and {source!r} is there twice")
         found[str(source)] = str(target)
@@ -145,6 +149,39 @@ class Selection:
         """Whether any topic may have another name in the target."""
         return bool(self.prefix or self.rename or self.shared_rename)
 
+    def sent_to(self, target: str) -> tuple[str, ...]:
+        """The topics of the source, whether it has them or not, that would be written to a target topic."""
+        renamed = (*self.rename, *self.shared_rename)
+        found = {topic for topic in (*renamed, target.removeprefix(self.prefix)) if topic}
+        return tuple(sorted(topic for topic in found if self.target(topic) == target and self.selects(topic)))
+
+    # held back -------------------------------------------------------------------------------------------------------
+
+    def refusal(self, topic: str, target_is_source: bool = False) -> str:
+        """Why a topic that is selected is held back: a sentence; "": it is not."""
+        target = self.target(topic)
+        if why := self.why_not_written(target):
+            return (
+                f"topic {topic} would be written to {target}, {why}; blacklist it, or give it another name "
+                "(topic.rename, topic.prefix)"
+            )
+        return self.fed_back(topic) if target_is_source else ""
+
+    def certainly_held_back(self) -> Iterator[str]:
+        """Topics that would be held back, as far as the configuration alone shows it: a sentence each.
+
+        A topic that keeps an internal name counts where the whitelist names it: every source may have such topics.
+        """
+        named = set(_literals(self.whitelist))
+        for name in sorted(NEVER_WRITTEN):
+            for topic in self.sent_to(name):
+                if topic != name or topic in named:
+                    yield f"{self.refusal(topic)}: it is held back"
+
+    def why_not_written(self, target: str) -> str:
+        """Why no message is written to a topic of the target, a clause; "": messages may be."""
+        return why_never_written(target)
+
     # fed back --------------------------------------------------------------------------------------------------------
 
     def fed_back(self, topic: str) -> str:
@@ -200,7 +237,7 @@ class Selection:
             self.target(topic),
             self.naming(topic),
             tuple(self._overridden(topic)),
-            self.fed_back(topic) if target_is_source else "",
+            self.refusal(topic, target_is_source),
         )
 
     def _overridden(self, topic: str) -> Iterator[str]:

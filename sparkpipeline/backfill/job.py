@@ -7,13 +7,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from groundwork.failpoints import failpoint
 from groundwork.installed import own_version
 from kafkawire.cluster.view import ClusterView
+from kafkawire.internaltopics import why_never_written
 from kafkawire.model import TopicPartition
 from sparkpipeline.backfill.clusters import Clusters, HandOver
 from sparkpipeline.backfill.folder import BackfillFolder
@@ -68,6 +69,7 @@ class Backfill:
                 done={},
                 handed_over=None,
             )
+        refuse_internal(lane.topic for lane in plan.lanes)
         other = differences(plan.request, asked) if asked is not None else []
         if other:
             raise Refused(
@@ -180,6 +182,7 @@ def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> B
         found = resolve_batch(sides.source_options, source, group_offsets(sides.source_options, sides.source))
         if not found:
             raise UnknownPartition(f"the source has no {sides.source_options.subscription}")
+        refuse_internal(tp.topic for tp, _, _ in found)
         numbers = {tp: number_of(tp, source.view()) for tp, _, _ in found}
         _there(numbers, source.view(), target.view(), request.partitioning)
         starts: Mapping[TopicPartition, int] = {}
@@ -236,6 +239,13 @@ def _two_clusters(source: ClusterView, target: ClusterView) -> None:
     if both:
         host, port = min(both)
         raise OptionRefused(f"source and target are one cluster: {host}:{port} is a broker of both", option="--target")
+
+
+def refuse_internal(topics: Iterable[str]) -> None:
+    """Raise Refused for a topic whose name is internal at the target: nothing is copied there."""
+    for topic in topics:
+        if why := why_never_written(topic):
+            raise Refused(f"{topic} would be copied to a topic of its name, {why}; leave it out", topic=topic)
 
 
 def _there(numbers: Mapping[TopicPartition, int], source: ClusterView, target: ClusterView, partitioning: str) -> None:

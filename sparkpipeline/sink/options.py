@@ -14,6 +14,7 @@ from groundwork.options import OptionError, load, option, warnings_of
 from groundwork.zksecurity import security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
+from kafkawire.internaltopics import why_never_written
 from producer.config import ProducerConfig, brokers, codec
 from sparkpipeline import brokersecurity
 from sparkpipeline.brokersecurity import KafkaSecurityOptions
@@ -189,6 +190,8 @@ class SinkOptions(KafkaSecurityOptions):
             yield "option 'kafka.bootstrap.servers' is missing (or zookeeper.connect): where are the brokers?"
         if self.topic is not None and not self.topic.strip():
             yield "option 'topic' is empty"
+        elif self.topic is not None and (why := why_never_written(self.topic)):
+            yield f"option 'topic' is {self.topic!r}, {why}"
         yield from security_problems(self, self.zookeeper_connect)
         yield from self.broker_problems()
         if self.request_timeout_ms > MOST_INT:

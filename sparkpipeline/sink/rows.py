@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
 from kafkawire.headers import packed
+from kafkawire.internaltopics import why_never_written
 from kafkawire.model import PartitionId, TopicPartition
 from producer.partitioners import Sticky, byte_array_partitioner, default_of, murmur2_partitioner
 from producer.rows import Row, size_of
@@ -236,6 +237,8 @@ class RowSender:
             )
         ids = self._ids.get(topic)
         if ids is None:
+            if why := why_never_written(topic):
+                raise self._refused(f"no row goes to {topic}, {why}", topic, None, number)
             ids = self._ids[topic] = self._target.partitions(topic)
         if partition is not None:
             if partition not in ids:

@@ -116,6 +116,27 @@ def test_each_message_of_two_sources_in_one_mirror_that_is_killed_is_copied_once
     assert copies(target, goal, topic, PARTITIONS, prefix=BESIDE) == once(COUNT)
 
 
+def test_a_source_topic_named_transaction_state_is_held_back_and_the_target_keeps_its_transactions(
+    own_cluster: Callable[..., Cluster], targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
+) -> None:
+    """The mirror created it with four partitions, and the second mirror's transactions hung for ever."""
+    source = own_cluster(brokers=1)
+    topic, target, internal = unique.topic(), targets("2.8.2"), "__transaction_state"
+    load_of(source, internal, PARTITIONS, 100)
+    load_of(source, topic, PARTITIONS, 1000)
+    both = {"whitelist": f"{topic},{internal}"}
+    plain = {**both, "delivery.guarantee": "at-least-once", "topic.rename": {topic: f"{topic}-plain"}}
+    with OnceMirror(tmp_path, source, target, unique.group(), topic, mirror=plain) as mirror:
+        mirror.wait_said(f"topic {internal} waits: topic {internal} would be written to {internal}, which is internal")
+        mirror.wait_all()
+        assert mirror.stop()[0] == 0
+    assert len(log_end_offsets(cast("ClusterClient", target), [internal])) in (0, 50)  # none, or the brokers' own
+    with OnceMirror(tmp_path, source, target, unique.group("once"), topic, mirror=both) as mirror:
+        mirror.wait_all()
+        assert mirror.stop()[0] == 0
+    assert copies(source, target, topic, PARTITIONS) == once(1000)
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
 def test_thirty_kills(

@@ -640,6 +640,30 @@ def test_a_topic_that_would_feed_itself_is_parked_until_it_does_not(tasks: TaskG
     assert flow.waiting == {}
 
 
+def test_a_topic_of_an_internal_name_is_parked_and_the_target_is_not_asked_for_it(tasks: TaskGroup) -> None:
+    targets, sends, refused = Targets(__transaction_state=50, t=2), Sends(), [Share(), Share()]
+    flow = flow_of(
+        tasks, targets, sends, selection=Selection(source="dc1", whitelist=".*", rename={"b": "__share_group_state"})
+    )
+    flow.take(fetched("__transaction_state", 0, 5), refused[0])
+    flow.take(fetched("b", 0, 7), refused[1])
+    flow.take(fetched("t", 0, 0), Share())
+    until(lambda: all(share.told for share in refused) and sends.parts)
+    assert targets.asked == ["t"]
+    assert [(share.told[0][0], share.told[0][2]) for share in refused] == [("failed", 5), ("failed", 7)]
+    assert set(flow.waiting) == {"__transaction_state", "b"}
+    assert "b would be written to __share_group_state, which is internal" in flow.waiting["b"]
+
+
+def test_a_handler_sends_nothing_to_an_internal_name(tasks: TaskGroup) -> None:
+    share, targets = Share(), Targets(a=2, __transaction_state=50)
+    flow = flow_of(tasks, targets, Sends(), handler=lambda m: ("__transaction_state", m.key, m.value))
+    flow.take(fetched("a", 0, 5), share)
+    until(lambda: share.told)
+    assert "message.handler sent a message of a to __transaction_state, which is internal" in str(share.told)
+    assert targets.asked == ["a"]
+
+
 def test_a_handler_may_not_send_where_its_flow_reads(tasks: TaskGroup) -> None:
     share = Share()
     names = Selection(source="dc1", whitelist="a|b", rename={"a": "x", "b": "y"})

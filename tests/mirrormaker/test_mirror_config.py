@@ -150,6 +150,21 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             ],
         ),
         (
+            SOURCE + TARGET + "mirror: {whitelist: a, topic.rename: 'a:__transaction_state'}\n",
+            [
+                "m.yaml: mirror: option 'topic.rename' is 'a:__transaction_state', expected another name than "
+                "__transaction_state, which is internal: brokers of some release keep their own state in a topic of "
+                "that name"
+            ],
+        ),
+        (
+            SOURCE + TARGET + "mirror: {whitelist: a, offset.map.topic: __cluster_metadata}\n",
+            [
+                "m.yaml: mirror: 'offset.map.topic' is __cluster_metadata, which is internal: brokers of some release "
+                "keep their own state in a topic of that name"
+            ],
+        ),
+        (
             SOURCE + TARGET + "mirror: {whitelist: a, message.handler: 'json:nothing'}\n",
             ["m.yaml: mirror: message.handler 'json:nothing': json has no nothing"],
         ),
@@ -310,6 +325,18 @@ def test_what_is_allowed_and_unsafe_is_named_one_by_one(tmp_path: Path) -> None:
     assert left not in " ".join(
         (*from_yaml(yaml_file(tmp_path, newer)).notes, *from_yaml(tmp_path / "m.yaml").warnings)
     )
+
+
+def test_a_name_that_is_internal_at_the_target_is_told_where_prefix_or_whitelist_make_it(tmp_path: Path) -> None:
+    of_prefix = SOURCE.replace("}", ", topic.prefix: __}") + TARGET + "mirror: {whitelist: 'transaction.*'}\n"
+    assert from_yaml(yaml_file(tmp_path, of_prefix)).notes == (
+        "m.yaml: source source: topic transaction_state would be written to __transaction_state, which is internal: "
+        "brokers of some release keep their own state in a topic of that name; blacklist it, or give it another name "
+        "(topic.rename, topic.prefix): it is held back",
+    )
+    [note] = from_yaml(yaml_file(tmp_path, SOURCE + TARGET + "mirror: {whitelist: 'a,__share_group_state'}\n")).notes
+    assert "topic __share_group_state would be written to __share_group_state, which is internal" in note
+    assert from_yaml(yaml_file(tmp_path, SOURCE + TARGET + "mirror: {whitelist: '.*'}\n")).notes == ()
 
 
 def properties(folder: Path, consumer: str, producer: str, unknown: str = "error", **flags: str) -> Configuration:

@@ -119,3 +119,26 @@ def test_target_topics_that_several_topics_are_sent_to() -> None:
     assert merged_topics([(one, ["a"])]) == {}
     said = merged_sentence("all", ("dc1/a", "dc1/b", "dc2/c"))
     assert said == "target topic all is fed by dc1/a, dc1/b and dc2/c: their messages are merged"
+
+
+@pytest.mark.parametrize(
+    ("given", "topic", "target"),
+    [
+        ({}, "__transaction_state", "__transaction_state"),
+        ({"exclude_internal": False}, "__consumer_offsets", "__consumer_offsets"),
+        ({"rename": {"a": "__share_group_state"}}, "a", "__share_group_state"),
+        ({"shared_rename": {"a": "__cluster_metadata"}}, "a", "__cluster_metadata"),
+        ({"prefix": "__"}, "transaction_state", "__transaction_state"),
+    ],
+)
+def test_a_name_that_is_internal_at_the_target_is_reached_by_no_rename_and_no_prefix(
+    given: Any, topic: str, target: str
+) -> None:
+    names = chosen(**given)
+    assert names.selects(topic)
+    assert names.explain(topic).refused == (
+        f"topic {topic} would be written to {target}, which is internal: brokers of some release keep their own state "
+        "in a topic of that name; blacklist it, or give it another name (topic.rename, topic.prefix)"
+    )
+    assert not names.explain(f"{topic}s").refused
+    assert topic in names.sent_to(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -174,3 +175,18 @@ def test_speculation_is_refused(monkeypatch, tmp_path):
         with pytest.raises(OptionRefused, match="twice at the same time"):
             opened(tmp_path / "b", request(source, target)).execute(spark, 1, lambda *_: None)
         assert not (tmp_path / "b").exists()
+
+
+def test_an_internal_name_is_in_no_plan_neither_in_a_new_one_nor_in_one_that_lies_there(monkeypatch, tmp_path):
+    own = {"__transaction_state": 1}
+    with FakeCluster(own) as source, FakeCluster(own) as target:
+        source.append("__transaction_state", 0, entry(b"v", key=b"k", offset=0))
+        asked = request(source, target)
+        asked = replace(asked, source={**asked.source, "subscribe": "__transaction_state"})
+        with pytest.raises(Refused, match=r"__transaction_state.*, which is internal"):
+            opened(tmp_path / "b", asked)
+        with monkeypatch.context() as before:
+            before.setattr("sparkpipeline.backfill.job.refuse_internal", lambda topics: None)
+            opened(tmp_path / "b", asked).execute(FakeSpark(monkeypatch), 1, lambda *_: None)
+        with pytest.raises(Refused, match=r"__transaction_state.*, which is internal"):
+            opened(tmp_path / "b", None)

@@ -144,6 +144,11 @@ def test_a_null_topic_fails_by_its_row():
         taken("default", rows_of(3, topic=["t", None, "t"]))
 
 
+def test_a_topic_that_is_internal_at_the_target_fails_by_its_row():
+    with pytest.raises(NotDelivered, match=r"topic=__transaction_state row=1 task=7: .*, which is internal"):
+        taken("default", rows_of(3, topic=["t", "__transaction_state", "t"]))
+
+
 def test_a_partition_that_is_not_there_fails_by_its_row():
     with pytest.raises(NotDelivered, match="topic=t partition=9 row=1 task=7: the topic has 4 partitions"):
         taken("default", rows_of(2, partition=pa.array([1, 9], pa.int32())))
@@ -229,6 +234,7 @@ def test_other_columns_are_ignored_headers_too():
         ({"partitioner": "round"}, "one of default, byte-array, murmur2"),
         ({"kafka.compression.codec": "lzma"}, "one of none, gzip"),
         ({"topic": " "}, "'topic' is empty"),
+        ({"topic": "__transaction_state"}, "'topic' is '__transaction_state', which is internal"),
         ({"path": "/tmp/x"}, "option topic says"),
         ({"protocol": "0.7"}, "option=protocol: brokers of Kafka 0.7 acknowledge nothing"),
         ({"zookeeper.auth": "digest:me:secret"}, "'zookeeper.connect' is reached, which is not given"),

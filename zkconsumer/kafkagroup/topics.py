@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.cluster.view import ClusterView
+from kafkawire.internaltopics import INTERNAL_TOPICS
 from kafkawire.znodes.group import STATIC, Registration, thread_ids
 from zkconsumer.fetching.leaders import CurrentLeaders
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import java_order
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class GroupTopics:
