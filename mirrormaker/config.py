@@ -54,6 +54,10 @@ class Configuration:
     name: str = "mirror"
     files: tuple[Path, ...] = ()
 
+    def selection(self, source: SourceOptions) -> Selection:
+        """Which topics of one of its sources are mirrored, and under which names."""
+        return selection(source, self.mirror, self.sources)
+
 
 # ---- from files -----------------------------------------------------------------------------------------------
 
@@ -169,6 +173,14 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     if not sources:
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
     problems += [f"{where}: {sentence}" for sentence in _not_growing(target, mirror)]
+    if (
+        mirror.dead_letter_topic
+        and mirror.own_topics(s.name for s in named)[mirror.dead_letter_topic] != "dead.letter.topic"
+    ):
+        problems.append(
+            f"{where}: 'dead.letter.topic' is {mirror.dead_letter_topic}, which the mirror itself writes "
+            "(offset.map.topic): give them two names"
+        )
     if len({source.name for source in named}) < len(named):
         problems.append(f"{where}: two sources have the same name; logs and status could not tell them apart")
     problems += [f"{where}: {sentence}" for sentence in _read_twice(named)]
@@ -176,12 +188,18 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
         at = f"{file}: source {source.name}"
         warnings += [f"{at}: {sentence}" for sentence in _overruled(source)]
         notes += [f"{at}: {sentence}" for sentence in _unsafe(source)]
-        notes += [f"{at}: {sentence}" for sentence in selection(source, mirror).certainly_held_back()]
+        chosen = selection(source, mirror, named)
+        for topic in chosen.certainly_held_back():
+            held_back = f"{at}: {chosen.refusal(topic)}"
+            if chosen.renamed(topic):
+                problems.append(held_back)
+            else:
+                notes.append(f"{held_back}: it is held back")
         problems += [f"{at}: {sentence}" for sentence in _mismatched(source, target, mirror)]
         problems += [f"{at}: {metrics.missing()}"] if source.metrics_enable and metrics.missing() else []
         if loops(source.zookeeper_connect, target.zookeeper):
-            map_topic = f"{mirror.map_topic}.{source.name}" if mirror.map_topic and len(named) > 1 else mirror.map_topic
-            problems += [f"{at}: {sentence}" for sentence in _feeds_itself(source, target, mirror, map_topic)]
+            map_topic = mirror.map_topic_of(source.name, len(named) > 1)
+            problems += [f"{at}: {sentence}" for sentence in _feeds_itself(chosen, target, map_topic)]
     if mirror.http_listen is not None:
         problems += [f"{where}: {sentence}" for sentence in (listen.missing(),) if sentence]
         notes += [f"{where}: mirror: {sentence}" for sentence in (listen.unsafe(mirror.http_listen),) if sentence]
@@ -235,7 +253,7 @@ def _renamed_alike(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> I
     """Renamed topics of one name: sentences."""
     found: dict[str, list[str]] = {}
     for source in sources:
-        chosen = selection(source, mirror)
+        chosen = selection(source, mirror, sources)
         for topic in dict.fromkeys((*source.topic_rename, *mirror.topic_rename)):
             if chosen.selects(topic):
                 found.setdefault(chosen.target(topic), []).append(f"{source.name}/{topic}")
@@ -304,12 +322,11 @@ def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
         )
 
 
-def _feeds_itself(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions, map_topic: str) -> Iterator[str]:
+def _feeds_itself(chosen: Selection, target: TargetOptions, map_topic: str) -> Iterator[str]:
     """Why a source in the target's own cluster cannot be mirrored, as far as no cluster has to be asked: sentences.
 
-    map_topic: the topic of its offset map; "": none.
+    chosen: what is mirrored of it.  map_topic: the topic of its offset map; "": none.
     """
-    chosen = selection(source, mirror)
     same = f"zookeeper.connect and target.zookeeper.connect name the same cluster ({target.zookeeper})"
     if not chosen.changes_names:
         yield f"{same}: a mirror into its own source never ends; topic.prefix or topic.rename gives topics another name"
@@ -328,11 +345,6 @@ def _left_out(mirror: MirrorOptions) -> Iterator[str]:
     if "dead-letter" in given:
         places = ", ".join(sorted(given["dead-letter"]))
         yield f"dead-letter ({places}): such messages are in {mirror.dead_letter_topic}, not in their topic"
-    if mirror.dead_letter_topic and mirror.topics.matches(mirror.dead_letter_topic):
-        yield (
-            f"dead.letter.topic {mirror.dead_letter_topic} is among the topics that are mirrored: a source that has it "
-            "mixes its records with the dead letters; blacklist it"
-        )
 
 
 def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
@@ -529,8 +541,8 @@ def route_rules(
     )
 
 
-def selection(source: SourceOptions, mirror: MirrorOptions) -> Selection:
-    """Which topics of a source are mirrored, and under which names."""
+def selection(source: SourceOptions, mirror: MirrorOptions, sources: Iterable[SourceOptions]) -> Selection:
+    """Which topics of a source are mirrored, and under which names.  sources: all of the mirror."""
     return Selection(
         source=source.name,
         whitelist=mirror.whitelist,
@@ -540,6 +552,7 @@ def selection(source: SourceOptions, mirror: MirrorOptions) -> Selection:
         shared_rename=mirror.topic_rename,
         prefix=source.topic_prefix,
         overrides=tuple(Override(one.topics, one.options) for one in mirror.overrides),
+        own=mirror.own_topics(each.name for each in sources),
     )
 
 

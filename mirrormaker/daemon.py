@@ -28,7 +28,7 @@ from groundwork.threads import NoThread
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
 from mirrormaker import exits
-from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.config import Configuration, route_rules
 from mirrormaker.control.live import ControlRefused, Elsewhere, LiveControl
 from mirrormaker.control.server import Action, Arguments
 from mirrormaker.dump import dump
@@ -206,7 +206,7 @@ class Daemon:
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
         self._happenings = Happenings()
         self._happenings.attach()
-        self._selections = {source.name: selection(source, mirror) for source in configuration.sources}
+        self._selections = {source.name: configuration.selection(source) for source in configuration.sources}
         self._control = LiveControl(
             configuration,
             sources=self._sources,
@@ -318,7 +318,7 @@ class Daemon:
             self._tasks,
             handler=loaded.of_flow(source.name, target.dialect) if loaded is not None else None,
             delivery=self._maps.delivery(source.name),
-            selection=selection(source.options, mirror),
+            selection=self._configuration.selection(source.options),
             quarantine=quarantine,
         )
 
@@ -465,7 +465,7 @@ class Daemon:
         mirror = self._configuration.mirror
         self._startup.change(mirror)
         for source in self._configuration.sources:
-            self._selections[source.name] = selection(source, mirror)
+            self._selections[source.name] = self._configuration.selection(source)
 
     @property
     def _configuration(self) -> Configuration:

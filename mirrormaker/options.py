@@ -538,6 +538,19 @@ class MirrorOptions(Options):
                     given.setdefault(policy, set()).add(place)
         return given
 
+    def map_topic_of(self, source: str, several: bool) -> str:
+        """Return the topic of a source's offset map; "": it is kept in none.  several: the mirror has other sources."""
+        return f"{self.map_topic}.{source}" if self.map_topic and several else self.map_topic
+
+    def own_topics(self, sources: Iterable[str]) -> dict[str, str]:
+        """Return the topics of the target that the mirror writes for itself, each with the option that names it.
+
+        sources: the names of all.  Maps are named with one source and with several: one may be added.
+        """
+        found = {self.dead_letter_topic: "dead.letter.topic", self.map_topic: "offset.map.topic"}
+        found |= {self.map_topic_of(source, True): "offset.map.topic" for source in sources}
+        return {topic: option for topic, option in found.items() if topic}
+
     @property
     def topics(self) -> TopicFilter:
         return topic_filter(self.whitelist, self.blacklist)

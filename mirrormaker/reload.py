@@ -26,7 +26,7 @@ from groundwork.named import NotLoaded, file_of, load_again, load_named
 from groundwork.tasks import TaskGroup, sleep
 from kafkawire.dialects import Dialect
 from mirrormaker.changes import Reload, decide
-from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.config import Configuration, route_rules
 from mirrormaker.configfile import ConfigError, read_settled
 from mirrormaker.flow import Flow
 from mirrormaker.handler import MessageHandler
@@ -173,7 +173,7 @@ class Reloads:
         source, target, mirror = flow.source.options, self.configuration.target, self.configuration.mirror
         handler = self.handler.of_flow(flow.name, flow.target.dialect) if self.handler is not None else None
         rules = route_rules(source, target, mirror, here=flow.source.dialect, there=flow.target.dialect)
-        flow.change(rules, selection(source, mirror), handler)
+        flow.change(rules, self.configuration.selection(source), handler)
         flow.quarantine.policies = cache(mirror.policies)
 
     def _switch_offsets(self, modes: dict[str, Mode]) -> Iterator[str]:

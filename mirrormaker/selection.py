@@ -5,7 +5,8 @@
     prefixed     all others, where the source has a topic.prefix
     fed back     a source that is in the target's own cluster must not select what it is sent there: such a topic would
                  feed itself, one copy after the other; it is refused, its neighbours are mirrored
-    internal     a name under which brokers of the target keep their own state is written by no rename and no prefix
+    held back    no rename and no prefix leads to a name under which brokers keep their own state, nor to a topic that
+                 the mirror writes for itself (offset map, dead letters): messages could forge what stands there
     merged       a target topic that several source topics are sent to
 
 A group agrees on one Java pattern for each member, so both lists are one pattern in the registration (topic_filter).
@@ -92,7 +93,8 @@ class Explanation(NamedTuple):
 class Selection:
     """The topics of one source that are mirrored, and their names in the target.
 
-    rename: the source's own; shared_rename: that of all sources.  Raises ValueError where the lists are no pattern.
+    rename: the source's own; shared_rename: that of all sources.  own: topics of the target that the mirror writes for
+    itself, each with the option that names it.  Raises ValueError where the lists are no pattern.
     """
 
     source: str
@@ -103,6 +105,7 @@ class Selection:
     shared_rename: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     overrides: tuple[Override, ...] = ()
+    own: Mapping[str, str] = field(default_factory=dict)
     filter: TopicFilter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -168,18 +171,22 @@ class Selection:
         return self.fed_back(topic) if target_is_source else ""
 
     def certainly_held_back(self) -> Iterator[str]:
-        """Topics that would be held back, as far as the configuration alone shows it: a sentence each.
+        """Topics that would be held back if the source has them, as far as the configuration alone shows it.
 
         A topic that keeps an internal name counts where the whitelist names it: every source may have such topics.
         """
         named = set(_literals(self.whitelist))
-        for name in sorted(NEVER_WRITTEN):
-            for topic in self.sent_to(name):
-                if topic != name or topic in named:
-                    yield f"{self.refusal(topic)}: it is held back"
+        for name in sorted(NEVER_WRITTEN | self.own.keys()):
+            yield from (t for t in self.sent_to(name) if name in self.own or t != name or t in named)
+
+    def renamed(self, topic: str) -> bool:
+        """Whether an option gives the topic its name in the target literally."""
+        return topic in self.rename or topic in self.shared_rename
 
     def why_not_written(self, target: str) -> str:
         """Why no message is written to a topic of the target, a clause; "": messages may be."""
+        if option := self.own.get(target):
+            return f"which the mirror itself writes ({option})"
         return why_never_written(target)
 
     # fed back --------------------------------------------------------------------------------------------------------

@@ -262,7 +262,7 @@ class Startup:
         view = probe_source(source.options, self._mirror, timeout_s, source.versions)
         same = same_cluster(view.brokers, self._brokers)
         source.in_target = same is not None
-        chosen = selection(source.options, self._mirror)
+        chosen = selection(source.options, self._mirror, [start.source.options for start in self._starts])
         if same is not None and (sentence := never_ends(chosen, view.topics)):
             raise ConsumerError(f"source {source.name} and the target are one cluster ({same} is in both): {sentence}")
         lost = Losses(source.versions.dialect, self._target.versions.dialect, frozenset(self._mirror.drop_fields))

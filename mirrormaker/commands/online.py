@@ -38,10 +38,10 @@ from kafkawire.protocol import apis
 from kafkawire.protocol.adminapis import CREATE_TOPICS
 from kafkawire.protocol.adminrequests import Setting
 from mirrormaker import exits
-from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.config import Configuration, route_rules
 from mirrormaker.exactlyonce.transactions import NoTransactions, require_transactions
 from mirrormaker.formatlosses import sample_topics, timestamps_lost
-from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
+from mirrormaker.options import SourceOptions, TargetOptions
 from mirrormaker.probe import (
     NoBrokers,
     OtherCluster,
@@ -97,7 +97,7 @@ def check_online(configuration: Configuration) -> int:
         refused: list[str] = []
         for source in configuration.sources:
             with named(f"source {source.name}"):
-                found, of_source, sentences = source_rows(source, mirror, target, view, there.dialect)
+                found, of_source, sentences = source_rows(source, configuration, view, there.dialect)
             rows += of_source
             refused += sentences
             seen.append((source, found))
@@ -110,7 +110,7 @@ def check_online(configuration: Configuration) -> int:
     write(rows, COLUMNS)
     say_releases(configuration, seen, view)
     say_workers(configuration, seen)
-    warn_of_topics(seen, mirror)
+    warn_of_topics(configuration, seen)
     warn_of_sizes(configuration, seen)
     warn_of_formats(seen, target, view)
     warn_of_retention(configuration, seen, view, there)
@@ -160,7 +160,7 @@ def warn_of_sizes(configuration: Configuration, seen: Sequence[tuple[SourceOptio
     """Say on stderr which topics may hold messages that are too large for what comes behind them."""
     target = configuration.target
     for source, found in seen:
-        chosen = selection(source, configuration.mirror)
+        chosen = configuration.selection(source)
         names = {topic: chosen.target(topic) for topic in found.topics}
         here = _limits("zookeeper.connect", source.zookeeper_connect, source.security, names)
         there = _limits("target.zookeeper.connect", target.zookeeper, target.security, names.values())
@@ -180,9 +180,9 @@ def _limits(option: str, hosts: str, security: ZkSecurity, topics: Iterable[str]
         return {}
 
 
-def warn_of_topics(seen: Sequence[tuple[SourceOptions, SourceView]], mirror: MirrorOptions) -> None:
+def warn_of_topics(configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:
     """Say on stderr which target topics several topics are sent to, and which entries of topic.overrides have none."""
-    chosen = [(selection(source, mirror), list(found.topics)) for source, found in seen]
+    chosen = [(configuration.selection(source), list(found.topics)) for source, found in seen]
     for target, writers in merged_topics(chosen).items():
         click.echo(f"warning: {merged_sentence(target, writers)}", err=True)
     idle = [set(one.idle_overrides(topics)) for one, topics in chosen]
@@ -224,7 +224,7 @@ def warn_of_retention(
     if there.dialect.magic < TIMED:
         return
     try:
-        names = {selection(source, mirror).target(topic) for source, found in seen for topic in found.topics}
+        names = {configuration.selection(source).target(topic) for source, found in seen for topic in found.topics}
         settings = target_settings(target, view, there, names)
     except (Unreachable, LinkLost, ZooKeeperUnreachable, ConsumerError, KazooException) as exc:
         click.echo(f"warning: target: how long it keeps messages is not compared: {exc}", err=True)
@@ -310,7 +310,7 @@ def _retention_of(
         if speaks.speaks(apis.LIST_OFFSETS.key) < BY_TIMESTAMP:
             yield f"source {source.name}: its brokers find nothing by timestamps, so no age of messages is compared"
             return
-        chosen = selection(source, configuration.mirror)
+        chosen = configuration.selection(source)
         copied = _copied_settings(source, found, target, links, speaks)
         kept = {
             topic: settings.kept(chosen.target(topic), target.topic_settings.of(copied.get(topic, {})))
@@ -391,19 +391,20 @@ def target_view(target: TargetOptions, versions: ClusterVersions | None = None) 
 
 
 def source_rows(
-    source: SourceOptions, mirror: MirrorOptions, target: TargetOptions, view: ClusterView, sent_to: Dialect
+    source: SourceOptions, configuration: Configuration, view: ClusterView, sent_to: Dialect
 ) -> tuple[SourceView, list[dict[str, Any]], list[str]]:
     """A source, what a start would do with each of its matching topics, and why it would refuse some: sentences.
 
     sent_to: what the target's brokers showed themselves to be.
     """
+    target, mirror = configuration.target, configuration.mirror
     versions = ClusterVersions(source.version, f"source {source.name}")
     try:
         seen = probe_source(source, mirror, TIMEOUT_S, versions)
     except NoBrokers as exc:
         raise SourceRefused(str(exc)) from exc
     same = same_cluster(seen.brokers, target_brokers(target, view.brokers))
-    chosen = selection(source, mirror)
+    chosen = configuration.selection(source)
     if same is not None and (sentence := never_ends(chosen, seen.topics)):
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both): {sentence}")
     if not seen.topics:

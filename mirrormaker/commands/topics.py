@@ -21,7 +21,7 @@ from mirrormaker.commands.running import (
     source_option,
     split_file,
 )
-from mirrormaker.config import Configuration, from_yaml, selection
+from mirrormaker.config import Configuration, from_yaml
 from mirrormaker.control.client import NoMirror, Refused
 from mirrormaker.control.topicrows import TopicFacts, rows_of
 from zkconsumer.errors import ConsumerError
@@ -100,7 +100,7 @@ def _of_clusters(configuration: Configuration, only: str | None, names: list[str
             continue
         wanted = [name for name in sorted(partitions) if not names or name in names]
         facts = TopicFacts(topics=wanted, partitions=partitions, owners=owners)
-        rows += rows_of(selection(source, configuration.mirror), facts)
+        rows += rows_of(configuration.selection(source), facts)
     missing = [name for name in names if name not in {row["topic"] for row in rows}]
     if missing and not problems:
         fail(f"no source has a topic {missing[0]}", exits.REFUSED)

@@ -135,5 +135,4 @@ class OffsetMaps:
                 raise
             self._disks.append(disk)
             return made
-        name = f"{self._mirror.map_topic}.{header.source}" if self._several else self._mirror.map_topic
-        return open_topic(name, header, self._target)
+        return open_topic(self._mirror.map_topic_of(header.source, self._several), header, self._target)

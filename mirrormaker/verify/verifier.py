@@ -23,7 +23,7 @@ from kafkawire.dialects import expected
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
 from kafkawire.model import PartitionId, TopicPartition
-from mirrormaker.config import Configuration, route_rules, selection
+from mirrormaker.config import Configuration, route_rules
 from mirrormaker.deadletter import NoDeadLetter
 from mirrormaker.deadletter import read as read_letter
 from mirrormaker.probe import OtherCluster, named, no_topic_matches, same_cluster, target_brokers
@@ -209,7 +209,7 @@ class _Verifier:
         found = read_source(options, self._configuration.mirror, self._request.topics)
         target = self._configuration.target
         same = same_cluster(found.brokers, target_brokers(target, self._view.brokers))
-        named = selection(options, self._configuration.mirror)
+        named = self._configuration.selection(options)
         if same is not None and any(named.target(topic) == topic for topic in found.partitions):
             raise OtherCluster(f"source {options.name} and the target are one cluster ({same} is in both)")
         if not found.partitions and self._request.topics is None:
@@ -223,7 +223,7 @@ class _Verifier:
                 each.options.name,
                 route_rules(each.options, target, configuration.mirror),
                 each.partitions,
-                selection(each.options, configuration.mirror).target,
+                configuration.selection(each.options).target,
                 each.compacted,
             )
             for each in sources

@@ -655,6 +655,26 @@ def test_a_topic_of_an_internal_name_is_parked_and_the_target_is_not_asked_for_i
     assert "b would be written to __share_group_state, which is internal" in flow.waiting["b"]
 
 
+def test_no_message_of_a_source_gets_into_the_offset_map_or_among_the_dead_letters(tasks: TaskGroup) -> None:
+    """A keyed message of the source's topic mirror.map moved a translated offset from 0 to 60."""
+    own = {"mirror.map": "offset.map.topic", "dead": "dead.letter.topic"}
+    targets, refused = Targets(**{"mirror.map": 1, "dead": 1}), [Share(), Share(), Share()]
+    names = Selection(source="dc1", whitelist=".*", own=own)
+    flow = flow_of(tasks, targets, Sends(), selection=names, handler=lambda m: ("dead", m.key, m.value))
+    targets.counts["t"] = 1
+    for topic, share in zip(("mirror.map", "dead", "t"), refused, strict=True):
+        flow.take(fetched(topic, 0, 5), share)
+    until(lambda: all(share.told for share in refused))
+    assert targets.asked == ["t"]
+    assert {share.told[0][0] for share in refused} == {"failed"}
+    assert "mirror.map would be written to mirror.map, which the mirror itself writes (offset.map.topic)" in str(
+        refused[0].told
+    )
+    assert "message.handler sent a message of t to dead, which the mirror itself writes (dead.letter.topic)" in str(
+        refused[2].told
+    )
+
+
 def test_a_handler_sends_nothing_to_an_internal_name(tasks: TaskGroup) -> None:
     share, targets = Share(), Targets(a=2, __transaction_state=50)
     flow = flow_of(tasks, targets, Sends(), handler=lambda m: ("__transaction_state", m.key, m.value))

@@ -339,6 +339,46 @@ def test_a_name_that_is_internal_at_the_target_is_told_where_prefix_or_whitelist
     assert from_yaml(yaml_file(tmp_path, SOURCE + TARGET + "mirror: {whitelist: '.*'}\n")).notes == ()
 
 
+def test_what_the_mirror_writes_for_itself_is_told_where_a_source_topic_would_go_there(tmp_path: Path) -> None:
+    own = "offset.map.topic: mirror.map, dead.letter.topic: dead"
+    two = "sources:\n- {name: a, zookeeper.connect: 'zk:1/a', group.id: g}\n"
+    two += "- {name: b, zookeeper.connect: 'zk:1/b', group.id: g, topic.prefix: mirror.}\n"
+    notes = from_yaml(yaml_file(tmp_path, two + TARGET + f"mirror: {{whitelist: '.*', {own}}}\n")).notes
+    said = [note.removeprefix("m.yaml: source ").partition(" would be written to ")[0] for note in notes]
+    assert said == [
+        "a: topic dead", "a: topic mirror.map", "a: topic mirror.map.a", "a: topic mirror.map.b",
+        "b: topic map", "b: topic map.a", "b: topic map.b",
+    ]  # fmt: skip
+    assert notes[1].endswith(
+        "would be written to mirror.map, which the mirror itself writes (offset.map.topic); blacklist it, or give it "
+        "another name (topic.rename, topic.prefix): it is held back"
+    )
+    left = f"mirror: {{whitelist: '.*', blacklist: '(mirror.)?map.*|dead', {own}}}\n"
+    assert from_yaml(yaml_file(tmp_path, two + TARGET + left)).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("mirror", "sentence"),
+    [
+        (
+            "{whitelist: a, offset.map.topic: m, topic.rename: 'a:m.source'}",
+            "m.yaml: source source: topic a would be written to m.source, which the mirror itself writes "
+            "(offset.map.topic); blacklist it, or give it another name (topic.rename, topic.prefix)",
+        ),
+        (
+            "{whitelist: a, dead.letter.topic: m.b, offset.map.topic: m}",
+            "m.yaml: 'dead.letter.topic' is m.b, which the mirror itself writes (offset.map.topic): give them two "
+            "names",
+        ),
+    ],
+)
+def test_what_is_renamed_to_a_topic_that_the_mirror_writes_for_itself_is_refused(
+    tmp_path: Path, mirror: str, sentence: str
+) -> None:
+    source = SOURCE if "rename" in mirror else SOURCE.replace("{", "{name: b, ")
+    assert problems(tmp_path, source + TARGET + f"mirror: {mirror}\n") == [sentence]
+
+
 def properties(folder: Path, consumer: str, producer: str, unknown: str = "error", **flags: str) -> Configuration:
     (folder / "c.properties").write_text(consumer)
     (folder / "p.properties").write_text(producer)
