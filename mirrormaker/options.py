@@ -21,6 +21,7 @@ from mirrormaker.listen import Address, listen_address
 from mirrormaker.losses import FIELDS
 from mirrormaker.partitioning import Numbering, numbering
 from mirrormaker.selection import prefix, renames, topic_filter
+from mirrormaker.topiclimits import TopicLimits
 from mirrormaker.topicsettings import NO_SETTINGS, TopicSettings, topic_settings
 from producer.config import ProducerConfig, brokers
 from producer.partitioners import UNKEYED
@@ -198,6 +199,24 @@ class TargetOptions(ProducerConfig):
         "brokers' default is), NAME=VALUE fixed; default: all are the target's own",
         kind=topic_settings,
     )  # fmt: skip
+
+    topic_max_partitions: int = option(
+        "target.topic.max.partitions", TopicLimits().of_topic,
+        "most partitions of a topic that the mirror creates or grows; one that has more at its source is held back and "
+        "named", least=1,
+    )  # fmt: skip
+    max_partitions: int = option(
+        "target.max.partitions", TopicLimits().in_all,
+        "most partitions of the target, whoever created them: the mirror creates and grows no topic beyond it", least=1,
+    )  # fmt: skip
+    max_new_topics: int = option(
+        "target.max.new.topics.per.minute", TopicLimits().a_minute,
+        "most topics that the mirror (each of its workers) creates within a minute; the others follow", least=1,
+    )  # fmt: skip
+
+    @property
+    def topic_limits(self) -> TopicLimits:
+        return TopicLimits(self.topic_max_partitions, self.max_partitions, self.max_new_topics)
 
     @property
     def address(self) -> str:

@@ -108,9 +108,10 @@ class Target:
                 options.replication,
                 admin=admin,
                 settings=options.topic_settings,
+                limits=options.topic_limits,
             )
         else:
-            self.topics = BrokerTopics(self._session(), self._links_until_close())
+            self.topics = BrokerTopics(self._session(), self._links_until_close(), options.topic_limits)
 
     # senders ---------------------------------------------------------------------------------------------------------
 

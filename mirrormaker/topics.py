@@ -9,6 +9,8 @@ topic's settings those that target.topic.configs names.
 Missing topics are made side by side: what was asked for while others were made goes in one round, up to AT_ONCE of
 them, and each goes on as soon as its own partitions have leaders.
 
+What is created or grown keeps to limits (mirrormaker.topiclimits).  A topic beyond them waits, and is named.
+
 At a target of 0.7 ZooKeeper alone says which partitions brokers have.  A topic that no broker has registered is created
 by the first request to produce to it, on the broker that gets it.  So each live broker is sent an empty set, which
 stores nothing: then all of them register their partitions of the topic, and the first message finds every partition.
@@ -41,6 +43,7 @@ from kafkawire.protocol.adminrequests import BROKERS_DEFAULT, NewTopic
 from mirrormaker.probe import WrongVersion
 from mirrormaker.retention import RETENTION, kept_by, topic_defaults
 from mirrormaker.routes import SourceTopic
+from mirrormaker.topiclimits import Creations, TopicLimits
 from mirrormaker.topicsettings import NO_SETTINGS, TopicSettings
 from zkconsumer.errors import ConsumerError
 
@@ -99,6 +102,7 @@ class TargetTopics:
     replication 0: the source's, but no more than the target has brokers.
     admin: makes topics by requests, where the brokers take them.
     settings: of topics that are made.
+    limits: of what is made.
     """
 
     def __init__(
@@ -110,7 +114,9 @@ class TargetTopics:
         *,
         admin: TopicAdmin | None = None,
         settings: TopicSettings = NO_SETTINGS,
+        limits: TopicLimits = TopicLimits(),  # noqa: B008  # it never changes
     ) -> None:
+        self._creations = Creations(limits)
         self._admin = admin
         self._settings = settings
         self._defaults: Mapping[str, str] | None = None  # settings that topics have of the brokers; None: not asked yet
@@ -125,6 +131,7 @@ class TargetTopics:
         self._wishes: dict[str, Wish] = {}
         # Topics that wait to be created by their name, least recently named first; what was said, and when.
         self._named: dict[str, tuple[ClusterView, float] | None] = {}
+        self._may_be_named: set[str] = set()  # of these, as far as it is decided
         self._warned: set[str] = set()
 
     def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]:
@@ -139,8 +146,12 @@ class TargetTopics:
             with self._lock:
                 partitions = self._all(FRESH_S).partitions(topic)
             return range(len(partitions) or self._by_name(topic))
+        except BaseException:
+            self._creations.give_back(topic)
+            raise
         finally:
             self._named.pop(topic, None)
+            self._may_be_named.discard(topic)
 
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
         """Add partitions to a topic until it has so many; the partitions that it has then.
@@ -156,9 +167,13 @@ class TargetTopics:
             )
         with self._lock, self._zookeeper() as zk:
             brokers = sorted(read_brokers(zk, self._znodes))
+            self._may_grow(topic, partitions, self._read())
             try:
                 before, after = topics.grow(zk, topic, partitions, brokers)
-            except LocalError as exc:
+            except Exception as exc:
+                self._creations.give_back(topic)
+                if not isinstance(exc, LocalError):
+                    raise
                 raise TopicMissing(f"target topic {topic} gets no partitions: {exc}") from exc
         if after > before:
             log.info(GROWN, topic, before, after)
@@ -222,8 +237,18 @@ class TargetTopics:
                 self._wishes.pop(each.topic, None)
             else:
                 missing.append(each)
-        if not wish.there:
-            self._make(missing[:AT_ONCE])
+        if not wish.there and (allowed := self._allowed(missing[:AT_ONCE])):
+            self._make(allowed)
+
+    def _allowed(self, wishes: Sequence[Wish]) -> list[Wish]:
+        """With the lock held: those that keep to the limits; the others are settled with the reason."""
+        wanted = {wish.topic: wish.source.partitions for wish in wishes}
+        refused = self._creations.refusals(wanted, self._view.topics, now())
+        for wish in wishes:
+            if wish.topic in refused:
+                wish.error, wish.settled = _not_created(wish.topic, refused[wish.topic]), True
+                self._wishes.pop(wish.topic, None)
+        return [wish for wish in wishes if wish.topic not in refused]
 
     def _make(self, wishes: Sequence[Wish]) -> None:
         """With the lock held: each is settled afterwards."""
@@ -241,6 +266,8 @@ class TargetTopics:
             for wish in wishes:
                 wish.settled = True
                 self._wishes.pop(wish.topic, None)
+                if wish.error is not None:
+                    self._creations.give_back(wish.topic)
 
     def _through_controller(self, admin: TopicAdmin, wishes: Sequence[Wish]) -> None:
         wanted: dict[str, NewTopic] = {}
@@ -300,17 +327,29 @@ class TargetTopics:
 
     def _grown_by_controller(self, admin: TopicAdmin, topic: str, partitions: int) -> int:
         with self._lock:
-            before = len(self._read().partitions(topic))
+            view = self._read()
+            before = len(view.partitions(topic))
             if before < partitions:
+                self._may_grow(topic, partitions, view)
                 try:
                     admin.grow(topic, partitions)
-                except ControllerRefused as exc:
+                except Exception as exc:
+                    self._creations.give_back(topic)
+                    if not isinstance(exc, ControllerRefused):
+                        raise
                     raise TopicMissing(f"target topic {topic} gets no partitions: {exc}") from exc
                 log.info(GROWN, topic, before, partitions)
                 self._seen_at = None
         if before < partitions:
             self._wait_for_leaders(topic, partitions)
         return max(partitions, len(self._view.partitions(topic)))
+
+    def _may_grow(self, topic: str, partitions: int, view: ClusterView) -> None:
+        """Raise TopicMissing where a topic would exceed a limit with so many partitions."""
+        if len(view.partitions(topic)) >= partitions:
+            return
+        if why := self._creations.refusals({topic: partitions}, view.topics, now(), "add them yourself").get(topic):
+            raise TopicMissing(f"target topic {topic} gets no partitions: {why}")
 
     def _through_zookeeper(self, zk: Any, wishes: Sequence[Wish]) -> None:
         there = {topic: len(p) for topic, p in self._in_zookeeper(zk, wishes).items()}
@@ -389,7 +428,7 @@ class TargetTopics:
             known = self._named.get(topic)
             if known is not None and now() - known[1] <= POLL_S:
                 return known[0]
-            names = [topic, *[other for other in self._named if other != topic][: AT_ONCE - 1]]
+            names = self._within_limits([topic, *[other for other in self._named if other != topic][: AT_ONCE - 1]])
             view = self._metadata.read(names)
             for name in names:
                 if name == topic or name in self._named:
@@ -397,11 +436,27 @@ class TargetTopics:
                     self._named[name] = view, now()
             return view
 
+    def _within_limits(self, names: Sequence[str]) -> list[str]:
+        """With the lock held: those that may be named, which creates them with the brokers' own partition count.
+
+        Raises TopicMissing where the first of them must not be.
+        """
+        undecided = [name for name in names if name not in self._may_be_named and not self._view.partitions(name)]
+        refused = self._creations.refusals(dict.fromkeys(undecided, 1), self._view.topics, now())
+        self._may_be_named.update(name for name in undecided if name not in refused)
+        if names[0] in refused:
+            raise _not_created(names[0], refused[names[0]])
+        return [name for name in names if name not in refused]
+
 
 def _refused(topic: str, why: Exception) -> TopicMissing:
     refused = TopicMissing(f"target topic {topic} does not exist and cannot be created: {why}")
     refused.__cause__ = why
     return refused
+
+
+def _not_created(topic: str, why: str) -> TopicMissing:
+    return TopicMissing(f"target topic {topic} does not exist and is not created: {why}")
 
 
 # ---- 0.7 ------------------------------------------------------------------------------------------------------------
@@ -416,9 +471,15 @@ class Registrations(Protocol):
 
 
 class BrokerTopics:
-    """Topics of brokers that do not describe themselves.  links: for the empty sets."""
+    """Topics of brokers that do not describe themselves.  links: for the empty sets.  limits: of what is made."""
 
-    def __init__(self, source: Registrations, links: Links) -> None:
+    def __init__(
+        self,
+        source: Registrations,
+        links: Links,
+        limits: TopicLimits = TopicLimits(),  # noqa: B008  # it never changes
+    ) -> None:
+        self._creations = Creations(limits)
         self._source = source
         self._links = links
         self._lock = Lock()  # several streams may meet the same new topic
@@ -431,9 +492,13 @@ class BrokerTopics:
         with self._lock:
             view = self._source.read(None)
             if not self._registered(view, topic):
+                wanted = {topic: len(view.brokers)}  # at least: each decides how many it has
+                if why := self._creations.refusals(wanted, view.topics, now()).get(topic):
+                    raise _not_created(topic, why)
                 self._make(topic, view)
             found = self._source.read([topic]).partitions(topic)
             if not found:
+                self._creations.give_back(topic)
                 raise TopicMissing(f"target topic {topic}: no broker that has it is alive")
             return found
 

@@ -71,6 +71,7 @@ from mirrormaker.retention import (
 from mirrormaker.routes import RouteRules
 from mirrormaker.selection import Explanation, merged_sentence, merged_topics, never_ends
 from mirrormaker.sizes import size_warnings, topic_limits
+from mirrormaker.topiclimits import Creations
 from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
@@ -78,6 +79,7 @@ from zkconsumer.offsets.coordinator import Coordinator
 
 COLUMNS = ("source", "topic", "partitions", "target topic", "target partitions", "route")
 TIMEOUT_S = 6.0
+NO_PACE = 1 << 31  # of new topics a minute: what a check says nothing of
 TIMED, BY_TIMESTAMP = 1, 1  # message format with timestamps; version of ListOffsets that goes by them (0.10.1)
 
 
@@ -95,9 +97,10 @@ def check_online(configuration: Configuration) -> int:
         rows: list[dict[str, Any]] = []
         seen: list[tuple[SourceOptions, SourceView]] = []
         refused: list[str] = []
+        creations = Creations(target.topic_limits._replace(a_minute=NO_PACE))
         for source in configuration.sources:
             with named(f"source {source.name}"):
-                found, of_source, sentences = source_rows(source, configuration, view, there.dialect)
+                found, of_source, sentences = source_rows(source, configuration, view, there.dialect, creations)
             rows += of_source
             refused += sentences
             seen.append((source, found))
@@ -391,11 +394,11 @@ def target_view(target: TargetOptions, versions: ClusterVersions | None = None) 
 
 
 def source_rows(
-    source: SourceOptions, configuration: Configuration, view: ClusterView, sent_to: Dialect
+    source: SourceOptions, configuration: Configuration, view: ClusterView, sent_to: Dialect, creations: Creations
 ) -> tuple[SourceView, list[dict[str, Any]], list[str]]:
     """A source, what a start would do with each of its matching topics, and why it would refuse some: sentences.
 
-    sent_to: what the target's brokers showed themselves to be.
+    sent_to: what the target's brokers showed themselves to be.  creations: what all sources would have made there.
     """
     target, mirror = configuration.target, configuration.mirror
     versions = ClusterVersions(source.version, f"source {source.name}")
@@ -413,26 +416,42 @@ def source_rows(
     creates = bool(target.zookeeper) or CREATE_TOPICS.key in sent_to.versions
     rows = []
     told = [chosen.explain(name, same is not None) for name in seen.topics]
+    wanted = {
+        one.target: (source.broker_partitions.total or seen.topics[one.topic]) if creates else 1
+        for one in told
+        if not one.refused and _changed(one, seen.topics[one.topic], view, rules)
+    }
+    held_back = creations.refusals(wanted, view.topics, 0.0, "do it yourself")
     for one in told:
         there = len(view.partitions(one.target))
-        rows.append(_row(source, one, seen.topics[one.topic], there, rules=rules, creates=creates))
-    return seen, rows, [f"source {source.name}: {one.refused}" for one in told if one.refused]
+        held = held_back.get(one.target, "")
+        rows.append(_row(source, one, seen.topics[one.topic], there, rules=rules, creates=creates, held=held))
+    problems = [one.refused for one in told if one.refused]
+    problems += [f"target topic {name} is neither created nor grown: {why}" for name, why in held_back.items()]
+    return seen, rows, [f"source {source.name}: {problem}" for problem in problems]
+
+
+def _changed(told: Explanation, partitions: int, view: ClusterView, rules: RouteRules) -> bool:
+    """Whether the target topic would be created, or grown."""
+    there = len(view.partitions(told.target))
+    return not there or (there < partitions and rules.grows(told.topic))
 
 
 def _row(
-    source: SourceOptions, told: Explanation, here: int, there: int, *, rules: RouteRules, creates: bool
+    source: SourceOptions, told: Explanation, here: int, there: int, *, rules: RouteRules, creates: bool, held: str
 ) -> dict[str, Any]:
     wanted = source.broker_partitions.total or here
     shown: object = there
-    if there < wanted and there and rules.grows(told.topic):
+    if held:
+        shown = f"{there}, not grown" if there else "missing, not created"
+    elif there < wanted and there and rules.grows(told.topic):
         shown, there = f"{there}, grown to {wanted}", wanted
     elif not there and not rules.target.describes_itself:
         shown = "missing, its brokers make it"
     elif not there:
         shown = f"missing, created with {wanted}" if creates else "missing, auto-creation decides"
-    route = (
-        f"refused: {told.refused}" if told.refused else rules.choose(told.topic, wanted, there or wanted, told.target)
-    )
+    refused = told.refused or held
+    route = f"refused: {refused}" if refused else rules.choose(told.topic, wanted, there or wanted, told.target)
     return dict(zip(COLUMNS, (source.name, told.topic, here, told.target, shown, str(route)), strict=True))
 
 

@@ -19,6 +19,7 @@ from kafkawire.model import Broker
 from kafkawire.protocol.adminrequests import NewTopic, TopicOutcome
 from mirrormaker import topics as module
 from mirrormaker.routes import SourceTopic
+from mirrormaker.topiclimits import Creations, TopicLimits
 from mirrormaker.topics import TargetTopics, TopicMissing
 from mirrormaker.topicsettings import topic_settings
 
@@ -266,3 +267,92 @@ def test_the_first_topic_of_a_target_that_lists_no_brokers_until_then_is_made(mo
     monkeypatch.setattr(module, "read_brokers", lambda zk, znodes: {0: Broker(0, "b", 1)})
     topics = TargetTopics(cluster, dialect("0.8.1").znodes, zk.opened)  # type: ignore[arg-type]
     assert topics.prepare("t", SOURCE) == range(3)
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+def limited(cluster: Cluster, **limits: int) -> TargetTopics:
+    return TargetTopics(
+        cluster, dialect("3.9").znodes, admin=cluster, limits=TopicLimits(**limits)  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_topic_with_more_partitions_than_one_may_have_is_named_and_its_neighbours_are_made():
+    cluster = Cluster(lambda topic: 0.0)
+    topics = limited(cluster)
+    with pytest.raises(TopicMissing) as held_back:
+        topics.prepare("t", SourceTopic(60_000, 1))
+    assert str(held_back.value) == (
+        "target topic t does not exist and is not created: it would have 60,000 partitions, and "
+        "target.topic.max.partitions is 1,000; raise that, or create it yourself"
+    )
+    assert topics.prepare("u", SourceTopic(1000, 1)) == range(1000)
+    assert list(cluster.made) == ["u"]
+
+
+def test_the_target_gets_no_more_partitions_in_all_than_it_may_have_however_many_ask_at_once():
+    cluster = Cluster(lambda topic: 0.0)
+    cluster.make("old", 10)
+    topics = limited(cluster, in_all=10 + 3 * 7 + 2)
+    said, _ = side_by_side(topics, NAMES[:20])
+    assert sum(count for count, _ in cluster.made.values()) == 31
+    assert list(said.values()).count(range(3)) == 7
+    assert {each for each in said.values() if isinstance(each, str)} == {
+        f"target topic {topic} does not exist and is not created: the target would have more than 33 partitions "
+        "(target.max.partitions); raise that, or create it yourself"
+        for topic, each in said.items()
+        if isinstance(each, str)
+    }
+
+
+def test_new_topics_come_at_a_pace_and_what_fails_takes_nothing_of_it():
+    cluster = Cluster(lambda topic: 0.0)
+    cluster.refused = {"t0": 44, "t1": 44}
+    topics = limited(cluster, a_minute=5)
+    for name in ("t0", "t1"):
+        with pytest.raises(TopicMissing, match="cannot be created"):
+            topics.prepare(name, SOURCE)
+    said, _ = side_by_side(topics, NAMES[2:20])
+    assert len(cluster.made) == 5
+    late = [each for each in said.values() if isinstance(each, str)]
+    assert len(late) == 13
+    assert late[0].endswith(
+        "5 topics were created within a minute (target.max.new.topics.per.minute): it follows within the next ones"
+    )
+
+
+def test_brokers_that_create_topics_by_themselves_are_told_no_more_names_than_that():
+    cluster = Cluster(lambda topic: 0.0)
+    cluster.creates = False  # type: ignore[misc]
+    said, _ = side_by_side(limited(cluster, a_minute=5), NAMES[:20])
+    assert len(cluster.made) == 5
+    assert list(said.values()).count(range(2)) == 5
+
+
+def test_growth_keeps_the_limits_of_new_topics():
+    cluster = Cluster(lambda topic: 0.0)
+    cluster.make("t", 2)
+    cluster.make("u", 2)
+    cluster.grow = lambda topic, partitions: cluster.make(topic, partitions)  # type: ignore[attr-defined]
+    topics = limited(cluster, of_topic=100, in_all=150)
+    assert topics.grow("t", 100) == range(100)
+    with pytest.raises(TopicMissing) as held_back:
+        topics.grow("u", 101)
+    assert str(held_back.value) == (
+        "target topic u gets no partitions: it would have 101 partitions, and target.topic.max.partitions is 100; "
+        "raise that, or add them yourself"
+    )
+    with pytest.raises(TopicMissing, match=r"the target would have more than 150 partitions"):
+        topics.grow("u", 60)
+    assert topics.grow("u", 40) == range(40)
+
+
+def test_a_minute_later_the_next_topics_may_be_made_and_what_was_made_is_counted_until_metadata_has_it():
+    creations = Creations(TopicLimits(of_topic=10, in_all=20, a_minute=2))
+    assert creations.refusals({"a": 5, "b": 5, "c": 5}, {}, 0.0).keys() == {"c"}
+    assert creations.refusals({"c": 5}, {}, 59.0).keys() == {"c"}
+    assert creations.refusals({"c": 5}, {"a": [0] * 5}, 60.0) == {}
+    assert creations.refusals({"d": 10}, {"a": [0] * 5, "b": [0] * 5}, 60.5).keys() == {"d"}  # c is not there yet
+    creations.give_back("c")
+    assert creations.refusals({"d": 10}, {"a": [0] * 5, "b": [0] * 5}, 60.5) == {}
