@@ -442,6 +442,8 @@ class TargetTopics:
         Raises TopicMissing where the first of them must not be.
         """
         undecided = [name for name in names if name not in self._may_be_named and not self._view.partitions(name)]
+        if not undecided:
+            return list(names)
         refused = self._creations.refusals(dict.fromkeys(undecided, 1), self._view.topics, now())
         self._may_be_named.update(name for name in undecided if name not in refused)
         if names[0] in refused:

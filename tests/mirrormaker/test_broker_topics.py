@@ -14,6 +14,7 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, BrokerPartition, PartitionId
 from kafkawire.net.links import Links
+from mirrormaker.topiclimits import TopicLimits
 from mirrormaker.topics import BrokerTopics, SourceTopic, TopicMissing
 from producer.zookeeper import ZookeeperAway
 
@@ -137,6 +138,17 @@ def test_what_is_never_registered_goes_to_partition_0_of_the_brokers(
 class Forgetful(list[str]):
     def append(self, _: str) -> None:
         return
+
+
+def test_brokers_of_0_7_get_no_topic_beyond_the_limits(brokers: list[Answering]) -> None:
+    links = Links("test", socket.create_connection, 2000)
+    prepared = BrokerTopics(Zookeeper(*brokers), links, TopicLimits(in_all=6))
+    prepared.prepare("orders", SOURCE)
+    prepared.prepare("orders", SOURCE)
+    prepared.prepare("news", SOURCE)  # at least one partition a broker was asked for, and they made three
+    with pytest.raises(TopicMissing, match="target topic clicks does not exist and is not created: the target would"):
+        prepared.prepare("clicks", SOURCE)
+    assert [broker.made for broker in brokers] == [["orders", "news"]] * 2
 
 
 def test_zookeeper_away_is_a_target_out_of_reach(brokers: list[Answering]) -> None:

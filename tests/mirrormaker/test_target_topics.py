@@ -15,6 +15,7 @@ from kafkawire.cluster.metadata import NothingKnown
 from kafkawire.cluster.topicadmin import ControllerRefused
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
+from kafkawire.errors import LocalError
 from kafkawire.model import Broker
 from kafkawire.protocol.adminrequests import NewTopic, TopicOutcome
 from mirrormaker import topics as module
@@ -346,6 +347,40 @@ def test_growth_keeps_the_limits_of_new_topics():
     with pytest.raises(TopicMissing, match=r"the target would have more than 150 partitions"):
         topics.grow("u", 60)
     assert topics.grow("u", 40) == range(40)
+
+
+def test_topics_and_partitions_that_are_made_through_zookeeper_keep_the_limits(monkeypatch):
+    cluster = Cluster(lambda topic: 0.0)
+    grown: list[tuple[str, int]] = []
+
+    def grow(zk: object, topic: str, partitions: int, brokers: object) -> tuple[int, int]:
+        if len(grown) == 1:
+            grown.append((topic, 0))
+            raise LocalError("it is being moved")
+        grown.append((topic, partitions))
+        before = cluster.made[topic][0]
+        cluster.make(topic, partitions)
+        return before, partitions
+
+    monkeypatch.setattr(module, "read_partitions", lambda zk, znodes, names: {})
+    monkeypatch.setattr(module, "read_brokers", lambda zk, znodes: {0: Broker(0, "b", 1)})
+    monkeypatch.setattr(module.topics, "grow", grow)
+    zk = Zookeeper(cluster)
+    limits = TopicLimits(of_topic=50, in_all=100)
+    topics = TargetTopics(cluster, dialect("0.8.2").znodes, zk.opened, limits=limits)  # type: ignore[arg-type]
+    assert topics.prepare("t", SOURCE) == topics.prepare("u", SOURCE) == range(3)
+    with pytest.raises(TopicMissing, match="is not created: it would have 51 partitions"):
+        topics.prepare("v", SourceTopic(51, 1))
+    assert topics.grow("t", 50) == range(50)
+    with pytest.raises(TopicMissing, match="it would have 51 partitions"):
+        topics.grow("u", 51)
+    with pytest.raises(TopicMissing, match="gets no partitions: it is being moved"):
+        topics.grow("u", 50)
+    topics.prepare("w", SourceTopic(40, 1))  # what failed takes nothing of the limit
+    with pytest.raises(TopicMissing, match="the target would have more than 100 partitions"):
+        topics.grow("u", 11)
+    assert grown == [("t", 50), ("u", 0)]
+    assert "v" not in cluster.made
 
 
 def test_a_minute_later_the_next_topics_may_be_made_and_what_was_made_is_counted_until_metadata_has_it():
