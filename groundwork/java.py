@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from groundwork.javachars import PatternRefused
+from groundwork.javamatch import TopicPattern
 from groundwork.javaregex import to_python
 
 __all__ = ["PatternRefused", "bytes_hash", "filter_text", "read_properties", "string_hash", "topic_filter"]
@@ -114,8 +115,8 @@ def filter_text(text: str) -> str:
     return text.strip("\"'")
 
 
-def topic_filter(text: str) -> re.Pattern[str]:
-    """A whitelist or blacklist as the original's TopicFilter compiles it; use .fullmatch(name).
+def topic_filter(text: str) -> TopicPattern:
+    """A whitelist or blacklist as the original's TopicFilter compiles it; use .matches(name).
 
     Raises PatternRefused where Java has no such pattern, or where Java and Python would choose other topics.
     """

@@ -18,8 +18,22 @@ from __future__ import annotations
 import re
 
 from groundwork.javachars import ANCHORS, PatternRefused, Text, bracketed, char, class_escape, members, one_char
+from groundwork.javamatch import (
+    UNBOUNDED,
+    Alternatives,
+    Back,
+    Chars,
+    Condition,
+    Following,
+    Group,
+    Look,
+    Part,
+    Repetition,
+    TopicPattern,
+)
 
 DEEPEST = 50  # nested groups; another member's registration must not exhaust our stack
+LONGEST = 1 << 16  # characters; another member's registration must not hold us up
 REFUSED_FLAGS = {
     "u": "Unicode case folding differs between Java and Python",
     "U": "Unicode classes differ between Java and Python",
@@ -27,16 +41,17 @@ REFUSED_FLAGS = {
 }
 
 
-def to_python(java: str) -> re.Pattern[str]:
-    """The compiled Python pattern, for .fullmatch(name).  Raises PatternRefused."""
+def to_python(java: str) -> TopicPattern:
+    """Translate a pattern, for .matches(name).  Raises PatternRefused."""
+    if len(java) > LONGEST:
+        raise PatternRefused(f"topic filter {java[:200]!r}: its {len(java)} characters are more than {LONGEST}")
     parser = _Parser(_without_quoting(java))
     try:
-        python = parser.whole()
-        return re.compile(python, re.ASCII)
+        return TopicPattern(java, parser.whole())
     except PatternRefused as exc:
-        raise PatternRefused(f"topic filter {java!r}: {exc}") from None
+        raise PatternRefused(f"topic filter {java[:200]!r}: {exc}") from None
     except (re.error, OverflowError, RecursionError) as exc:
-        raise PatternRefused(f"topic filter {java!r}: Python cannot read it as Java does: {exc}") from exc
+        raise PatternRefused(f"topic filter {java[:200]!r}: Python cannot read it as Java does: {exc}") from exc
 
 
 def _without_quoting(java: str) -> str:
@@ -57,7 +72,7 @@ def _without_quoting(java: str) -> str:
 
 
 class _Parser:
-    """Recursive descent parser of the pattern, one method a construct; each returns the Python text."""
+    """Recursive descent parser of the pattern, one method a construct."""
 
     def __init__(self, text: str) -> None:
         self._text = Text(text)
@@ -69,38 +84,41 @@ class _Parser:
         self._repeated: set[int] = set()
         self._referred: set[int] = set()
 
-    def whole(self) -> str:
-        python = self._alternatives()
+    def whole(self) -> Part:
+        part = self._alternatives()
         if not self._text.ended:
             raise PatternRefused("a ) without its (")
         if self._repeated & self._referred:
             raise PatternRefused(
                 "a back reference to a group inside a repetition: Java and Python may keep different repetitions"
             )
-        return python
+        return part
 
     # structure
 
-    def _alternatives(self) -> str:
+    def _alternatives(self) -> Part:
         """Alternatives up to the end, or to a ) that is not consumed; flags set in them end there."""
         case_before = self._ignore_case
-        out: list[str] = []
+        found: list[list[Part]] = [[]]
         while not self._text.ended and self._text.peek() != ")":
-            out.append("|" if self._text.took("|") else self._repeatable())
+            if self._text.took("|"):
+                found.append([])
+            elif (part := self._repeatable()) is not None:
+                found[-1].append(part)
         self._ignore_case = case_before
-        return "".join(out)
+        return Following(found[0]) if len(found) == 1 else Alternatives([Following(parts) for parts in found])
 
-    def _repeatable(self) -> str:
+    def _repeatable(self) -> Part | None:
         groups_before = self._groups
         atom = self._atom()
         if atom is None:
-            return ""
-        times = self._times()
-        if times:
+            return None
+        repetition = self._repetition(atom)
+        if repetition is not atom:
             self._repeated.update(range(groups_before + 1, self._groups + 1))
-        return atom + times
+        return repetition
 
-    def _times(self) -> str:
+    def _repetition(self, atom: Part) -> Part:
         if self._text.peek() == "{":
             count = self._text.match(r"\{([0-9]+)(?:,([0-9]*))?\}")
             if count is None:
@@ -108,39 +126,41 @@ class _Parser:
             if any(len(number or "") > 5 for number in count.groups()):
                 raise PatternRefused(f"{count[0]} is more than any name is long")
             times = self._text.take(len(count[0]))
+            low = int(count[1])
+            high = low if count[2] is None else int(count[2] or UNBOUNDED)
         elif self._text.peek() in ("*", "+", "?"):
             times = self._text.take()
+            low, high = int(times == "+"), 1 if times == "?" else UNBOUNDED
         else:
-            return ""
-        if self._text.peek() in ("?", "+"):
-            times += self._text.take()
+            return atom
+        how = self._text.take() if self._text.peek() in ("?", "+") else ""
         if self._text.peek() in ("*", "+", "?", "{"):
             raise PatternRefused(
-                f"{self._text.peek()} after {times}: one repetition of another; put a group around the first"
+                f"{self._text.peek()} after {times}{how}: one repetition of another; put a group around the first"
             )
-        return times
+        return Repetition(atom, times, low, high, how)
 
-    def _atom(self) -> str | None:
+    def _atom(self) -> Part | None:
         """One atom; None for flags, which cannot be repeated."""
         c = self._text.take()
         if c == "(":
             return self._group()
         if c == "[":
-            return self._cased(bracketed(self._text, self._ignore_case))
+            return Chars(self._cased(bracketed(self._text, self._ignore_case)))
         if c == "\\":
             return self._escape()
         if c in "*+?":
             raise PatternRefused(f"{c} has nothing to repeat: a topic filter is a Java regular expression; write .*")
         if c == "{":
             raise PatternRefused("a { that repeats nothing; write \\{ for the character")
-        if c in ".^":
-            return c
-        return r"\Z" if c == "$" else self._cased(char(ord(c)))
+        if c in "^$":
+            return Condition(r"\Z" if c == "$" else c)
+        return Chars(c if c == "." else self._cased(char(ord(c))))
 
     def _cased(self, python: str) -> str:
         return f"(?i:{python})" if self._ignore_case else python
 
-    def _group(self) -> str | None:
+    def _group(self) -> Part | None:
         self._depth += 1
         if self._depth > DEEPEST:
             raise PatternRefused(f"groups nested more than {DEEPEST} deep")
@@ -167,7 +187,9 @@ class _Parser:
         self._ignore_case = case_before
         self._closed.add(number)
         self._depth -= 1
-        return f"{opening}{body})"
+        if opening in ("(?=", "(?!", "(?<=", "(?<!"):
+            return Look(opening, body)
+        return Group(opening, body, once=opening == "(?>")
 
     def _next_group(self) -> int:
         self._groups += 1
@@ -197,12 +219,12 @@ class _Parser:
 
     # escapes
 
-    def _escape(self) -> str:
+    def _escape(self) -> Part:
         c = self._text.take()
         if c == "b" and self._text.peek() == "{":
             raise PatternRefused("\\b{g}: older Java does not know it")
         if c in ANCHORS:
-            return ANCHORS[c]
+            return Condition(ANCHORS[c])
         if c in "123456789":
             return self._reference(self._number(int(c)))
         if c == "k":
@@ -212,8 +234,8 @@ class _Parser:
             return self._reference(self._names.get(name, 0))
         ranges = class_escape(self._text, c, self._ignore_case)
         if isinstance(ranges, str):
-            return ranges
-        return self._cased(f"[{members(ranges)}]" if ranges else char(one_char(self._text, c)))
+            return Chars(ranges)
+        return Chars(self._cased(f"[{members(ranges)}]" if ranges else char(one_char(self._text, c))))
 
     def _number(self, number: int) -> int:
         """The number of a back reference: Java takes a further digit only if that many groups are open by now."""
@@ -221,8 +243,8 @@ class _Parser:
             number = number * 10 + int(self._text.take())
         return number
 
-    def _reference(self, number: int) -> str:
+    def _reference(self, number: int) -> Part:
         if number not in self._closed or number == 0:
             raise PatternRefused("a back reference to a group that does not end before it")
         self._referred.add(number)
-        return self._cased(f"(?:\\{number})")
+        return Back(self._cased(f"(?:\\{number})"))

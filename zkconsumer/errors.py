@@ -206,8 +206,8 @@ class FilterUnknown(ConsumerError):
 
     def __init__(self, member: str, pattern: str, why: str) -> None:
         super().__init__(
-            f"member {member} subscribes by {pattern!r}, and which topics that selects is not certain here: {why}; "
-            "we left the group rather than guess: give that member a plainer expression"
+            f"member {member} subscribes by {pattern[:200]!r}, and which topics that selects is not certain here: "
+            f"{why}; we left the group rather than guess: give that member a plainer expression"
         )
         self.member = member
         self.pattern = pattern

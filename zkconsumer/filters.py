@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterable
 
 from groundwork.java import PatternRefused, filter_text, topic_filter
+from groundwork.javamatch import LONGEST_NAME, Steps
 from kafkawire.znodes.group import BLACK_LIST, WHITE_LIST, Registration
 
 BACK_REFERENCE = r"\\[1-9k]"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+STEPS_OF_A_CHARACTER = 800  # that translating one takes as long as
 
 
 class _Expression:
@@ -28,11 +30,15 @@ class _Expression:
         self.regex = filter_text(text)
         self._compiled = topic_filter(text)
 
-    def matches(self, topic: str, exclude_internal: bool = True) -> bool:
-        """Whether the topic is read; exclude_internal: the option exclude.internal.topics."""
-        if exclude_internal and topic in INTERNAL_TOPICS:
+    def matches(self, topic: str, exclude_internal: bool = True, steps: Steps | None = None) -> bool:
+        """Whether the topic is read; exclude_internal: the option exclude.internal.topics.  What has a longer name than
+        Kafka's is no topic.
+
+        steps: what several topics may take together.  Raises PatternRefused when these are used.
+        """
+        if (exclude_internal and topic in INTERNAL_TOPICS) or len(topic) > LONGEST_NAME:
             return False
-        return (self._compiled.fullmatch(topic) is not None) is self._named
+        return self._compiled.matches(topic, steps) is self._named
 
     def registration(self, streams: int) -> Registration:
         """The registration of a member with so many streams."""
@@ -84,8 +90,30 @@ def streams_by_topic(
 
     Raises PatternRefused where it is not certain which topics its expression selects in the JVM.
     """
-    if registration.pattern not in (WHITE_LIST, BLACK_LIST):
-        return dict(registration.subscription)
-    ((regex, streams),) = registration.subscription.items()
-    chosen = Whitelist(regex) if registration.pattern == WHITE_LIST else Blacklist(regex)
-    return {topic: streams for topic in topics if chosen.matches(topic, exclude_internal)}
+    return Selection(topics, exclude_internal).streams(registration)
+
+
+class Selection:
+    """Topics that the members of a group read, of the existing topics.  Each expression is evaluated once, and all of
+    them take a bounded number of steps."""
+
+    def __init__(self, topics: Iterable[str], exclude_internal: bool = True) -> None:
+        self._topics = list(topics)
+        self._exclude_internal = exclude_internal
+        self._steps = Steps()
+        self._known: dict[tuple[str, str], list[str]] = {}
+
+    def streams(self, registration: Registration) -> dict[str, int]:
+        """Streams of a member by topic, as streams_by_topic().  Raises PatternRefused."""
+        if registration.pattern not in (WHITE_LIST, BLACK_LIST):
+            return dict(registration.subscription)
+        ((regex, streams),) = registration.subscription.items()
+        of = registration.pattern, regex
+        if of not in self._known:
+            self._known[of] = self._selected(*of)
+        return dict.fromkeys(self._known[of], streams)
+
+    def _selected(self, pattern: str, regex: str) -> list[str]:
+        self._steps.try_(len(regex) * STEPS_OF_A_CHARACTER)
+        chosen = Whitelist(regex) if pattern == WHITE_LIST else Blacklist(regex)
+        return [topic for topic in self._topics if chosen.matches(topic, self._exclude_internal, self._steps)]

@@ -140,14 +140,14 @@ def _topics(config: LoadConfig, view: ClusterView) -> set[str]:
     if config.topics_pattern is None:
         return set(config.topics)
     pattern = to_python(config.topics_pattern)
-    return {topic for topic in view.topics if topic != INTERNAL and pattern.fullmatch(topic)}
+    return {topic for topic in view.topics if topic != INTERNAL and pattern.matches(topic)}
 
 
 def _is_of(config: LoadConfig, topic: str) -> bool:
     """Whether a topic that may be gone belongs to the job."""
     if config.topics_pattern is None:
         return topic in config.topics
-    return topic != INTERNAL and to_python(config.topics_pattern).fullmatch(topic) is not None
+    return topic != INTERNAL and to_python(config.topics_pattern).matches(topic)
 
 
 def sampled_averages(brokers: Brokers, ranges: Iterable[OffsetRange], cap_bytes: int) -> dict[str, float]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from groundwork.java import PatternRefused
+from groundwork.javamatch import TopicPattern
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import error_info
@@ -24,7 +24,7 @@ class Subscription:
 
     assigned: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
-    pattern: re.Pattern[str] | None = None
+    pattern: TopicPattern | None = None
 
     @staticmethod
     def of(assign: str | None, subscribe: str | None, pattern: str | None) -> Subscription:
@@ -62,12 +62,12 @@ class Subscription:
 
     def _chooses(self, topic: str) -> bool:
         assert self.pattern is not None
-        return topic != INTERNAL and self.pattern.search(topic) is not None
+        return topic != INTERNAL and self.pattern.found_in(topic)
 
     def __str__(self) -> str:
         if self.assigned:
             return ", ".join(str(tp) for tp in self.assigned)
-        return ", ".join(self.topics) if self.pattern is None else f"topics like {self.pattern.pattern}"
+        return ", ".join(self.topics) if self.pattern is None else f"topics like {self.pattern.java}"
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
@@ -84,7 +84,7 @@ def _topics(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _pattern(text: str) -> TopicPattern:
     if not text.strip():
         raise OptionRefused("is empty", option="subscribePattern")
     try:

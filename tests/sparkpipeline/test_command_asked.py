@@ -73,7 +73,7 @@ def test_a_pattern_of_a_backfill_is_the_whole_name_of_a_topic() -> None:
     pattern = checked_options(request.source, streaming=False).subscription.pattern
     assert pattern is not None
     names = ["orders", "a", "old-orders", "orders-2", "aa"]
-    assert [name for name in names if pattern.search(name)] == ["orders", "a"]
+    assert [name for name in names if pattern.found_in(name)] == ["orders", "a"]
 
 
 def test_an_hour_that_is_in_no_calendar_has_its_number() -> None:

@@ -76,6 +76,23 @@ def test_a_members_expression_that_we_cannot_evaluate_is_named():
     assert "x" in found.why
 
 
+def test_a_members_expression_without_end_costs_its_member_and_not_the_loop():
+    topics = ["a" * length for length in range(1, 250)]
+    group = read_group("a", {"a": node(STATIC, t=1), "b": filter_node(WHITE_LIST, "(.|.)*!")}, topics)
+    assert group.topics == ["t"]
+    found = read_group("a", {"a": node(STATIC, t=1), "b": filter_node(WHITE_LIST, "(.|.)*+!")}, topics)
+    assert isinstance(found, Untranslatable)
+    assert found.member == "b"
+
+
+def test_expressions_of_all_members_share_a_bound_of_steps():
+    topics = ["a" * 250 + f"{n:05d}" for n in range(500)]
+    strangers = {f"s{n:02d}": filter_node(WHITE_LIST, f"(?:(?:a|.)*b|.)*{n}") for n in range(40)}
+    found = read_group("a", {"a": node(STATIC, t=1), **strangers}, topics)
+    assert isinstance(found, Untranslatable)
+    assert "too many steps" in found.why
+
+
 def test_a_filter_nobody_can_translate_counts_more_than_a_node_that_may_still_be_filled():
     nodes = {"a": node(STATIC, t=1), "b": "", "c": filter_node(BLACK_LIST, "[a&&b]")}
     found = read_group("a", nodes, ["t"], leave_out=True)

@@ -24,7 +24,7 @@ from groundwork.sentences import counted
 from kafkawire.errors import RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import Registration, thread_ids
-from zkconsumer.filters import streams_by_topic
+from zkconsumer.filters import Selection
 from zkconsumer.group.assignor import RANGE, StrategyRefused, assign, java_order
 
 
@@ -106,6 +106,7 @@ def read_group(
         return Unregistered()
     streams: dict[str, dict[str, int]] = {}
     left_out: list[Unreadable] = []
+    selection = Selection(topics, exclude_internal)
     for member in java_order(nodes):
         text = nodes[member]
         if text is None:
@@ -116,7 +117,7 @@ def read_group(
             left_out.append(Unreadable(member, str(e)))
             continue
         try:
-            streams[member] = streams_by_topic(registration, topics, exclude_internal)
+            streams[member] = selection.streams(registration)
         except PatternRefused as e:
             return Untranslatable(member, next(iter(registration.subscription)), str(e))
     if left_out and (not leave_out or consumer_id not in streams):
