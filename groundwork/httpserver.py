@@ -1,8 +1,9 @@
 """A small HTTP server in the hub of its caller, for views of a running program: GET and HEAD, one request a connection.
 
 Every connection is a task with a time limit, so a slow or silent client costs one of `max_connections` and nothing
-else; more connections than that are refused with 503.  Request lines and headers are bounded.  What `answer` raises is
-logged and becomes 500: a view never ends the program that it shows.
+else.  When all are taken, the oldest connection that has not sent its request is closed; where each has sent one,
+further connections are refused with 503.  Request lines and headers are bounded.  What `answer` raises is logged and
+becomes 500: a view never ends the program that it shows.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 16 << 10  # request line and headers
 MAX_CONNECTIONS = 32
+FIRST_BYTE_S = 1.0  # until the first byte of a request has arrived
 REQUEST_S = 10.0  # until the request has arrived
 RESPONSE_S = 30.0  # until the response is made and sent
 DRAIN_S = 0.5  # what a client still sends is read that long: closing with unread bytes would cut off the response
@@ -121,17 +124,29 @@ class HttpServer:
         answer: Callable[[Request], Response],
         *,
         max_connections: int = MAX_CONNECTIONS,
+        first_byte_s: float = FIRST_BYTE_S,
         request_s: float = REQUEST_S,
         response_s: float = RESPONSE_S,
     ) -> None:
-        self.connections = 0
         self._tasks = tasks
         self._answer = answer
         self._max_connections = max_connections
+        self._first_byte_s = first_byte_s
         self._request_s = request_s
         self._response_s = response_s
+        self._asked: dict[Any, bool] = {}  # by open connection, oldest first: whether its request has arrived
         self._listener: Any = None
         self._local = False
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._asked)
+
+    @property
+    def asking(self) -> int:
+        """How many of them have not sent their requests yet."""
+        return list(self._asked.values()).count(False)
 
     def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen (port 0: any) and accept connections from now on; the address.  Raises OSError."""
@@ -163,10 +178,22 @@ class HttpServer:
                 sleep(ACCEPT_RETRY_S)  # too many open files, mostly
             return
         if self.connections >= self._max_connections:
-            self._refuse(connection)
-            return
-        self.connections += 1
+            sleep(0)  # requests that are here already are read first
+            if self.connections >= self._max_connections and not self._made_room():
+                self._refuse(connection)
+                return
+        self._asked[connection] = False
         self._tasks.spawn("http-connection", self._serve, connection)
+
+    def _made_room(self) -> bool:
+        """Close the oldest connection that has not sent its request; whether there was one."""
+        oldest = next((connection for connection, asked in self._asked.items() if not asked), None)
+        if oldest is None:
+            return False
+        del self._asked[oldest]
+        with suppress(OSError):
+            oldest.shutdown(2)  # SHUT_RDWR: its task finds the end, and closes it
+        return True
 
     def _refuse(self, connection: Any) -> None:
         """At once, without a task: a fresh connection takes so few bytes without waiting."""
@@ -183,13 +210,12 @@ class HttpServer:
         except (OSError, EOFError):  # TimeoutError, too: the client is gone, or too slow
             pass
         finally:
-            self.connections -= 1
+            self._asked.pop(connection, None)
             connection.close()
 
     def _exchange(self, connection: Any) -> None:
         try:
-            with deadline(self._request_s, "a request"):
-                request = parse(_head(connection))
+            request = parse(self._head(connection))
         except BadRequest as refused:
             method, response = "GET", refused.response
         else:
@@ -202,6 +228,21 @@ class HttpServer:
             while connection.recv(65536):
                 pass
 
+    def _head(self, connection: Any) -> bytes:
+        """The bytes before the first empty line.  Raises BadRequest, EOFError, OSError."""
+        with deadline(self._request_s, "a request"):
+            with deadline(self._first_byte_s, "the first byte of a request"):
+                received = _more(connection)
+            while b"\r\n\r\n" not in received and len(received) <= MAX_HEAD_BYTES:
+                received += _more(connection)
+        if connection not in self._asked:
+            raise EOFError  # closed for another one
+        self._asked[connection] = True
+        head = received.partition(b"\r\n\r\n")[0]
+        if len(head) > MAX_HEAD_BYTES:
+            raise BadRequest(431, f"request line and headers are longer than {MAX_HEAD_BYTES} bytes")
+        return head
+
     def _answered(self, request: Request) -> Response:
         if self._local and not names_this_machine(request.headers.get("host", "")):
             return sentence(421, "ask by an address of this machine, or by localhost")
@@ -213,16 +254,8 @@ class HttpServer:
             return sentence(500, f"{kind}: the log has more")
 
 
-def _head(connection: Any) -> bytes:
-    """The bytes before the first empty line.  Raises BadRequest, EOFError, OSError."""
-    received = b""
-    while True:
-        head, end, _ = received.partition(b"\r\n\r\n")
-        if len(head) > MAX_HEAD_BYTES:
-            raise BadRequest(431, f"request line and headers are longer than {MAX_HEAD_BYTES} bytes")
-        if end:
-            return head
-        more = connection.recv(4096)
-        if not more:
-            raise EOFError
-        received += more
+def _more(connection: Any) -> bytes:
+    received: bytes = connection.recv(4096)
+    if not received:
+        raise EOFError
+    return received

@@ -146,17 +146,41 @@ def test_an_answer_that_takes_too_long_ends_its_connection(tasks: TaskGroup) -> 
 
 
 def test_more_connections_than_allowed_are_refused_at_once_until_some_end(tasks: TaskGroup) -> None:
-    server, address = served(tasks, max_connections=2, request_s=30.0)
+    server, address = served(tasks, max_connections=2, response_s=30.0)
     with ExitStack() as held:
         for _ in range(2):
-            held.enter_context(closing(connect(address, 20)))
-        while server.connections < 2:
+            held.enter_context(closing(connect(address, 20))).sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        while server.connections < 2 or server.asking:
             sleep(0.01)
         with closing(connect(address, 20)) as refused:
             assert refused.recv(1000).startswith(b"HTTP/1.1 503 ")
     while server.connections:
         sleep(0.01)
     assert asked(address, b"GET /again HTTP/1.1\r\n\r\n").endswith(b"/again None")
+
+
+def test_the_oldest_connection_that_has_not_asked_gives_way_to_a_new_one(tasks: TaskGroup) -> None:
+    server, address = served(tasks, max_connections=3, first_byte_s=30.0, request_s=30.0)
+    with ExitStack() as held:
+        first, second, third = (held.enter_context(closing(connect(address, 20))) for _ in range(3))
+        while server.connections < 3:
+            sleep(0.01)
+        second.sendall(b"GET /slow")  # a part of a request is none
+        assert asked(address, b"GET /livez HTTP/1.1\r\n\r\n").endswith(b"/livez None")
+        assert first.recv(100) == b""
+        assert asked(address, b"GET /readyz HTTP/1.1\r\n\r\n").endswith(b"/readyz None")
+        third.sendall(b"GET /third HTTP/1.1\r\n\r\n")
+        assert third.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_connection_that_is_silent_for_a_second_is_closed(tasks: TaskGroup) -> None:
+    server, address = served(tasks)
+    began = time.monotonic()
+    with closing(connect(address, 20)) as silent:
+        assert silent.recv(100) == b""
+    assert 0.9 < time.monotonic() - began < 8
+    while server.connections:
+        sleep(0.05)
 
 
 def test_a_closed_server_listens_no_more(tasks: TaskGroup) -> None:
