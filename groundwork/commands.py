@@ -20,7 +20,7 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
-from groundwork.output import EXIT
+from groundwork.output import EXIT, print_text
 from groundwork.sentences import did_you_mean
 
 SHELLS = ("bash", "zsh", "fish")
@@ -147,6 +147,6 @@ def completion(program: str) -> Command:
         script = get_completion_class(shell)
         assert script is not None, shell  # click has had all SHELLS since 8.0
         variable = f"_{program.replace('-', '_')}_COMPLETE".upper()
-        click.echo(script(ctx.find_root().command, {}, program, variable).source())
+        print_text(script(ctx.find_root().command, {}, program, variable).source())
 
     return print_script

@@ -1,6 +1,12 @@
 """Output of commands.  Data goes to stdout, everything else to stderr.
 
+No other file prints, and what is not printable becomes an escape here: names and reasons are of strangers, and a
+terminal obeys some characters (groundwork/sentences.py).
+
 write(rows, columns, form)      table | json | csv
+write_csv(rows)                 rows of CSV without a header
+print_text(text)                text on stdout
+print_file(text)                what is to be a file, on stdout: unchanged where that is no terminal
 Progress                        a line on stderr that overwrites itself, where stderr is a terminal
 print_note(text)                a sentence on stderr, beside the data
 fail(message, code)             end a click command with one sentence and an exit code
@@ -46,6 +52,8 @@ DAEMON_EXIT = {  # mirrormaker run and check: sysexits.h; systemd restarts 69, 7
     "permission": 77,
     "configuration": 78,
 }
+_FORMULA = frozenset("=+-@")
+_CLEAR = "\x1b[H\x1b[2J"
 Row = Sequence[Any] | Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,16 +67,23 @@ def write(rows: Iterable[Row], columns: Sequence[str], form: str = "table", out:
     to = out if out is not None else sys.stdout
     values = [[row.get(name) for name in columns] if isinstance(row, Mapping) else list(row) for row in rows]
     if form == "json":
-        json.dump([dict(zip(columns, row, strict=True)) for row in values], to, indent=2, default=str)
-        to.write("\n")
+        objects = [dict(zip(columns, row, strict=True)) for row in values]
+        to.write(printable(json.dumps(objects, indent=2, default=str)) + "\n")
     elif form == "csv":
-        writer = csv.writer(to, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(values)
+        write_csv([columns, *values], to)
+        formula = next((cell for row in values for cell in row if isinstance(cell, str) and cell[:1] in _FORMULA), "")
+        if formula:
+            print_note(f"note: {formula!r} is a formula to a spreadsheet, as any cell that begins with =, +, - or @ is")
     elif form == "table":
         _table(values, columns, to)
     else:
         raise ValueError(f"output form is one of {', '.join(FORMS)}, not {form!r}")
+
+
+def write_csv(rows: Iterable[Sequence[Any]], out: TextIO | None = None) -> None:
+    """Print rows as CSV to stdout or `out`, None empty."""
+    writer = csv.writer(out if out is not None else sys.stdout, lineterminator="\n")
+    writer.writerows([printable(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
 
 
 def _table(rows: list[list[Any]], columns: Sequence[str], out: TextIO) -> None:
@@ -144,14 +159,26 @@ class Progress:
         self.close()
 
 
-def print_note(text: str) -> None:
+def print_text(text: str = "", nl: bool = True, clear: bool = False) -> None:
+    """Print text to stdout.  nl: end the line; clear: clear the terminal before."""
+    click.echo(_CLEAR * clear + printable(text), nl=nl)
+
+
+def print_file(text: str) -> None:
+    """Print the text of a file to stdout: unchanged, but to a terminal with escapes."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def print_note(text: str, nl: bool = True) -> None:
     """Print a sentence to stderr, beside the data.  Nothing happens where it has no reader: the work goes on."""
     with suppress(OSError):
-        click.echo(text, err=True)
+        click.echo(printable(text), err=True, nl=nl)
 
 
 def show(error: click.ClickException) -> None:
     """Print an error as click does.  Nothing happens where stderr has no reader: the exit code stays."""
+    vars(error)["message"] = printable(error.message)  # click's is declared final
     with suppress(OSError):
         error.show()
 
@@ -187,7 +214,7 @@ def version_option(program: str) -> Callable[[F], F]:
 
     def show(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         if wanted and not ctx.resilient_parsing:
-            click.echo(version_line(program))
+            print_text(version_line(program))
             ctx.exit(0)
 
     return click.option(

@@ -36,4 +36,6 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def _escaped(number: int) -> str:
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    if number < 0x10000:
+        return f"\\u{number:04x}"
+    return f"\\u{0xD7C0 + (number >> 10):04x}\\u{0xDC00 + (number & 0x3FF):04x}"  # two halves, as in JSON

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 
 import click
 
-from groundwork.output import version_line
+from groundwork.output import print_note, print_text, version_line
 from kafkawire import kernels
 from kafkawire.decode import generations
 from kafkawire.decode.documents import log_document
@@ -89,16 +89,16 @@ def decode(
         answer, octets = _usage(lambda: spoken.answer(api, version)), _octets(data)
         decoded = _guarded(lambda: answer(octets, framed, start))
     document, damage = decoded
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    print_text(json.dumps(document, indent=2, ensure_ascii=False))
     if damage is not None:
         _fail(damage)
 
 
 def _print_version(verbose: bool) -> None:
-    click.echo(version_line("kafkawire"))
+    print_text(version_line("kafkawire"))
     if verbose:
         try:
-            click.echo(f"column kernels {kernels.name()}")
+            print_text(f"column kernels {kernels.name()}")
         except WireError as exc:  # KAFKAWIRE_KERNELS says what is not there
             raise click.UsageError(str(exc)) from None
 
@@ -128,7 +128,7 @@ def _guarded(work: Callable[[], T]) -> T:
 
 
 def _fail(damage: WireError) -> NoReturn:
-    click.echo(f"kafkawire: {damage}", err=True)
+    print_note(f"kafkawire: {damage}")
     sys.exit(1)
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 import click
 
 from groundwork.logs import set_up_logging
-from groundwork.output import version_line
+from groundwork.output import print_text, version_line
 from localkafka import detached, releases
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError, last_lines
@@ -40,7 +40,7 @@ def _stop_on_signal() -> None:
 
 def _known(context: click.Context, parameter: click.Parameter, version: str) -> str:
     if version == OURS:
-        click.echo(version_line("localkafka"))
+        print_text(version_line("localkafka"))
         context.exit(0)
     if version in SEVEN:
         return version

@@ -21,7 +21,7 @@ from groundwork.logs import current_level, log_in_thread, set_level, set_up_logg
 from groundwork.loopdelay import HubLag
 from groundwork.openfiles import shortage
 from groundwork.sampling import TimerTaken
-from groundwork.sentences import counted
+from groundwork.sentences import counted, printable
 from groundwork.streams import discard
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, connect, now, stacks, wait_any
 from groundwork.threads import NoThread
@@ -503,7 +503,7 @@ def _late(source: str, uncommitted: Collection[TopicPartition]) -> str:
 
 def _print(text: str) -> None:
     try:
-        print(text, flush=True)
+        print(printable(text), flush=True)
     except OSError as gone:  # a closed terminal or pipe, a full disk: no reason to end the mirror
         discard(sys.stdout)
         log.error("the profile cannot be printed: %s", gone.strerror, extra={"event": "profile"})

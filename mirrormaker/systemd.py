@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from groundwork.sentences import printable
 from groundwork.tasks import now, sleep
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))
 
 
 class Watchdog:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from groundwork.sentences import printable
 from groundwork.streams import write_stderr
 
 SETTINGS = {
@@ -201,19 +202,24 @@ class _JvmLog:
         """Pass on what is held, and what comes from now on."""
         with self._lock:
             lines, self._held = self._held or [], None
-            write_stderr(b"".join(lines))
+            write_stderr(_printable(b"".join(lines)))
 
     def _follow(self) -> None:
         with open(self._read_end, "rb") as stream:
             for lines in without_hang_ups(stream):
                 with self._lock:
                     if self._held is None:
-                        write_stderr(lines)
+                        write_stderr(_printable(lines))
                     else:
                         self._held.append(lines)
 
 
 _jvm_log: _JvmLog | None = None  # of the JVM that this process started; there is one at most
+
+
+def _printable(lines: bytes) -> bytes:
+    """Lines with escapes for what a terminal would obey, but not for the \r of Spark's progress."""
+    return printable(lines.decode("utf-8", "backslashreplace"), keep="\n\t\r").encode()
 
 
 def without_hang_ups(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ import click
 
 from groundwork.commands import EXIT_CODES, Group, completion
 from groundwork.installed import version_of
-from groundwork.output import run_command, version_line
+from groundwork.output import print_text, run_command, version_line
 from kafkawire import kernels
 from kafkawire.errors import LocalError
 from zkconsumer.commands import pipes
@@ -65,7 +65,7 @@ def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
     """
     if show_version:
         try:
-            click.echo("\n".join([version_line(PROGRAM), *(foundations() if verbose else ())]))
+            print_text("\n".join([version_line(PROGRAM), *(foundations() if verbose else ())]))
         except LocalError as e:  # KAFKAWIRE_KERNELS names kernels that are not there
             raise click.UsageError(str(e), ctx) from None
         ctx.exit(0)

@@ -8,14 +8,12 @@ without either they exit with 3, so that no script mistakes a dry run for the ch
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from groundwork.output import EXIT, fail, run_command, version_option, write
+from groundwork.output import EXIT, fail, print_text, run_command, version_option, write, write_csv
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import (
@@ -88,7 +86,7 @@ def new_offsets(changes: Sequence[Change], output: str) -> None:
     """Print a reset: GROUP TOPIC PARTITION NEW-OFFSET, or the CSV that --from-file reads."""
     rows = [(c.group, c.tp.topic, str(c.tp.partition), c.after) for c in changes if c.action in ("write", "unchanged")]
     if output == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows(row[1:] for row in rows)
+        write_csv(row[1:] for row in rows)
     else:
         write(rows, RESET)
 
@@ -233,7 +231,7 @@ def _list(admin: AdminClient) -> None:
     if admin.session is None:
         raise click.UsageError("--list reads ZooKeeper: give --zookeeper")
     for row in list_groups(admin.session, admin.dialect):
-        click.echo(row.group)
+        print_text(row.group)
 
 
 def _delete_positions(admin: AdminClient, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:
@@ -285,7 +283,7 @@ def offset_export(
         print_note(f"{counted(left_out, 'partition')} without an offset left out")
     text = write_offsets(file, "zk-export")
     if output_file is None:
-        click.echo(text, nl=False)
+        print_text(text, nl=False)
     else:
         try:
             output_file.write_text(text, encoding="utf-8")
@@ -366,11 +364,11 @@ def offset_checker(
         topics = None if topic is None else [name for name in topic.split(",") if name]
         in_bytes = not admin.dialect.offsets.count_messages
         for line in (byte_rows if in_bytes else checker_rows)(found[group], topics):
-            click.echo(line)
+            print_text(line)
         if broker_info or in_bytes:
-            click.echo("BROKER INFO")
+            print_text("BROKER INFO")
             for broker in sorted(cluster.brokers.values(), key=lambda each: each.id):
-                click.echo(f"{broker.id} -> {broker.host}:{broker.port}")
+                print_text(f"{broker.id} -> {broker.host}:{broker.port}")
 
 
 # entry points ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ be read, and unknown is never 0: a sum without all partitions shows that, and is
 
 from __future__ import annotations
 
-import csv
 import signal
 import sys
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from itertools import count
 import click
 
 from groundwork.commands import Command
-from groundwork.output import EXIT, fail, write
+from groundwork.output import EXIT, fail, write, write_csv
 from groundwork.sentences import counted
 from groundwork.tasks import sleep
 from groundwork.zksecurity import ZooKeeper
@@ -310,7 +309,7 @@ def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: s
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         rows, columns = [(at, *row) for row in rows], ("time", *columns)
     if output == "csv" and rounds:
-        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+        write_csv(rows)
     else:
         write(rows, columns, output)
     sys.stdout.flush()

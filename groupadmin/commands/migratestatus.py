@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from groundwork.commands import Command
-from groundwork.output import write
+from groundwork.output import print_file, write
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
     Files,
@@ -147,7 +147,7 @@ def _print_report(
         )
     text = as_json(reported) if form == "json" else as_markdown(reported)
     if out is None:
-        click.echo(text, nl=False)
+        print_file(text)
         return
     keep(out, text, "the report")
     print_note(f"the report is in {out}")

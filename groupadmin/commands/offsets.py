@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from groundwork.commands import Group
-from groundwork.output import EXIT, fail, write
+from groundwork.output import EXIT, fail, print_file, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import admin_client, must_keep, store_option, stores_named, usage_errors
@@ -147,7 +147,7 @@ def export_command(
     if left_out:
         print_note(f"{counted(len(left_out), 'partition')} without an offset left out, which {output} cannot express")
     with clear_errors():
-        click.echo(write_offsets(file, kind), nl=False)
+        print_file(write_offsets(file, kind))
 
 
 @offsets.command(

@@ -14,6 +14,7 @@ from groundwork.commands import Command
 from groundwork.java import filter_text
 from groundwork.logs import FORMS, LEVELS, set_up_logging
 from groundwork.options import ERROR, WARN
+from groundwork.output import print_note, print_text
 from groundwork.sentences import counted
 from mirrormaker import exits
 from mirrormaker.commands.flags import original_flags
@@ -170,13 +171,13 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
     """
     found = configuration(file, **flags)
     for note in found.notes:
-        click.echo(f"unsafe: {note}", err=True)
+        print_note(f"unsafe: {note}")
     for warning in found.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        print_note(f"warning: {warning}")
     for sentence in (*workers_mean(found), *merging(found.sources, found.mirror)):
-        click.echo(f"note: {sentence}", err=True)
+        print_note(f"note: {sentence}")
     if strict and found.notes:
-        click.echo(f"error: {counted(len(found.notes), 'unsafe setting')}, and --strict allows none", err=True)
+        print_note(f"error: {counted(len(found.notes), 'unsafe setting')}, and --strict allows none")
         return exits.CONFIGURATION
     sound = f"ok: {counted(len(found.sources), 'source')}, {topics(found.mirror)}"
     if online:
@@ -185,9 +186,9 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
         set_up_logging("error")  # the ZooKeeper client would log each failed connect; one sentence is enough
         code = check_online(found)
         if code == exits.CLEAN:
-            click.echo(f"{sound}; every cluster answered", err=True)  # beside the table
+            print_note(f"{sound}; every cluster answered")  # beside the table
         return code
-    click.echo(f"{sound}; no cluster was asked: --online asks them")
+    print_text(f"{sound}; no cluster was asked: --online asks them")
     return exits.CLEAN
 
 

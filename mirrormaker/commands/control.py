@@ -10,7 +10,7 @@ import click
 
 from groundwork.commands import Command, Group
 from groundwork.logs import LEVELS
-from groundwork.output import write
+from groundwork.output import print_note, write
 from mirrormaker import exits
 from mirrormaker.commands.running import ask, say, socket_option, source_option, split_file, stream
 from mirrormaker.control.server import PROFILE_MAX_S, PROFILE_S
@@ -171,7 +171,7 @@ def parked_list(words: Sequence[str], *, socket_path: Path | None, source: str |
     if rows or output == "json":
         write(rows, PARKED, output)
     else:
-        click.echo("nothing is parked", err=True)
+        print_note("nothing is parked")
     return exits.CLEAN
 
 

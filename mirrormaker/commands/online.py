@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-import click
 from kazoo.exceptions import KazooException
 
-from groundwork.output import write
+from groundwork.output import print_note, write
 from groundwork.sentences import counted
 from groundwork.tasks import connect
 from groundwork.zksecurity import ZkSecurity
@@ -105,10 +104,10 @@ def check_online(configuration: Configuration) -> int:
             refused += sentences
             seen.append((source, found))
     except (ChrootMissing, NoTransactions, OtherCluster, SameCluster, SourceRefused, WrongVersion) as exc:
-        click.echo(f"error: {exc}", err=True)
+        print_note(f"error: {exc}")
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError) as exc:
-        click.echo(f"error: {exc}", err=True)
+        print_note(f"error: {exc}")
         return exits.UNREACHABLE
     write(rows, COLUMNS)
     say_releases(configuration, seen, view)
@@ -118,7 +117,7 @@ def check_online(configuration: Configuration) -> int:
     warn_of_formats(seen, target, view)
     warn_of_retention(configuration, seen, view, there)
     for sentence in refused:
-        click.echo(f"error: {sentence}", err=True)
+        print_note(f"error: {sentence}")
     return exits.CONFIGURATION if refused else exits.CLEAN
 
 
@@ -136,9 +135,9 @@ def say_releases(
         with suppress(NoCommonVersion):
             versions.meet(brokers.values(), secured)
         for line in releases(brokers.values(), versions.dialect, secured):
-            click.echo(f"{who}: {line}", err=True)
+            print_note(f"{who}: {line}")
         if apis.API_VERSIONS.key in versions.dialect.versions:
-            click.echo(f"{who}: {spoken_versions(versions.dialect)}", err=True)
+            print_note(f"{who}: {spoken_versions(versions.dialect)}")
 
 
 def say_workers(configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:
@@ -152,10 +151,9 @@ def say_workers(configuration: Configuration, seen: Sequence[tuple[SourceOptions
         most = max(counts, default=0) if source.assignment_strategy == "range" else sum(counts)
         busy = min(workers, -(-most // streams))
         idle = f", {workers - busy} would stand by" if busy < workers else ""
-        click.echo(
+        print_note(
             f"source {source.name}: {busy} of {counted(workers, 'worker')} would own partitions of "
             f"{counted(len(found.topics), 'topic')} ({source.assignment_strategy}){idle}",
-            err=True,
         )
 
 
@@ -168,7 +166,7 @@ def warn_of_sizes(configuration: Configuration, seen: Sequence[tuple[SourceOptio
         here = _limits("zookeeper.connect", source.zookeeper_connect, source.security, names)
         there = _limits("target.zookeeper.connect", target.zookeeper, target.security, names.values())
         for sentence in size_warnings(source, target, names, here=here, there=there):
-            click.echo(f"warning: {sentence}", err=True)
+            print_note(f"warning: {sentence}")
 
 
 def _limits(option: str, hosts: str, security: ZkSecurity, topics: Iterable[str]) -> dict[str, int]:
@@ -179,7 +177,7 @@ def _limits(option: str, hosts: str, security: ZkSecurity, topics: Iterable[str]
         with zookeeper_session(option, hosts, TIMEOUT_S, security) as zk:
             return topic_limits(zk, topics)
     except (ZooKeeperUnreachable, ConsumerError, KazooException) as exc:
-        click.echo(f"warning: {option}: message sizes are not compared: {exc}", err=True)
+        print_note(f"warning: {option}: message sizes are not compared: {exc}")
         return {}
 
 
@@ -187,10 +185,10 @@ def warn_of_topics(configuration: Configuration, seen: Sequence[tuple[SourceOpti
     """Say on stderr which target topics several topics are sent to, and which entries of topic.overrides have none."""
     chosen = [(configuration.selection(source), list(found.topics)) for source, found in seen]
     for target, writers in merged_topics(chosen).items():
-        click.echo(f"warning: {merged_sentence(target, writers)}", err=True)
+        print_note(f"warning: {merged_sentence(target, writers)}")
     idle = [set(one.idle_overrides(topics)) for one, topics in chosen]
     for sentence in sorted(set.intersection(*idle)):  # no topic of any source
-        click.echo(f"warning: {sentence}", err=True)
+        print_note(f"warning: {sentence}")
 
 
 def warn_of_formats(seen: Sequence[tuple[SourceOptions, SourceView]], target: TargetOptions, view: ClusterView) -> None:
@@ -205,13 +203,12 @@ def warn_of_formats(seen: Sequence[tuple[SourceOptions, SourceView]], target: Ta
             continue
         warnings += sampled.warnings
         if 0 < sampled.read < sampled.partitions:
-            click.echo(
+            print_note(
                 f"source {source.name}: {sampled.read} of {sampled.partitions} partitions were sampled for "
                 "headers, transactions and what brokers do not convert",
-                err=True,
             )
     for sentence in warnings:
-        click.echo(f"warning: {sentence}", err=True)
+        print_note(f"warning: {sentence}")
 
 
 def warn_of_retention(
@@ -230,7 +227,7 @@ def warn_of_retention(
         names = {configuration.selection(source).target(topic) for source, found in seen for topic in found.topics}
         settings = target_settings(target, view, there, names)
     except (Unreachable, LinkLost, ZooKeeperUnreachable, ConsumerError, KazooException) as exc:
-        click.echo(f"warning: target: how long it keeps messages is not compared: {exc}", err=True)
+        print_note(f"warning: target: how long it keeps messages is not compared: {exc}")
         return
     number = there.dialect.number
     numbered = target.idempotence is not False and target.acks == -1 and not mirror.exactly_once
@@ -241,7 +238,7 @@ def warn_of_retention(
         except (Unreachable, LinkLost, ZooKeeperUnreachable, ConsumerError, KazooException) as exc:
             sentences = [f"warning: source {source.name}: the age of its messages is not compared: {exc}"]
         for sentence in sentences:
-            click.echo(sentence, err=True)
+            print_note(sentence)
 
 
 class TargetSettings(NamedTuple):
@@ -411,7 +408,7 @@ def source_rows(
     if same is not None and (sentence := never_ends(chosen, seen.topics)):
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both): {sentence}")
     if not seen.topics:
-        click.echo(f"warning: {no_topic_matches(source, mirror)}", err=True)
+        print_note(f"warning: {no_topic_matches(source, mirror)}")
     rules = route_rules(source, target, mirror, here=versions.dialect, there=sent_to)
     creates = bool(target.zookeeper) or CREATE_TOPICS.key in sent_to.versions
     rows = []

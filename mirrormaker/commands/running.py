@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwork.output import fail
+from groundwork.output import fail, print_note, print_text
 from groundwork.streams import discard
 from mirrormaker import exits
 from mirrormaker.configfile import ConfigError, read_yaml
@@ -80,7 +80,7 @@ def opened(file: Path | None, socket_path: Path | None) -> Connection:
     others = [place for place in places if place.name.startswith(f"{found.path.name}.")]
     if others:
         listed = ", ".join(map(str, others))
-        click.echo(f"this is {found.path}; of the same file there is also {listed} (--socket)", err=True)
+        print_note(f"this is {found.path}; of the same file there is also {listed} (--socket)")
     return found
 
 
@@ -121,7 +121,7 @@ def _only_one() -> Path:
 def say(sentences: Sequence[str]) -> None:
     """What the mirror did, a line each."""
     for sentence in sentences:
-        click.echo(sentence)
+        print_text(sentence)
 
 
 @contextmanager

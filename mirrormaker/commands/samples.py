@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 import mirrormaker
 from groundwork.commands import Command
-from groundwork.output import fail, write
+from groundwork.output import fail, print_note, print_text, write
 from mirrormaker import exits
 
 CONF, UNITS = "conf", "systemd"
@@ -98,7 +98,7 @@ def sample_config(name: str, list_them: bool) -> int:
     """Print a commented sample configuration."""
     if list_them:
         return _list(samples())
-    click.echo(_chosen(samples(), name, "sample").read_text(encoding="utf-8"), nl=False)
+    print_text(_chosen(samples(), name, "sample").read_text(encoding="utf-8"), nl=False)
     return exits.CLEAN
 
 
@@ -139,12 +139,11 @@ def systemd_unit(name: str, user: str | None, config: str | None, list_them: boo
         text = filled(text, command, user=user, config=config)
         for path in (command, Path(config or "/")):
             if any(path.is_relative_to(hidden) for hidden in HIDDEN):
-                click.echo(
+                print_note(
                     f"warning: {path} is hidden from the service by ProtectHome=yes in {name}: "
                     "use a folder such as /opt/mirrormaker",
-                    err=True,
                 )
-    click.echo(text, nl=False)
+    print_text(text, nl=False)
     return exits.CLEAN
 
 

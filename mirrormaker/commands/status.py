@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from groundwork.commands import Command
+from groundwork.output import print_text
 from groundwork.sentences import printable
 from mirrormaker import exits
 from mirrormaker.commands.running import reader_may_leave, socket_option, stream
@@ -25,7 +26,6 @@ COLUMNS = ("source", "topic", "partition", "owner", "committed", "end", "lag", "
 LEAST_WANTED = ("route", "owner", "committed", "end", "rate/s", "lag s", "source", "partition")
 RIGHT = frozenset({"partition", "committed", "end", "lag", "lag s", "rate/s"})
 MIN_STATE, MAX_NAMES = 12, 6
-CLEAR = "\x1b[H\x1b[2J"
 
 
 @click.command(
@@ -59,13 +59,13 @@ def status(file: str | None, *, socket_path: Path | None, output: str, watch: bo
                     break
     except KeyboardInterrupt:
         if sys.stdout.isatty():
-            click.echo()
+            print_text()
     return exits.CLEAN
 
 
 def _show(report: Report, output: str, watch: bool) -> None:
     if output == "json":
-        click.echo(json.dumps(report, indent=None if watch else 2))
+        print_text(json.dumps(report, indent=None if watch else 2))
         return
     tty = sys.stdout.isatty()
     size = shutil.get_terminal_size()
@@ -74,9 +74,9 @@ def _show(report: Report, output: str, watch: bool) -> None:
         cut = lines[: size.lines - 1]
         if len(lines) > len(cut):
             cut[-1] = f"… {len(lines) - len(cut) + 1:,} more lines: mirrormaker status shows all"
-        click.echo(CLEAR + "\n".join(cut))
+        print_text("\n".join(cut), clear=True)
     else:
-        click.echo("\n".join(lines) + ("\n" if watch else ""))
+        print_text("\n".join(lines) + ("\n" if watch else ""))
 
 
 # ---- as text ---------------------------------------------------------------------------------------------------------

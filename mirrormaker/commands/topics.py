@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from groundwork.commands import Command
-from groundwork.output import fail, write
+from groundwork.output import fail, print_note, print_text, write
 from kafkawire.cluster.metadata import Unreachable
 from mirrormaker import exits
 from mirrormaker.commands.running import (
@@ -58,11 +58,11 @@ def topics(words: Sequence[str], *, socket_path: Path | None, source: str | None
     if found is None:
         assert file is not None
         found = _of_clusters(from_yaml(file), source, names)
-        click.echo("no mirror runs: states are not known", err=True)
+        print_note("no mirror runs: states are not known")
     with reader_may_leave():
         _print(found["rows"], explain, output)
     for problem in found["problems"]:
-        click.echo(f"error: {problem}", err=True)
+        print_note(f"error: {problem}")
     return exits.UNREACHABLE if found["problems"] else exits.CLEAN
 
 
@@ -109,12 +109,12 @@ def _of_clusters(configuration: Configuration, only: str | None, names: list[str
 
 def _print(rows: Sequence[Mapping[str, Any]], explain: bool, output: str) -> None:
     if output == "json":
-        click.echo(json.dumps(list(rows), indent=2))
+        print_text(json.dumps(list(rows), indent=2))
     elif not explain:
         write([{**row, "mirrored": _yes(row), "target": row["target"] or None} for row in rows], SHORT)
     else:
         for row in rows:
-            click.echo("\n".join(explanation(row)))
+            print_text("\n".join(explanation(row)))
 
 
 def _yes(row: Mapping[str, Any]) -> str:

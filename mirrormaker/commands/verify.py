@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import click
-
-from groundwork.output import Progress, write
+from groundwork.output import Progress, print_note, print_text, write
 from groundwork.sentences import counted
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.errors import BrokerError, LocalError, WireError
@@ -32,24 +30,24 @@ def run_verify(configuration: Configuration, asked: VerifyFlags) -> int:
         with Progress("comparing") as progress:
             found = verify(configuration, lambda: target_view(configuration.target), request, progress)
     except (ChrootMissing, NoBrokers, OtherCluster, WrongVersion, NothingToCompare, LocalError) as exc:
-        click.echo(f"error: {exc}", err=True)
+        print_note(f"error: {exc}")
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError, WireError) as exc:
-        click.echo(f"error: {exc}", err=True)
+        print_note(f"error: {exc}")
         lasting = isinstance(exc, BrokerError) and not exc.passes
         return exits.CONFIGURATION if lasting else exits.UNREACHABLE
     sound = found.sound(duplicates=not asked.no_duplicates, foreign=not asked.no_foreign)
     if asked.output == "json":
-        click.echo(json.dumps(found.document(sound), indent=2))
+        print_text(json.dumps(found.document(sound), indent=2))
     else:
         _table(found)
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        print_note(f"note: {note}")
     if sound:
         _warn(found)
-    click.echo(found.sentence(), err=True)
+    print_note(found.sentence())
     for sentence in found.unreachable:
-        click.echo(f"error: {sentence}", err=True)
+        print_note(f"error: {sentence}")
     if not sound:
         return exits.DIFFERENCE
     return exits.UNREACHABLE if found.unreachable else exits.CLEAN
@@ -58,20 +56,20 @@ def run_verify(configuration: Configuration, asked: VerifyFlags) -> int:
 def _table(found: VerifyResult) -> None:
     write([scope.row() for scope in found.scopes], COLUMNS)
     if found.differences:
-        click.echo()
+        print_text()
         write([dataclasses.asdict(each) for each in found.differences], DIFFERENCE_COLUMNS)
     for scope in found.scopes:
         for note in scope.notes:
-            click.echo(f"note: {scope.topic}/{scope.partition}: {note}", err=True)
+            print_note(f"note: {scope.topic}/{scope.partition}: {note}")
 
 
 def _warn(found: VerifyResult) -> None:
     if deleted := found.total("deleted_at_target"):
         what = f"{counted(deleted, 'message')} of the sources deleted by retention at the target"
-        click.echo(f"warning: {what}: raise retention.ms of these topics there, and send them again", err=True)
+        print_note(f"warning: {what}: raise retention.ms of these topics there, and send them again")
     if duplicated := found.total("duplicated"):
         are = f"{counted(duplicated, 'message')} {'is' if duplicated == 1 else 'are'}"
-        click.echo(f"warning: {are} at the target more often than at the source", err=True)
+        print_note(f"warning: {are} at the target more often than at the source")
     if foreign := found.total("only_in_target"):
         are = f"{counted(foreign, 'message')} {'is' if foreign == 1 else 'are'}"
-        click.echo(f"warning: {are} only at the target: it has another writer", err=True)
+        print_note(f"warning: {are} only at the target: it has another writer")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import click
 
 from groundwork.commands import EXIT_CODES, Group, completion
-from groundwork.output import EXIT, Failure, run_command, version_line
+from groundwork.output import EXIT, Failure, print_text, run_command, version_line
 from sparkpipeline.errors import EXIT_OF, PipelineError, sentence_in
 
 PROGRAM = "sparkpipeline"
@@ -53,7 +53,7 @@ COMMANDS = {  # name -> module and attribute, imported when it is called for: py
 def cli(ctx: click.Context, show_version: bool) -> None:
     """Load, backfill and audit topics of old Kafka clusters with Spark."""
     if show_version:
-        click.echo(version_line(PROGRAM))
+        print_text(version_line(PROGRAM))
         ctx.exit(0)
     if ctx.invoked_subcommand is None:
         raise click.UsageError("a command is missing; sparkpipeline --help lists them", ctx)

@@ -18,6 +18,7 @@ import click
 
 from groundwork.durable import LONGEST
 from groundwork.output import FORMS, Progress, print_note
+from groundwork.sentences import printable
 from sparkpipeline.errors import OptionRefused, sentence_in
 from sparkpipeline.session import UNDER_SUBMIT, register, stop_session
 from sparkpipeline.session import quiet_session as spark_session
@@ -91,8 +92,8 @@ def go_ahead(what: str, execute: bool, dry_run: bool = False) -> bool:
     if execute:
         return True
     if sys.stdin.isatty() and sys.stderr.isatty():
-        return click.confirm(f"{what}?", err=True)
-    click.echo(f"only a plan, nothing was done; with --execute: {what}", err=True)
+        return click.confirm(f"{printable(what)}?", err=True)
+    print_note(f"only a plan, nothing was done; with --execute: {what}")
     return False
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 from groundwork.commands import Group
-from groundwork.output import EXIT, FORMS, fail, write
+from groundwork.output import EXIT, FORMS, fail, print_text, write
 from groundwork.sentences import counted
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.common import (
@@ -196,10 +196,10 @@ def status(
     topics = loadrows.of_topics(job_state, logs)
     summary = loadrows.of_status(state, now)
     if output == "json":
-        click.echo(json.dumps({**summary, "topics": topics}, indent=2, sort_keys=True))
+        print_text(json.dumps({**summary, "topics": topics}, indent=2, sort_keys=True))
     else:
         write([{"what": name, "value": value} for name, value in summary.items()], ("what", "value"), output)
-        click.echo()
+        print_text()
         write(topics, loadrows.TOPIC, output)
     unit = config.spoken.offsets.unit if config.spoken is not None else "messages"
     alarms = loadrows.alarms(summary, topics, max_lag=max_lag, max_age=max_age, max_plan_age=max_plan_age, unit=unit)

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from groundwork.commands import Command
-from groundwork.output import EXIT, fail
+from groundwork.output import EXIT, fail, print_note, print_text
 from groundwork.sentences import counted
 
 PACKAGES = ("groundwork", "kafkawire", "zkconsumer", "producer", "sparkpipeline")  # ours, whole
@@ -53,11 +53,11 @@ def pyfiles(out: Path) -> None:
         count = write_zip(out)
     except OSError as exc:
         fail(f"{out}: {exc.strerror or exc}")
-    click.echo(str(out))
-    click.echo(f"{counted(count, 'file')}, {out.stat().st_size:,} bytes", err=True)
-    click.echo(f"to be installed for {sys.executable} and its likes on every executor:", err=True)
+    print_text(str(out))
+    print_note(f"{counted(count, 'file')}, {out.stat().st_size:,} bytes")
+    print_note(f"to be installed for {sys.executable} and its likes on every executor:")
     for name, use, always in INSTALLED:
-        click.echo(f"  {name:<8} {use}{'' if always else ' (not needed otherwise)'}", err=True)
+        print_note(f"  {name:<8} {use}{'' if always else ' (not needed otherwise)'}")
 
 
 def write_zip(out: Path) -> int:

@@ -21,6 +21,6 @@ def test_the_nearest_name_is_offered_and_none_that_is_far() -> None:
 
 def test_nothing_of_a_stranger_is_obeyed_by_a_terminal() -> None:
     assert printable("orders") == "orders"
-    assert printable("a\x1b[31mb\u202ec\U000e0001") == r"a\u001b[31mb\u202ec\U000e0001"
+    assert printable("a\x1b[31mb\u202ec\U000e0001") == r"a\u001b[31mb\u202ec\udb40\udc01"
     assert printable("a\nb") == "a\nb"
     assert printable("a\nb", keep="") == r"a\u000ab"

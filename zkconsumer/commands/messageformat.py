@@ -11,6 +11,7 @@ import base64
 import json
 from dataclasses import dataclass
 
+from groundwork.sentences import printable
 from kafkawire.model import Message
 
 TEXT, JSON = "text", "json"
@@ -43,7 +44,7 @@ def _object(message: Message) -> bytes:
         "key": _text(message.key),
         "value": _text(message.value),
     }
-    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    return printable(json.dumps(row, ensure_ascii=False)).encode() + b"\n"
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from groundwork.output import FORMS
+from groundwork.output import FORMS, print_note
 
 if TYPE_CHECKING:
     from groundwork.zksecurity import ZooKeeper
@@ -236,12 +236,12 @@ def go_ahead(execute: bool, what: str) -> bool:
         return True
     if sys.stdin.isatty() and sys.stderr.isatty():
         sys.stdout.flush()
-        click.echo(f"{what}? [y/N] ", err=True, nl=False)
+        print_note(f"{what}? [y/N] ", nl=False)
         if _answer().strip().lower() in ("y", "yes"):
             return True
-        click.echo("nothing was done", err=True)
+        print_note("nothing was done")
     else:
-        click.echo(f"only a plan, nothing was done; with --execute: {what}", err=True)
+        print_note(f"only a plan, nothing was done; with --execute: {what}")
     return False
 
 
