@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -18,6 +19,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
+from groundwork.hosts import is_listed
 from groundwork.tasks import TaskGroup, deadline, listen, sleep
 
 log = logging.getLogger(__name__)
@@ -103,26 +105,34 @@ def parse(head: bytes) -> Request:
     return Request(method, path, headers)
 
 
-def names_this_machine(host: str) -> bool:
-    """Whether a Host header is an address or localhost, and not a name that a web site led a browser here by."""
+def is_trusted_name(host: str, hosts: Sequence[str] = ()) -> bool:
+    """Whether a Host header is no name that a web site could have led a browser here by.
+
+    That is an address, a name without a dot (of a container, or in a hosts file: no web site has one), the name of this
+    machine, or one that `hosts` lists.
+    """
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        return name.lower() in ("", "localhost")
+        plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+        return name == "" or plain or is_listed(name, (socket.gethostname(), *hosts))
     return True
 
 
 class HttpServer:
-    """Listens at one address and answers by `answer`.  Where that is a loopback address, requests by another name than
-    an address or localhost are refused: else any web site could read the answers through a browser here (DNS
-    rebinding)."""
+    """Listens at one address and answers by `answer`.  A request by a name that a web site could have is refused: else
+    any of them could read the answers through a browser that reaches this address (DNS rebinding).
+
+    hosts: further names that clients may ask by (groundwork/hosts.py).
+    """
 
     def __init__(
         self,
         tasks: TaskGroup,
         answer: Callable[[Request], Response],
         *,
+        hosts: Sequence[str] = (),
         max_connections: int = MAX_CONNECTIONS,
         first_byte_s: float = FIRST_BYTE_S,
         request_s: float = REQUEST_S,
@@ -130,13 +140,13 @@ class HttpServer:
     ) -> None:
         self._tasks = tasks
         self._answer = answer
+        self._hosts = hosts
         self._max_connections = max_connections
         self._first_byte_s = first_byte_s
         self._request_s = request_s
         self._response_s = response_s
         self._asked: dict[Any, bool] = {}  # by open connection, oldest first: whether its request has arrived
         self._listener: Any = None
-        self._local = False
 
     @property
     def connections(self) -> int:
@@ -152,7 +162,6 @@ class HttpServer:
         """Listen (port 0: any) and accept connections from now on; the address.  Raises OSError."""
         self._listener = listen((host, port))
         address = self._listener.getsockname()[:2]
-        self._local = ipaddress.ip_address(address[0]).is_loopback
         self._tasks.spawn("http", self._accept)
         return str(address[0]), int(address[1])
 
@@ -244,8 +253,8 @@ class HttpServer:
         return head
 
     def _answered(self, request: Request) -> Response:
-        if self._local and not names_this_machine(request.headers.get("host", "")):
-            return sentence(421, "ask by an address of this machine, or by localhost")
+        if not is_trusted_name(request.headers.get("host", ""), self._hosts):
+            return sentence(421, "ask by an address of this machine, or by a name that http.hosts lists")
         try:
             return self._answer(request)
         except Exception as failed:

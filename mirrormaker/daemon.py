@@ -266,7 +266,8 @@ class Daemon:
         from mirrormaker.http.server import StatusServer  # it needs prometheus-client
 
         try:
-            url = StatusServer(self._reporter.report, self._lag, self._tasks).start(address)
+            hosts = self._configuration.mirror.http_hosts
+            url = StatusServer(self._reporter.report, self._lag, self._tasks, hosts=hosts).start(address)
         except OSError as refused:
             why = (refused.strerror or str(refused)).partition(": (")[0]  # without the address, which is said already
             raise StartRefused(exits.CONFIGURATION, f"http.listen={address}: cannot listen there: {why}") from refused

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from groundwork.hosts import host_list
 from groundwork.lineserver import PathTooLong, check_path
 from groundwork.logs import FORMS, LEVELS
 from groundwork.named import NotLoaded, load_named
@@ -405,6 +406,10 @@ class MirrorOptions(Options):
     http_listen: Address | None = option(  # noqa: RUF009  # an Address never changes
         "http.listen", None, "host:port, or a port of 127.0.0.1, for the status page, /metrics, /livez, /readyz and"
         " /status; default: none", kind=listen_address,
+    )  # fmt: skip
+    http_hosts: tuple[str, ...] = option(
+        "http.hosts", (), "names that clients of http.listen may ask by, beside addresses, names without a dot and this"
+        " machine's: a list; .example.com is a whole domain, * any name", kind=host_list,
     )  # fmt: skip
     log_level: str = option("log.level", "info", "lowest level of log lines; also `run --log-level`", choices=LEVELS)
     log_format: str = option(

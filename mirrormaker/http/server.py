@@ -39,10 +39,12 @@ class StatusServer:
         lag: HubLag | Callable[[], float],
         tasks: TaskGroup,
         *,
+        hosts: Sequence[str] = (),
         silent: Callable[[], Sequence[str]] = tuple,
         more: Callable[[], Sequence[tuple[int, str]]] = tuple,
     ) -> None:
-        """silent(): workers that do not answer, a sentence each.  more(): further metrics of each worker, as text.
+        """hosts: names that clients may ask by (http.hosts).  silent(): workers that do not answer, a sentence each.
+        more(): further metrics of each worker, as text.
 
         lag may also be a function that says in seconds how late the event loops were lately.
         """
@@ -53,7 +55,7 @@ class StatusServer:
         self._made: tuple[float, MirrorReport] | None = None
         self._history = History()
         self._metrics = MirrorMetrics(self.report, lately_s, more)
-        self._server = HttpServer(tasks, self.answer)
+        self._server = HttpServer(tasks, self.answer, hosts=hosts)
         self._paths: dict[str, Callable[[Request], Response]] = {
             "/": lambda request: page(),
             "/metrics": self._scrape,

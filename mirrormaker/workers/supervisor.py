@@ -383,7 +383,9 @@ class Supervisor:
             return
         from mirrormaker.http.server import StatusServer  # it needs prometheus-client
 
-        server = StatusServer(self.report, self._late_s, self._tasks, silent=self.silent, more=self._metrics)
+        server = StatusServer(
+            self.report, self._late_s, self._tasks, hosts=mirror.http_hosts, silent=self.silent, more=self._metrics
+        )
         try:
             url = server.start(mirror.http_listen)
         except OSError as refused:

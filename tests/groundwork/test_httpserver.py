@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -15,7 +16,7 @@ from groundwork.httpserver import (
     HttpServer,
     Request,
     Response,
-    names_this_machine,
+    is_trusted_name,
     parse,
 )
 from groundwork.tasks import TaskGroup, connect, sleep
@@ -198,14 +199,35 @@ def test_an_address_that_is_taken_is_an_error(tasks: TaskGroup) -> None:
     server.close()
 
 
-@pytest.mark.parametrize("host", ["", "localhost", "LOCALHOST:80", "127.0.0.1:9308", "[::1]:9308", "[::1]", "10.0.0.1"])
-def test_hosts_that_name_this_machine(host: str) -> None:
-    assert names_this_machine(host)
+HERE = ["", "localhost", "LOCALHOST:80", "127.0.0.1:9308", "[::1]:9308", "[::1]", "10.0.0.1", "mirror:9308", "my_host"]
 
 
-@pytest.mark.parametrize("host", ["attacker.example", "localhost.attacker.example:80", "1.2.3.4.example:80", "a:b:c"])
-def test_hosts_that_do_not(host: str) -> None:
-    assert not names_this_machine(host)
+@pytest.mark.parametrize("host", [*HERE, socket.gethostname(), f"{socket.gethostname()}:9308"])
+def test_hosts_that_no_web_site_has(host: str) -> None:
+    assert is_trusted_name(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["attacker.example", "localhost.attacker.example:80", "1.2.3.4.example:80", "a:b:c", "localhost.", "\xe9"]
+)
+def test_hosts_that_a_web_site_may_have(host: str) -> None:
+    assert not is_trusted_name(host)
+
+
+def test_hosts_that_are_listed() -> None:
+    assert is_trusted_name("Mirror.Example.com.:80", ["mirror.example.com"])
+    assert is_trusted_name("a.b.example.com", [".example.com"])
+    assert not is_trusted_name("anexample.com", [".example.com"])
+    assert not is_trusted_name("example.com", [".example.com"])
+    assert is_trusted_name("anything.example", ["*"])
+
+
+def test_a_name_that_is_not_listed_is_refused_at_every_address(tasks: TaskGroup) -> None:
+    server = HttpServer(tasks, answer, hosts=["mirror.example.com"])
+    _, port = server.start("0.0.0.0", 0)
+    for host, status in ((b"attacker.example", 421), (b"mirror.example.com", 200), (b"10.1.2.3:80", 200)):
+        got = asked(("127.0.0.1", port), b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert got.startswith(b"HTTP/1.1 %d " % status), host
 
 
 def test_headers_are_found_by_their_names_in_lower_case() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from groundwork.httpserver import BadRequest, names_this_machine, parse
+from groundwork.httpserver import BadRequest, is_trusted_name, parse
 from groundwork.java import read_properties, topic_filter
 from groupadmin.files.model import FileUnclear, OffsetsFile
 from groupadmin.files.read import read_offsets
@@ -279,7 +279,7 @@ def _http_seeds() -> list[bytes]:
 
 def http_request(data: bytes) -> None:
     request = parse(data)
-    names_this_machine(request.headers.get("host", ""))
+    is_trusted_name(request.headers.get("host", ""))
 
 
 def _control_seeds() -> list[bytes]:
