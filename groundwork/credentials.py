@@ -10,6 +10,7 @@ One line end at the end of the text is not part of the secret.  The text is read
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from groundwork.optionvalues import SecretUnreadable
@@ -42,6 +43,19 @@ def secret_text(raw: object) -> object:
     if not text:
         raise SecretUnreadable(f"{raw}: {place} is empty")
     return text
+
+
+def path_of(raw: object) -> str:
+    """The path that a value names, for Secret.file; "": the value is the secret itself."""
+    return str(secret_file(raw) or "")
+
+
+def others_may_read(path: str | Path) -> bool:
+    """True if users beside the owner and the group of a file may read it."""
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    except OSError:
+        return False
 
 
 def secret_file(raw: object) -> Path | None:

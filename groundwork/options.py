@@ -51,12 +51,16 @@ class OptionError(ValueError):
 
 
 class Secret:
-    """A text that is masked when printed; .text is the text itself."""
+    """A text that is masked when printed; .text is the text itself.
 
-    __slots__ = ("text",)
+    .file is the path that it was read from, or "" if it stood in the configuration.
+    """
 
-    def __init__(self, text: str) -> None:
+    __slots__ = ("file", "text")
+
+    def __init__(self, text: str, file: str = "") -> None:
         self.text = text
+        self.file = file
 
     def __repr__(self) -> str:
         return MASK

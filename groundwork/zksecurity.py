@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from groundwork.credentials import secret_file, secret_text
+from groundwork.credentials import path_of, secret_file, secret_text
 from groundwork.options import Options, Secret, option
 from groundwork.optionvalues import filled
 from groundwork.tls import TlsUnusable
@@ -105,16 +105,16 @@ class ZooKeeper:
 
 def identity(raw: object) -> Secret:
     """Option type for `digest:USER:PASSWORD`, or where that is.  Raises ValueError, which does not quote the value."""
-    raw = secret_text(raw)
+    file, raw = path_of(raw), secret_text(raw)
     scheme, _, who = raw.strip().partition(":") if isinstance(raw, str) else ("", "", "")
     user, _, password = who.partition(":")
     if scheme != "digest" or not user or not password:
         raise ValueError("digest:USER:PASSWORD")
-    return Secret(f"{scheme}:{who}")
+    return Secret(f"{scheme}:{who}", file)
 
 
 def _password(raw: object) -> Secret:
-    return Secret(filled(secret_text(raw)))
+    return Secret(filled(secret_text(raw)), path_of(raw))
 
 
 def _location(raw: object) -> str:

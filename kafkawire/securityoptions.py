@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from groundwork.credentials import secret_file, secret_text
+from groundwork.credentials import others_may_read, path_of, secret_file, secret_text
+from groundwork.hosts import host_list
 from groundwork.named import NotLoaded
-from groundwork.options import CLASS, Secret, option
+from groundwork.options import CLASS, Secret, option, specs
 from groundwork.optionvalues import filled
 from groundwork.tls import TlsUnusable
 from groundwork.zksecurity import ZkSecurityOptions
-from kafkawire.net.sasl import MECHANISMS, OAUTHBEARER
+from kafkawire.net.sasl import MECHANISMS, OAUTHBEARER, PLAIN
 from kafkawire.net.security import PLAINTEXT, PROTOCOLS, Sasl, Security, load_callback
 from kafkawire.net.tls import VERSIONS, Tls
 
@@ -57,7 +59,7 @@ def _secret(raw: object) -> Secret:
     text = secret_text(raw)
     if not isinstance(text, str) or not text:
         raise ValueError("text that is not empty")
-    return Secret(text)
+    return Secret(text, path_of(raw))
 
 
 def _host_check(raw: object) -> str:
@@ -120,6 +122,11 @@ class SecurityOptions(ZkSecurityOptions):
         kind=_secret, secret=True, behind=_BEHIND,
     )  # fmt: skip
 
+    sasl_hosts: tuple[str, ...] = option(
+        "sasl.hosts", (), "hosts of brokers that are logged in to, whatever others are registered or advertised: a "
+        "list; .example.com is a whole domain; default: all", kind=host_list, behind=_BEHIND,
+    )  # fmt: skip
+
     @property
     def kafka_security(self) -> Security:
         """The security of connections to the brokers."""
@@ -136,6 +143,7 @@ def security_of_brokers(options: SecurityOptions) -> Security:
             options.sasl_password,
             options.sasl_callback,
             options.sasl_callback_config,
+            options.sasl_hosts,
         )
     tls = Tls(
         ca=options.ssl_ca,
@@ -149,6 +157,54 @@ def security_of_brokers(options: SecurityOptions) -> Security:
     return Security(protocol=options.security_protocol, tls=tls if encrypts else Tls(), sasl=sasl)
 
 
+def unsafe_security(options: SecurityOptions, *, found_in_zookeeper: bool, file: Path | None = None) -> Iterator[str]:
+    """Settings that are allowed and tell a secret to whoever wants it: sentences without the file's name.
+
+    found_in_zookeeper: brokers are looked up there; file: that of the options.
+    """
+    encrypts, logs_in = options.security_protocol.endswith("SSL"), options.security_protocol.startswith("SASL")
+    told = logs_in and options.sasl_mechanism in (PLAIN, OAUTHBEARER)
+    what = "token" if options.sasl_mechanism == OAUTHBEARER else "password"
+    if told and not encrypts:
+        yield (
+            f"sasl.mechanism={options.sasl_mechanism} over {options.security_protocol}: the network on the way reads "
+            f"the {what}, and so does whoever registers a broker; use security.protocol SASL_SSL, or SCRAM"
+        )
+    if encrypts and options.ssl_host_check != HTTPS:
+        yield (
+            "ssl.endpoint.identification.algorithm=none: whoever has any certificate of a trusted authority passes for "
+            "a broker; name brokers as in their certificates"
+        )
+    if told and encrypts and found_in_zookeeper and options.ssl_ca is None and not options.sasl_hosts:
+        yield (
+            f"sasl.mechanism={options.sasl_mechanism}: brokers come from ZooKeeper, and whoever writes there a host "
+            f"whose certificate the system trusts gets the {what}; give ssl.ca.location or sasl.hosts, or use SCRAM"
+        )
+    zookeeper = options.PREFIX
+    if options.zookeeper_auth is not None and not options.zookeeper_ssl:
+        yield (
+            f"{zookeeper}.auth without {zookeeper}.ssl.client.enable: the network on the way to ZooKeeper reads the "
+            "password"
+        )
+    if options.zookeeper_ssl and not options.zookeeper_ssl_verify:
+        yield f"{zookeeper}.ssl.verify=false: any server passes for ZooKeeper"
+    yield from _readable(options, file)
+
+
+def _readable(options: SecurityOptions, file: Path | None) -> Iterator[str]:
+    """Files with secrets that every user of this machine may read."""
+    inline = []
+    for name, spec in specs(type(options)).items():
+        value = getattr(options, name)
+        if isinstance(value, Secret) and not value.file:
+            inline.append(spec.key)
+        path = value.file if isinstance(value, Secret) else value if name in ("ssl_key", "zookeeper_ssl_key") else None
+        if path and others_may_read(path):
+            yield f"{spec.key}: every user may read {path}; chmod o-r"
+    if inline and file is not None and others_may_read(file):
+        yield f"{inline[0]}: every user may read {file}, where it stands; chmod o-r, or file: with another file"
+
+
 def broker_security_problems(options: SecurityOptions) -> Iterator[str]:
     """Conflicts between these options, files that cannot be used: sentences without the file's name."""
     protocol, mechanism = options.security_protocol, options.sasl_mechanism
@@ -160,7 +216,9 @@ def broker_security_problems(options: SecurityOptions) -> Iterator[str]:
         yield "'ssl.key.location' needs 'ssl.certificate.location'"
     if logs_in and mechanism is None:
         yield f"'security.protocol' {protocol} needs 'sasl.mechanism': {', '.join(MECHANISMS)}"
-    elif not logs_in and (mechanism is not None or options.sasl_username is not None or options.sasl_callback):
+    elif not logs_in and (
+        mechanism or options.sasl_username is not None or options.sasl_callback or options.sasl_hosts
+    ):
         yield f"'sasl' options are given, but 'security.protocol' is {protocol}, which has no login"
     elif logs_in and mechanism == OAUTHBEARER:
         if options.sasl_callback is None:

@@ -24,6 +24,7 @@ from groundwork.java import read_properties
 from groundwork.options import ERROR, WARN, OptionError, Options, given, load, warnings_of
 from kafkawire.dialects import Dialect, expected
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS
+from kafkawire.securityoptions import unsafe_security
 from mirrormaker import listen
 from mirrormaker.configfile import ConfigError, read_bytes, read_yaml
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
@@ -167,6 +168,7 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     """The parts as they run: names and the mirror's own settings filled in.  Raises ConfigError."""
     sources, target, mirror = loaded.sources, loaded.target, loaded.mirror
     where = names.whole
+    by_name = {path.name: path for path in loaded.files}
     problems: list[str] = []
     warnings, notes = list(loaded.warnings), list(loaded.notes)
     named = [_named(s, s.name or _place(n, sources)) for n, s in enumerate(sources, 1)]
@@ -195,6 +197,8 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
                 problems.append(held_back)
             else:
                 notes.append(f"{held_back}: it is held back")
+        security = unsafe_security(source, found_in_zookeeper=not source.brokers, file=by_name.get(file))
+        notes += [f"{at}: {sentence}" for sentence in security]
         problems += [f"{at}: {sentence}" for sentence in _mismatched(source, target, mirror)]
         problems += [f"{at}: {metrics.missing()}"] if source.metrics_enable and metrics.missing() else []
         if loops(source.zookeeper_connect, target.zookeeper):
@@ -204,6 +208,8 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
         problems += [f"{where}: {sentence}" for sentence in (listen.missing(),) if sentence]
         notes += [f"{where}: mirror: {sentence}" for sentence in (listen.unsafe(mirror.http_listen),) if sentence]
     at = f"{names.target}: target"
+    security = unsafe_security(target, found_in_zookeeper=not target.brokers, file=by_name.get(names.target))
+    notes += [f"{at}: {sentence}" for sentence in security]
     plugins = check_plugins(target, mirror, ignore_unknown=unknown == WARN)
     target, mirror = plugins.target, plugins.mirror
     problems += [f"{at}: {sentence}" for sentence in plugins.problems]

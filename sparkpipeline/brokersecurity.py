@@ -43,6 +43,7 @@ class KafkaSecurityOptions(SecurityOptions):
     sasl_password: Secret | None = _prefixed("sasl_password")  # noqa: RUF009
     sasl_callback: str | None = _prefixed("sasl_callback")
     sasl_callback_config: Secret | None = _prefixed("sasl_callback_config")  # noqa: RUF009
+    sasl_hosts: tuple[str, ...] = _prefixed("sasl_hosts")
 
     def broker_problems(self) -> Iterator[str]:
         """Conflicts between these options, files that cannot be used: sentences with the names of here."""

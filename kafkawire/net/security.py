@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from groundwork.connecting import connect as blocking_connect
+from groundwork.hosts import is_listed
 from groundwork.installed import entry_points
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Secret
@@ -42,13 +43,15 @@ LOGIN_AGAIN = (0.85, 0.95)  # of a login's time, as the Java client
 class Sasl:
     """A login.  callback: module:function or an entry point of the group CALLBACKS, for OAUTHBEARER; it is called with
     the text of `config` and returns (token, end in seconds since 1970).  It may add a principal and a mapping of SASL
-    extensions: what confluent-kafka's oauth_cb returns."""
+    extensions: what confluent-kafka's oauth_cb returns.  hosts: those that are logged in to, as
+    groundwork/hosts.py lists them; (): all."""
 
     mechanism: str
     username: str = ""
     password: Secret | None = None
     callback: str | None = None
     config: Secret | None = None
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,10 @@ class Secured:
 
     def __call__(self, address: tuple[str, int], timeout_s: float) -> Any:
         """A socket, or a transport with TLS.  Raises OSError; SecurityFailure is one."""
+        sasl = self.security.sasl
+        if sasl is not None and sasl.hosts and not is_listed(address[0], sasl.hosts):
+            # as a broker that is away: others go on, and whoever registered this one ends no start
+            raise SecurityFailure("sasl.hosts does not list this host: no login, and no connection", final=False)
         opened = self._base(address, timeout_s)
         if self._tls is None:
             return opened

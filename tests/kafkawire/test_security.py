@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -379,6 +380,22 @@ def test_each_mechanism_logs_in_and_a_wrong_login_is_one_sentence(cluster: FakeC
         whose = " of 'a,n=n'" if mechanism != "OAUTHBEARER" else ""
         assert f"it refuses the login{whose} by {mechanism}: no such login" in said
         assert front.broken == []
+
+
+def test_a_broker_at_a_host_that_is_not_listed_is_told_nothing(cluster: FakeCluster) -> None:
+    open_to_all = logging_in("PLAIN")
+    assert open_to_all.sasl is not None
+    with Front(cluster.ports[1], users=USERS) as front:
+        elsewhere = replace(open_to_all, sasl=replace(open_to_all.sasl, hosts=(".example.com",)))
+        with (
+            linked(front, elsewhere) as link,
+            pytest.raises(LinkLost, match=r"sasl\.hosts does not list this host") as lost,
+        ):
+            link.call(METADATA)
+        assert not isinstance(lost.value, SecurityRefused)  # a stranger's broker ends no start
+        assert front.logins == 0
+        with linked(front, replace(open_to_all, sasl=replace(open_to_all.sasl, hosts=("127.0.0.1",)))) as link:
+            assert link.call(METADATA)["brokers"]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])

@@ -50,6 +50,47 @@ def test_the_example_properties_are_right_and_name_what_means_nothing_here() -> 
     assert configuration.notes == ()
 
 
+LOGIN = "sasl.mechanism: PLAIN, sasl.username: u, sasl.password: hidden"
+
+
+@pytest.mark.parametrize(
+    ("of_source", "said"),
+    [
+        (f"security.protocol: SASL_PLAINTEXT, {LOGIN}", ["PLAIN over SASL_PLAINTEXT: the network on the way reads"]),
+        (f"security.protocol: SASL_SSL, {LOGIN}", ["brokers come from ZooKeeper, and whoever writes there"]),
+        (f"security.protocol: SASL_SSL, sasl.hosts: .example.com, {LOGIN}", []),
+        (f"security.protocol: SASL_PLAINTEXT, {LOGIN.replace('PLAIN', 'SCRAM-SHA-256')}", []),
+        ("security.protocol: SSL, ssl.endpoint.identification.algorithm: none", ["passes for a broker"]),
+        ("zookeeper.auth: 'digest:u:hidden'", ["zookeeper.auth without zookeeper.ssl.client.enable"]),
+        ("zookeeper.ssl.client.enable: true, zookeeper.ssl.verify: false", ["any server passes for ZooKeeper"]),
+    ],
+)
+def test_settings_that_tell_a_secret_to_strangers_are_named(tmp_path: Path, of_source: str, said: list[str]) -> None:
+    path = yaml_file(tmp_path, SOURCE.replace("group.id", f"{of_source}, group.id") + TARGET + MIRROR)
+    path.chmod(0o640)
+    notes = from_yaml(path).notes
+    assert len(notes) == len(said)
+    assert all(part in note and "hidden" not in note for part, note in zip(said, notes, strict=True))
+
+
+def test_secrets_that_every_user_may_read_are_named(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("hidden")
+    scram = "security.protocol: SASL_PLAINTEXT, sasl.mechanism: SCRAM-SHA-256, sasl.username: u"
+    text = SOURCE.replace("group.id", f"{scram}, sasl.password: 'file:{secret}', group.id")
+    path = yaml_file(tmp_path, text + TARGET.replace("}", f", {scram}, sasl.password: hidden}}") + MIRROR)
+    for each in (secret, path):
+        each.chmod(0o644)
+    assert from_yaml(path).notes == (
+        f"m.yaml: source source: sasl.password: every user may read {secret}; chmod o-r",
+        f"m.yaml: target: sasl.password: every user may read {path}, where it stands; chmod o-r, or file: with another"
+        " file",
+    )
+    for each in (secret, path):
+        each.chmod(0o640)
+    assert from_yaml(path).notes == ()
+
+
 def test_both_lists_may_be_given_as_flags() -> None:
     flags = {"whitelist": "orders.*,clicks", "blacklist": ".*-test"}
     mirror = from_flags([CONF / "consumer.properties"], CONF / "producer.properties", flags).mirror
