@@ -53,6 +53,9 @@ REFUSED_ESCAPES = {
 }
 
 
+_WORD = re.compile("[A-Za-z0-9_]+")
+
+
 class PatternRefused(ValueError):
     """Not a Java pattern, or one that Python might read differently; the text names the part and the reason."""
 
@@ -74,6 +77,16 @@ class Text:
     def match(self, pattern: str) -> re.Match[str] | None:
         """Match a Python pattern at the read position, and move past it."""
         return re.compile(pattern).match(self._text, self._at)
+
+    def word(self) -> str:
+        """Move past letters and digits, up to the last one that something else than a repetition follows; they."""
+        found = _WORD.match(self._text, self._at)
+        if found is None:
+            return ""
+        end = found.end() - (self._text[found.end() : found.end() + 1] in ("*", "+", "?", "{"))
+        text = self._text[self._at : end]
+        self._at = end
+        return text
 
     def peek(self, n: int = 1) -> str:
         return self._text[self._at : self._at + n]

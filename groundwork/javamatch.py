@@ -6,7 +6,7 @@ backtracking takes, by the length of the name.  What takes few goes to `re`; eve
 name at once (bits of an int, place 0 the lowest), in a number of steps that is counted.
 
     matches   quick by the bound               re
-              slower, or the steps are used    all places at once
+              slower                           all places at once
               slower, with a back reference,   refused where the pattern is translated: what they match depends on
               an atomic group or possessive    the way that led to them
 """
@@ -28,39 +28,21 @@ MANY = 1 << 50  # of ways and steps: more are not told apart
 Cost = tuple[int, int]  # ways to match from a given place, and steps to try them all
 
 
-class Steps:
-    """Steps that a number of names may take together: by `re`, which is charged the bound, and place by place."""
-
-    __slots__ = ("followed", "tried")
-
-    def __init__(self, tried: int = 100_000_000, followed: int = 10_000_000) -> None:
-        self.tried = tried
-        self.followed = followed
-
-    def try_(self, steps: int) -> None:
-        """Count steps of `re`, or as many as take that long.  Raises PatternRefused when there were too many."""
-        self.tried -= steps
-        if self.tried < 0:
-            raise PatternRefused("it takes too many steps to tell which of all topics match")
-
-
 class _Places:
     """A name, and the places of it that characters and conditions hold at."""
 
-    __slots__ = ("_found", "_steps", "behind", "last", "left", "name")
+    __slots__ = ("_found", "behind", "last", "left", "name")
 
-    def __init__(self, name: str, steps: Steps) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.last = 1 << len(name)
-        self.left = min(NAME_STEPS, steps.followed)
+        self.left = NAME_STEPS
         self.behind: dict[int, list[int]] = {}  # by a Look: places that were looked at, and those where it holds
         self._found: dict[str, int] = {}
-        self._steps = steps
 
     def step(self, steps: int = 1) -> None:
         """Count steps.  Raises PatternRefused when there were too many."""
         self.left -= steps
-        self._steps.followed -= steps
         if self.left < 0:
             raise PatternRefused(f"it takes too many steps to tell whether {self.name!r} matches")
 
@@ -110,6 +92,25 @@ class Chars(Part):
 
     def ends(self, places: _Places, starts: int) -> int:
         return (starts & places.where(self.python)) << 1
+
+
+class Plain(Part):
+    """Letters and digits that match themselves, one behind the other."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, len(text), len(text), True, (1, len(text)))
+
+    def cost(self, length: int) -> Cost:
+        return 1, len(self.python)
+
+    def ends(self, places: _Places, starts: int) -> int:
+        for c in self.python:
+            starts = (starts & places.where(c)) << 1
+            if not starts:
+                break
+        return starts
 
 
 class Condition(Part):
@@ -320,24 +321,18 @@ class TopicPattern:
     def __hash__(self) -> int:
         return hash(self.java)
 
-    def matches(self, name: str, steps: Steps | None = None) -> bool:
+    def matches(self, name: str) -> bool:
         """True if the whole name matches.  A name that is longer than Kafka's does not.
 
-        steps: what several names may take together (default: each name for itself).
-        Raises PatternRefused when these are used.
+        Raises PatternRefused where that takes too many steps.
         """
         if len(name) > LONGEST_NAME:
             return False
-        steps = steps if steps is not None else Steps()
-        cost = self._cost(next(length for length in LENGTHS if length >= len(name)))
-        try:
-            if not self._part.followed or cost <= min(QUICK, steps.tried):
-                steps.try_(cost)
-                return self._compiled.fullmatch(name) is not None
-            places = _Places(name, steps)
-            return bool(self._part.ends(places, 1) & places.last)
-        except PatternRefused as exc:
-            raise PatternRefused(f"topic filter {self.java[:200]!r}: {exc}") from None
+        length = next(length for length in LENGTHS if length >= len(name))
+        if not self._part.followed or self._cost(length) <= QUICK:
+            return self._compiled.fullmatch(name) is not None
+        places = _Places(name)
+        return self._ends(places, 1) & places.last != 0
 
     def found_in(self, name: str) -> bool:
         """True if a part of the name matches.  Raises PatternRefused as matches()."""
@@ -345,8 +340,14 @@ class TopicPattern:
             return False
         if not self._part.followed or self._cost(LONGEST_NAME) * (len(name) + 1) <= QUICK:
             return self._compiled.search(name) is not None
-        places = _Places(name, Steps())
-        return self._part.ends(places, 2 * places.last - 1) != 0
+        places = _Places(name)
+        return self._ends(places, 2 * places.last - 1) != 0
+
+    def _ends(self, places: _Places, starts: int) -> int:
+        try:
+            return self._part.ends(places, starts)
+        except PatternRefused as exc:
+            raise PatternRefused(f"topic filter {self.java[:200]!r}: {exc}") from None
 
     def _cost(self, length: int) -> int:
         found = self._costs.get(length)

@@ -28,6 +28,7 @@ from groundwork.javamatch import (
     Group,
     Look,
     Part,
+    Plain,
     Repetition,
     TopicPattern,
 )
@@ -103,10 +104,17 @@ class _Parser:
         while not self._text.ended and self._text.peek() != ")":
             if self._text.took("|"):
                 found.append([])
-            elif (part := self._repeatable()) is not None:
+            elif (part := self._plain() or self._repeatable()) is not None:
                 found[-1].append(part)
         self._ignore_case = case_before
         return Following(found[0]) if len(found) == 1 else Alternatives([Following(parts) for parts in found])
+
+    def _plain(self) -> Part | None:
+        """Letters and digits up to the last before a repetition."""
+        if self._ignore_case:
+            return None
+        text = self._text.word()
+        return Plain(text) if text else None
 
     def _repeatable(self) -> Part | None:
         groups_before = self._groups

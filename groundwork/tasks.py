@@ -15,6 +15,7 @@ from __future__ import annotations
 import encodings.idna
 import gc
 import logging
+import math
 import os
 import pickle
 import signal
@@ -237,12 +238,29 @@ def sleep(seconds: float = 0.0) -> None:
 
 def in_turns(items: Iterable[T], turn_s: float = TURN_S) -> Iterator[T]:
     """Yield the items, and let other greenlets run between two of them once that much time went by."""
-    until = now() + turn_s
+    turns = Turns(turn_s)
     for item in items:
         yield item
-        if now() >= until:
+        turns.go_on()
+
+
+class Turns:
+    """Lets other greenlets run during a long computation, which calls go_on() between its steps."""
+
+    def __init__(self, turn_s: float = TURN_S, limit_s: float = math.inf) -> None:
+        """limit_s: how long the computation may run in all, without the turns of others."""
+        self._turn_s = turn_s
+        self._left_s = limit_s
+        self._began = now()
+
+    def go_on(self) -> bool:
+        """Let others run once a turn is over; whether there is time left."""
+        ran_s = now() - self._began
+        if ran_s >= self._turn_s:
+            self._left_s -= ran_s
             sleep()
-            until = now() + turn_s
+            self._began = now()
+        return self._left_s > 0
 
 
 def wait_any(things: Collection[Any], timeout_s: float | None = None) -> list[Any]:

@@ -8,15 +8,14 @@ to match.  Internal topics (`__consumer_offsets`) are left out by the member's o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from groundwork.java import PatternRefused, filter_text, topic_filter
-from groundwork.javamatch import LONGEST_NAME, Steps
+from groundwork.javamatch import LONGEST_NAME
 from kafkawire.znodes.group import BLACK_LIST, WHITE_LIST, Registration
 
 BACK_REFERENCE = r"\\[1-9k]"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
-STEPS_OF_A_CHARACTER = 800  # that translating one takes as long as
 
 
 class _Expression:
@@ -30,15 +29,13 @@ class _Expression:
         self.regex = filter_text(text)
         self._compiled = topic_filter(text)
 
-    def matches(self, topic: str, exclude_internal: bool = True, steps: Steps | None = None) -> bool:
+    def matches(self, topic: str, exclude_internal: bool = True) -> bool:
         """Whether the topic is read; exclude_internal: the option exclude.internal.topics.  What has a longer name than
-        Kafka's is no topic.
-
-        steps: what several topics may take together.  Raises PatternRefused when these are used.
+        Kafka's is no topic.  Raises PatternRefused where it takes too many steps to tell.
         """
         if (exclude_internal and topic in INTERNAL_TOPICS) or len(topic) > LONGEST_NAME:
             return False
-        return self._compiled.matches(topic, steps) is self._named
+        return self._compiled.matches(topic) is self._named
 
     def registration(self, streams: int) -> Registration:
         """The registration of a member with so many streams."""
@@ -94,13 +91,17 @@ def streams_by_topic(
 
 
 class Selection:
-    """Topics that the members of a group read, of the existing topics.  Each expression is evaluated once, and all of
-    them take a bounded number of steps."""
+    """Topics that the members of a group read, of the existing topics.  Each expression is evaluated once.
 
-    def __init__(self, topics: Iterable[str], exclude_internal: bool = True) -> None:
+    more_time(): called before each step of some milliseconds; False: the time is over.
+    """
+
+    def __init__(
+        self, topics: Iterable[str], exclude_internal: bool = True, more_time: Callable[[], bool] = lambda: True
+    ) -> None:
         self._topics = list(topics)
         self._exclude_internal = exclude_internal
-        self._steps = Steps()
+        self._more_time = more_time
         self._known: dict[tuple[str, str], list[str]] = {}
 
     def streams(self, registration: Registration) -> dict[str, int]:
@@ -114,6 +115,15 @@ class Selection:
         return dict.fromkeys(self._known[of], streams)
 
     def _selected(self, pattern: str, regex: str) -> list[str]:
-        self._steps.try_(len(regex) * STEPS_OF_A_CHARACTER)
+        self._go_on(regex)
         chosen = Whitelist(regex) if pattern == WHITE_LIST else Blacklist(regex)
-        return [topic for topic in self._topics if chosen.matches(topic, self._exclude_internal, self._steps)]
+        found = []
+        for topic in self._topics:
+            self._go_on(regex)
+            if chosen.matches(topic, self._exclude_internal):
+                found.append(topic)
+        return found
+
+    def _go_on(self, regex: str) -> None:
+        if not self._more_time():
+            raise PatternRefused(f"topic filter {regex[:200]!r}: all filters of the group take too long to evaluate")

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundwork import javamatch
 from groundwork.java import PatternRefused, topic_filter
 from groundwork.javachars import POSIX
-from groundwork.javamatch import NAME_STEPS, Steps
 from groundwork.javaregex import to_python
 
 NAME = st.text(st.sampled_from("abAB01._-"), min_size=1, max_size=6)
@@ -169,9 +170,9 @@ SLOW = [
 
 @pytest.mark.parametrize("text", SLOW)
 def test_a_pattern_that_backtracks_for_ever_is_answered_in_few_steps(text: str) -> None:
-    steps = Steps()
-    assert not to_python(text).matches("a" * 255, steps)
-    assert Steps().followed - steps.followed <= NAME_STEPS + 1000
+    began = time.process_time()
+    assert not to_python(text).matches("a" * 255)
+    assert time.process_time() - began < 5  # backtracking takes years; this takes milliseconds
 
 
 def test_a_name_that_takes_too_many_steps_is_refused() -> None:
@@ -191,12 +192,6 @@ def test_names_that_are_longer_than_kafkas_match_nothing() -> None:
     assert not to_python(".*").matches("a" * 256)
 
 
-def test_many_names_share_a_bound_of_steps() -> None:
-    steps = Steps(tried=10_000, followed=10_000)
-    with pytest.raises(PatternRefused, match="too many steps"):
-        all(to_python("(.|.)*").matches(f"orders{n}", steps) for n in range(10_000))
-
-
 PIECES = [
     *("a", "b", ".", "^", "$", "|", ")", ")", ")", "*", "+", "?", "*?", "{2}", "{1,2}", "{0,}", r"\w", r"\b", "[ab]"),
     *("(", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(a|b)", "(.|.)", "(?i:A)"),
@@ -210,6 +205,7 @@ def test_following_all_places_finds_what_backtracking_finds(pieces: list[str], n
     except PatternRefused:
         return
     by_backtracking = re.compile(pattern.python, re.ASCII)
-    slow = Steps(tried=0)
-    assert pattern.matches(name, slow) is (by_backtracking.fullmatch(name) is not None)
-    assert pattern.found_in(name) is (by_backtracking.search(name) is not None)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(javamatch, "QUICK", 0)
+        assert pattern.matches(name) is (by_backtracking.fullmatch(name) is not None)
+        assert pattern.found_in(name) is (by_backtracking.search(name) is not None)

@@ -15,6 +15,7 @@ from groundwork.tasks import (
     Event,
     TaskDied,
     TaskGroup,
+    Turns,
     connect,
     deadline,
     in_greenlet,
@@ -358,6 +359,7 @@ def test_others_run_between_two_items_that_take_long():
     with_others.spawn("other", lambda: turns.append("other"))
     assert list(in_turns(items(), 0.0)) == [0, 1, 2]
     assert turns == ["item 0", "other", "item 1", "item 2"]
+    assert [Turns(0.0, limit_s).go_on() for limit_s in (60.0, 0.0)] == [True, False]
     with_others.spawn("other", lambda: turns.append("late"))
     assert list(in_turns(items(), 60.0)) == [0, 1, 2]
     assert "late" not in turns

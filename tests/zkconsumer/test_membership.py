@@ -85,12 +85,16 @@ def test_a_members_expression_without_end_costs_its_member_and_not_the_loop():
     assert found.member == "b"
 
 
-def test_expressions_of_all_members_share_a_bound_of_steps():
-    topics = ["a" * 250 + f"{n:05d}" for n in range(500)]
-    strangers = {f"s{n:02d}": filter_node(WHITE_LIST, f"(?:(?:a|.)*b|.)*{n}") for n in range(40)}
-    found = read_group("a", {"a": node(STATIC, t=1), **strangers}, topics)
+def test_expressions_of_all_members_are_evaluated_step_by_step_until_the_time_is_over():
+    topics = [f"topic{n}" for n in range(50)]
+    members = {f"s{n:02d}": filter_node(WHITE_LIST, f"topic.*{n % 2}") for n in range(40)}
+    steps = iter([True] * 102 + [False])  # each of two expressions, and all topics by each: however many have it
+    assert read_group("s00", members, topics, more_time=lambda: next(steps)).topics
+    steps = iter([True] * 101 + [False])
+    found = read_group("s00", members, topics, more_time=lambda: next(steps))
     assert isinstance(found, Untranslatable)
-    assert "too many steps" in found.why
+    assert (found.member, found.pattern) == ("s01", "topic.*1")
+    assert "too long to evaluate" in found.why
 
 
 def test_a_filter_nobody_can_translate_counts_more_than_a_node_that_may_still_be_filled():

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from groundwork.tasks import Event as Flag
+from groundwork.tasks import Turns
 from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition
@@ -37,6 +38,8 @@ from zkconsumer.group.verify import GroupFacts
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
+
+FILTERS_S = 30.0  # computing which topics the members of a group read; thousands of topics and members take less
 
 
 class GroupReader:
@@ -193,7 +196,8 @@ class GroupReader:
         topics = self._read_topics(session_id)
         texts = {member: node[0] if node is not None else None for member, node in nodes.items()}
         parse = self._dialect.znodes.registration
-        return read_group(self.consumer_id, texts, topics, parse, self._exclude_internal, leave_out)
+        turns = Turns(limit_s=FILTERS_S)
+        return read_group(self.consumer_id, texts, topics, parse, self._exclude_internal, leave_out, turns.go_on)
 
     @property
     def absent(self) -> list[str]:

@@ -95,18 +95,20 @@ def read_group(
     parse: Callable[[str | bytes], Registration],
     exclude_internal: bool = True,
     leave_out: bool = False,
+    more_time: Callable[[], bool] = lambda: True,
 ) -> Group | Unreadable | Untranslatable | Unregistered:
     """The group of consumer_id.
 
     nodes: the data of each id node, None for one that vanished after it was listed (its member is gone: the watch on
     the ids will fire, too).  topics: names of all topics there are, for the members with filters.  parse: how the
     dialect reads such data (d.znodes.registration).  leave_out: members that cannot be read are left out of the group.
+    more_time: as of Selection.
     """
     if nodes.get(consumer_id) is None:
         return Unregistered()
     streams: dict[str, dict[str, int]] = {}
     left_out: list[Unreadable] = []
-    selection = Selection(topics, exclude_internal)
+    selection = Selection(topics, exclude_internal, more_time)
     for member in java_order(nodes):
         text = nodes[member]
         if text is None:
