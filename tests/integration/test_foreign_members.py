@@ -167,6 +167,17 @@ def test_a_filter_that_cannot_be_translated_makes_us_leave_with_the_reason(plant
         wait_until(lambda: planted.ids() == ["g_x"] and not planted.owners(), 5, "our nodes to go")
 
 
+def test_a_filter_that_backtracks_for_ever_is_evaluated_and_stops_nobody(planted):
+    planted.topic("t", 2)
+    for n in range(10):
+        planted.topic("a" * 240 + str(n), 1)
+    with reader(planted) as ours:
+        reads(ours, 0, 1)
+        planted.member("g_x", STATIC.replace("static", "white_list").replace('"t"', '"(.|.)*!|t"'))
+        reads(ours, 0)
+        assert ours.errors == []
+
+
 def test_more_threads_than_partitions_is_said_once_and_no_round_follows(planted):
     planted.topic("t", 2)
     with reader(planted, streams=3) as ours:
