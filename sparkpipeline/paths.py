@@ -41,6 +41,15 @@ _BATCH = re.compile(r"(\d{8,})\.json")
 _ATTEMPT = re.compile(r"(\d{8,})-(\d+)(\.claim|\.seal)?")
 
 
+_PATTERN = frozenset("*?[{\\")  # a path with one of these is a pattern to Hadoop; Spark escapes them in folders' names
+
+
+def is_below(path: str) -> bool:
+    """True if a path names one file below a folder: no step leads out of it, and Hadoop takes it for no pattern."""
+    steps = path.split("/")
+    return not any(step in ("", ".", "..") for step in steps) and _PATTERN.isdisjoint(path) and "\0" not in path
+
+
 # ---- the ledger's own files ------------------------------------------------------------------------------------------
 
 

@@ -26,9 +26,9 @@ Boundary = Callable[[TopicPartition, int, int, int], int]  # as cluster.boundari
 _REACHED_BY = {
     "kafka.bootstrap.servers", "kafka.metadata.broker.list", "zookeeper.connect", "kafka.zookeeper.connect",
 }  # fmt: skip
-SECRETS = (  # given with each command, never written down
+SECRETS = (  # given with each command, never written down, nor taken from a folder: secrets, and code that gets them
     "zookeeper.auth", "zookeeper.ssl.key.password", "kafka.ssl.key.password", "kafka.sasl.password",
-    "kafka.sasl.oauthbearer.config",
+    "kafka.sasl.oauthbearer.config", "kafka.sasl.oauthbearer.callback",
 )  # fmt: skip
 
 
@@ -150,13 +150,13 @@ class BackfillPlan:
         try:
             return cls(
                 created_ms=row["created_ms"],
-                request=Request(**row["request"]),
+                request=Request(**row["request"]).without_secrets(),
                 source_release=row["source_release"],
                 target_release=row["target_release"],
                 lanes=tuple(Lane(**lane) for lane in row["lanes"]),
                 version=row["version"],
             )
-        except (KeyError, TypeError) as exc:
+        except (KeyError, TypeError, AttributeError) as exc:
             raise LedgerDamaged(f"is no plan of a backfill: {exc}", file=where) from None
 
 

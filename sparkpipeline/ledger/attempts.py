@@ -194,6 +194,8 @@ def _place() -> str:
 
 def _start(pid: object) -> str | None:
     """When a process started, in ticks of this boot; None when there is none of that number."""
+    if not isinstance(pid, int):
+        return None  # a claim that somebody else wrote: it names no file for us to open
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -63,8 +63,9 @@ _BY_ENDING: Mapping[str, FileFormat] = {".parquet": PARQUET, ".orc": ORC, ".json
 def of_facts(facts: Mapping[str, Any]) -> FileFormat:
     """The format of a load's files, by the facts of its newest manifest: Parquet where they say nothing, as those of
     releases that knew no other.  Raises LedgerDamaged for one that is not known here."""
-    name = facts.get("output", {}).get("format", PARQUET.name)
-    if name not in FORMATS:
+    output = facts.get("output", {})
+    name = output.get("format", PARQUET.name) if isinstance(output, Mapping) else output
+    if not isinstance(name, str) or name not in FORMATS:
         raise LedgerDamaged(f"files are of format {name!r}, and this version knows {', '.join(FORMATS)}")
     return FORMATS[name]
 

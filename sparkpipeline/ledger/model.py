@@ -17,7 +17,7 @@ from typing import Any
 
 from groundwork.jsontext import json_value
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
-from sparkpipeline.paths import DATA, generation
+from sparkpipeline.paths import DATA, generation, is_below
 
 ABANDONED = "abandoned"  # the kind of a manifest that ends a plan without doing it
 FORMAT = 1
@@ -94,7 +94,7 @@ class Plan:
                 kind=_word(row["kind"]),
                 created_ms=_number(row["created_ms"]),
                 work=_object(row["work"]),
-                supersedes=tuple(_word(path) for path in row["supersedes"]),
+                supersedes=tuple(final_path(path) for path in row["supersedes"]),
             )
         except (KeyError, TypeError) as exc:
             raise _damaged(where, "a plan", exc) from None
@@ -167,7 +167,7 @@ class Manifest:
                 started_ms=_number(row["started_ms"]),
                 committed_ms=_number(row["committed_ms"]),
                 files=tuple(_entry(file) for file in row["files"]),
-                supersedes=tuple(_word(path) for path in row["supersedes"]),
+                supersedes=tuple(final_path(path) for path in row["supersedes"]),
                 facts=_object(row["facts"]),
                 version=_word(row["version"]),
             )
@@ -203,7 +203,7 @@ def check_files(batch: int, files: tuple[BatchFile, ...]) -> None:
     finals: set[str] = set()
     for file in files:
         for path in (file.staged, file.final):
-            if not path or any(part in ("", ".", "..") for part in path.split("/")):
+            if not is_below(path):
                 raise OptionRefused("is no path below a folder", batch=batch, file=repr(path))
         if not file.final.startswith(f"{DATA}/"):
             raise OptionRefused(f"a final file lies below {DATA}/", batch=batch, file=file.final)
@@ -236,6 +236,31 @@ def _damaged(where: str, what: str, exc: Exception) -> LedgerDamaged:
     return LedgerDamaged(f"is not {what} of a ledger: {wrong}", file=where)
 
 
+def live_file(row: object) -> LiveFile:
+    """Return a live file of [final, rows, bytes, batch].  Raises TypeError, ValueError."""
+    if not isinstance(row, list):
+        raise TypeError(f"{row!r} is no list")
+    final, rows, size, batch = row
+    return LiveFile(final_path(final), _number(rows), _number(size), _number(batch))
+
+
+def final_path(value: object) -> str:
+    """Return a final path that a file of the ledger names: one below data/.  Raises TypeError.
+
+    A path that leads out of the folder would have the driver read, move or delete a file of another."""
+    path = _below(value)
+    if not path.startswith(f"{DATA}/"):
+        raise TypeError(f"{path!r} is not below {DATA}/")
+    return path
+
+
+def _below(value: object) -> str:
+    path = _word(value)
+    if not is_below(path):
+        raise TypeError(f"{path!r} is no path below a folder")
+    return path
+
+
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r} is no whole number")
@@ -255,4 +280,4 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _entry(row: dict[str, Any]) -> BatchFile:
-    return BatchFile(_word(row["staged"]), _word(row["final"]), _number(row["rows"]), _number(row["bytes"]))
+    return BatchFile(_below(row["staged"]), final_path(row["final"]), _number(row["rows"]), _number(row["bytes"]))

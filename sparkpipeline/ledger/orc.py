@@ -18,6 +18,7 @@ from typing import Any
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.footers import Footer, read_each, torn
 from sparkpipeline.ledger.local import local_path
+from sparkpipeline.ledger.schemas import of_files
 
 TITLE = "ORC"
 NO_TIME_MS = -1
@@ -41,8 +42,9 @@ class OrcFormat:
     def read(self, reader: Any, paths: Iterable[str], schema: Any = None) -> Any:
         from pyspark.sql import functions as F
 
-        reading = reader.option("mergeSchema", True) if schema is None else reader.schema(schema)
-        found = reading.orc(list(paths))
+        listed = list(paths)
+        told = schema if schema is not None else of_files(reader.option("mergeSchema", True).orc(listed))
+        found = reader.schema(told).orc(listed)
         if "timestamp" not in found.columns:
             return found
         return found.withColumn("timestamp", F.coalesce("timestamp", F.timestamp_millis(F.lit(NO_TIME_MS))))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.footers import Footer, read_each, torn, whole
 from sparkpipeline.ledger.local import local_path
+from sparkpipeline.ledger.schemas import of_files
 
 TITLE = "Parquet"
 T = TypeVar("T")
@@ -30,8 +31,9 @@ class ParquetFormat:
         writer.parquet(path)
 
     def read(self, reader: Any, paths: Iterable[str], schema: Any = None) -> Any:
-        reading = reader.option("mergeSchema", True) if schema is None else reader.schema(schema)
-        return reading.parquet(*paths)
+        listed = list(paths)
+        told = schema if schema is not None else of_files(reader.option("mergeSchema", True).parquet(*listed))
+        return reader.schema(told).parquet(*listed)
 
     def read_footers(self, paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, Footer | Mismatch]:
         return _each(paths, spark, local, of_pyarrow=_footer_local, of_hadoop=_footer_hadoop)

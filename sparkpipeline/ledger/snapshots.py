@@ -15,9 +15,10 @@ import zlib
 from dataclasses import dataclass
 
 from groundwork.failpoints import failpoint
+from groundwork.jsontext import json_value
 from sparkpipeline.errors import LedgerDamaged, Missing
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.model import FORMAT, LiveFile, Manifest
+from sparkpipeline.ledger.model import FORMAT, LiveFile, Manifest, live_file
 from sparkpipeline.paths import Layout, batch_of
 
 KEPT = 3
@@ -69,8 +70,14 @@ class Snapshots:
         if zlib.crc32(data) != of.crc32:
             raise LedgerDamaged("its checksum is not the one its snapshot names; delete both files, a new one is made",
                                 file=path)  # fmt: skip
-        rows = (json.loads(line) for line in gzip.decompress(data).splitlines())
-        return {final: LiveFile(final, count, size, batch) for final, count, size, batch in rows}
+        try:
+            found = [live_file(json_value(line)) for line in gzip.decompress(data).splitlines()]
+        except (OSError, EOFError, zlib.error, TypeError, ValueError) as exc:
+            raise LedgerDamaged(
+                f"is not the live files of a ledger ({exc}); delete both files of the snapshot, a new one is made",
+                file=path,
+            ) from None
+        return {file.final: file for file in found}
 
     def write(self, through: int, newest: int, abandoned: frozenset[int], live: Live) -> None:
         """Make the snapshot of batches 1 to through, all of them published, and delete old ones."""
@@ -108,7 +115,7 @@ class Snapshots:
     def _sum(self, through: int) -> Sum:
         path = self._layout.snapshot(through)
         try:
-            row = json.loads(self._files.read(path))
+            row = json_value(self._files.read(path))
             if row.pop("format") != FORMAT or row["through"] != through:
                 raise ValueError(f"format or number is another: {row}")
             return Sum(**{**row, "abandoned": frozenset(row["abandoned"])})

@@ -150,6 +150,15 @@ def _is_of(config: LoadConfig, topic: str) -> bool:
     return topic != INTERNAL and to_python(config.topics_pattern).matches(topic)
 
 
+def foreign_to(config: LoadConfig, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return those of the partitions that the job's options do not choose, in order.  Pure."""
+    found = set(tps)
+    if config.partitions:
+        return in_order(found - set(config.partitions))
+    own = {topic for topic in {tp.topic for tp in found} if _is_of(config, topic)}
+    return in_order(tp for tp in found if tp.topic not in own)
+
+
 def sampled_averages(brokers: Brokers, ranges: Iterable[OffsetRange], cap_bytes: int) -> dict[str, float]:
     """Bytes of a message of each topic, by the first messages of its largest range: for topics that were never loaded,
     whose first batch would be as large as the guess is wrong.  Of a topic whose messages cannot be read, nothing.

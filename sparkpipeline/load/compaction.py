@@ -21,7 +21,8 @@ from sparkpipeline.ledger.model import BatchFile, LiveFile, Plan, StagedBatch
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import CountedFile, ReadBack, read_back, staged_files
 from sparkpipeline.load.facts import JobState
-from sparkpipeline.load.plan import COMPACT, HourRule
+from sparkpipeline.load.hourrules import HourRule
+from sparkpipeline.load.plan import COMPACT
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import ENDINGS, FinalName, Hour
 
@@ -116,7 +117,9 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, *, stagi
     """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, what Spark raises."""
     try:
         found = [FileGroup.of(row) for row in plan.work["groups"]]
-    except (KeyError, TypeError) as exc:
+        if {file for group in found for file in group.files} != set(plan.supersedes):
+            raise ValueError("its groups are of other files than it supersedes")
+    except (KeyError, TypeError, ValueError) as exc:
         raise LedgerDamaged(f"is no plan of a compaction: {exc!r}; abandon it", batch=plan.batch) from None
     paths = [ledger.path(file) for group in found for file in group.files]
     rows = sum(group.rows for group in found)

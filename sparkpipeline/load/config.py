@@ -32,6 +32,7 @@ from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.formats import FORMATS, FileFormat
 from sparkpipeline.ledger.jsonlines import JSON, JSON_TEXT
 from sparkpipeline.load import optionkinds as kinds
+from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, SOURCES, UNITS
 
 MIB, GIB = 1 << 20, 1 << 30
 READ_COMMITTED = "read_committed"
@@ -192,15 +193,15 @@ class LoadConfig(SecurityOptions):
     # ---- hours
     time_from: str = option(
         "time.from",
-        "message",
+        MESSAGE,
         "what decides about the hour of a row: its message's timestamp, a field of its JSON value, a Python function,"
         " or the time of the plan; rows that have none get the time of the plan, which a restart keeps",
-        choices=("message", "json", "callable", "plan"),
+        choices=SOURCES,
     )
     time_field: str | None = option(
         "time.field", None, "with json: the path of the field, $.created or $.meta.at", kind=kinds.json_path
     )
-    time_unit: str = option("time.unit", "ms", "with json: what the field holds", choices=("ms", "s", "us", "iso"))
+    time_unit: str = option("time.unit", "ms", "with json: what the field holds", choices=UNITS)
     time_callable: str | None = option(
         "time.callable",
         None,
@@ -248,9 +249,9 @@ class LoadConfig(SecurityOptions):
         chosen = [bool(self.topics), self.topics_pattern is not None, bool(self.partitions)]
         if sum(chosen) != 1:
             yield "exactly one of topics, topics.pattern and partitions says what is loaded"
-        if (self.time_from == "json") != (self.time_field is not None):
+        if (self.time_from == FIELD) != (self.time_field is not None):
             yield "time.from json and time.field go together"
-        if (self.time_from == "callable") != (self.time_callable is not None):
+        if (self.time_from == CALLABLE) != (self.time_callable is not None):
             yield "time.from callable and time.callable go together"
         if self.json_values != "base64" and self.output_format != "json":
             yield f"json.values {self.json_values} needs output.format json"

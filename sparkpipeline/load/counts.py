@@ -30,8 +30,9 @@ from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.ledger.formats import FileFormat
+from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.hours import own_time
-from sparkpipeline.load.plan import HourRule, LoadPlan
+from sparkpipeline.load.plan import LoadPlan
 from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import StagedName, tail
 from sparkpipeline.ranges import OffsetRange, partition_key

@@ -31,6 +31,7 @@ from sparkpipeline.load.plan import Gap, LoadPlan, Marks, Positions, flat, marks
 from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import Hour
 from sparkpipeline.ranges import partition_key
+from sparkpipeline.source.schema import check_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +59,13 @@ class JobState:
             facts = newest.facts
             set_back = flat(facts.get("set_back", {}))  # manifests before it was kept have none
             marks = marks_in(facts.get("logs", {}))  # nor these
-            output = facts.get("output")  # nor this
             return JobState(
                 positions=flat(facts["positions"]),
                 passed=flat(facts["passed"]),
                 averages=dict(facts["averages"]),
                 set_back=set_back,
                 marks=marks,
-                output=None if output is None else {name: str(output[name]) for name in ("format", "columns")},
+                output=output_of(facts),  # nor this
             )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
@@ -79,6 +79,14 @@ class JobState:
             "logs": marks_rows(self.marks),
             **({} if self.output is None else {"output": dict(self.output)}),
         }
+
+
+def output_of(facts: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """How a job's files are written, by facts; None: they do not say.  Raises KeyError, TypeError, ValueError."""
+    output = facts.get("output")
+    if output is None:
+        return None
+    return {"format": str(output["format"]), "columns": check_columns(str(output["columns"]))}
 
 
 def averages(before: Mapping[str, float], counts: Iterable[RangeCount]) -> dict[str, float]:

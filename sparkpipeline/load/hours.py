@@ -31,21 +31,14 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.model import LiveFile, utc
-from sparkpipeline.load.plan import HourRule, LogBounds, Positions
+from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, HourRule
+from sparkpipeline.load.plan import LogBounds, Positions
 from sparkpipeline.paths import FinalName, Hour
 
 LATEST_MS = 253402300799999  # the end of the year 9999
 HOUR_MS = 3600_000
 DAY_MS = 86400_000
 LOOK_BACK = 48  # hours
-# try_cast everywhere: one row with a strange number must not end every attempt at its plan.
-_WHOLE = "coalesce(try_cast({0} as bigint), try_cast(try_cast({0} as double) as bigint))"
-_MS = {
-    "ms": _WHOLE,
-    "s": "try_cast(try_cast({0} as double) * 1000 as bigint)",
-    "us": f"{_WHOLE} div 1000",
-    "iso": "unix_millis(try_cast({0} as timestamp))",
-}
 
 
 # ---- the hour of a row -----------------------------------------------------------------------------------------------
@@ -78,15 +71,32 @@ def _found(rule: HourRule) -> Any:
     from pyspark.sql import functions as F
 
     sent = F.when(F.col("timestampType") >= 0, F.unix_millis(F.col("timestamp")))
-    if rule.source == "message":
+    if rule.source == MESSAGE:
         return sent
-    if rule.source == "json":
-        field = f"get_json_object(cast(value as string), '{rule.field}')"
-        return F.expr(_MS[rule.unit].format(field))
-    if rule.source == "callable":
+    if rule.source == FIELD:
+        return _ms(F.get_json_object(F.col("value").cast("string"), str(rule.field)), rule.unit)
+    if rule.source == CALLABLE:
         function = _function(rule)
         return F.udf(_TimeFunction(function), "bigint", useArrow=False)(F.col("key"), F.col("value"), sent)
     return F.lit(None).cast("bigint")
+
+
+def _ms(field: Any, unit: str) -> Any:
+    """Milliseconds since 1970 of a column of texts, null for what is none.
+
+    Columns and no text of SQL: the name of the field comes from a file.  try_cast everywhere, because one row with a
+    strange number must not end every attempt at its plan."""
+    from pyspark.sql import functions as F
+
+    number = field.try_cast("double")
+    whole = F.coalesce(field.try_cast("bigint"), number.try_cast("bigint"))
+    if unit == "ms":
+        return whole
+    if unit == "s":
+        return (number * F.lit(1000)).try_cast("bigint")
+    if unit == "us":
+        return F.call_function("div", whole, F.lit(1000).cast("bigint"))
+    return F.unix_millis(field.try_cast("timestamp"))
 
 
 class _TimeFunction:

@@ -27,14 +27,23 @@ from sparkpipeline.ledger.formats import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.load import compaction, hours
-from sparkpipeline.load.cluster import Cluster, ClusterSnapshot, TaskPlanner, connected, sampled_averages, take_snapshot
+from sparkpipeline.load.cluster import (
+    Cluster,
+    ClusterSnapshot,
+    TaskPlanner,
+    connected,
+    foreign_to,
+    sampled_averages,
+    take_snapshot,
+)
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
 from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
+from sparkpipeline.load.hourrules import CALLABLE, HourRule
 from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.logmarks import check_logs, marks_of
 from sparkpipeline.load.output import check_output, check_zone, output_after, output_work
-from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Marks, Positions, in_order
+from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, LoadPlan, Marks, Positions, in_order
 from sparkpipeline.load.planner import due, up_to
 from sparkpipeline.load.portions import Finished, Portion, PortionFolder, portions_of
 from sparkpipeline.load.staging import Observed, ToRead, read_again, read_and_write
@@ -214,6 +223,7 @@ class LoadWork:
         if plan.kind == COMPACT:
             return compaction.execute(self.spark, self.config, self.ledger, plan, staging=staging, watch=self.watch)
         work = LoadPlan.of(plan)
+        check_plan(self.config, plan.batch, work)
         state = JobState.of(self.ledger.state().newest)
         loaded: list[LoadedPortion] = []
         if work.ranges:
@@ -254,7 +264,7 @@ class LoadWork:
         folder = PortionFolder(self.ledger.files, staging, plan.hash, self.config)
         left = self.ledger.attempts.left(plan.batch)
         found = [
-            loaded for one in folder.finished(left)
+            loaded for one in folder.finished(left, len(work.tasks))
             if (loaded := self._taken_over(plan, work, folder, one=one, left=left)) is not None
         ]  # fmt: skip
         for path in left:
@@ -283,7 +293,7 @@ class LoadWork:
     ) -> LoadedPortion | None:
         """A portion that an earlier attempt finished, counted again; None: it has to be read again."""
         portion = one.portion
-        if portion.until > len(work.tasks) or not folder.take(one, left):
+        if not folder.take(one, left):
             folder.drop(portion)
             return None
         part = work.of_tasks(portion.first, portion.until)
@@ -386,6 +396,23 @@ def rule_of(config: LoadConfig) -> HourRule:
     rule = HourRule(config.time_from, config.time_field, config.time_unit, config.time_callable)
     own_time(rule)
     return rule
+
+
+def check_plan(config: LoadConfig, batch: int, work: LoadPlan) -> None:
+    """Refuse an open plan that calls other code, or reads other partitions, than the options of the job say.
+
+    It lies in the job's folder, and whoever may write there would run code as the driver, and read what it may read.
+    Raises Refused."""
+    helps = f"give it back for this batch, or give the plan up with `sparkpipeline load abandon JOB {batch}`"
+    if work.rule.source == CALLABLE and work.rule.function != config.time_callable:
+        raise Refused(
+            f"the plan takes hours from {work.rule.function}, and time.callable is"
+            f" {config.time_callable or 'not given'}: {helps}",
+            batch=batch,
+        )
+    foreign = foreign_to(config, [rng.tp for rng in work.ranges])
+    if foreign:
+        raise Refused(f"the plan reads {foreign[0]}, which is none of the job's partitions: {helps}", batch=batch)
 
 
 def copy_outward(config: LoadConfig, cluster: Cluster, positions: Positions, tell: Callable[[str], None]) -> int:

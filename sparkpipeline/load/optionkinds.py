@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from groundwork.javachars import PatternRefused
 from groundwork.javaregex import to_python
+from sparkpipeline.load.hourrules import is_function, is_json_path
 from zkconsumer.options import optiontypes as shared
 
 brokers = shared.brokers
@@ -18,8 +19,6 @@ partitions = shared.partitions
 text = shared.text
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
-_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_JSON_PATH = re.compile(r"\$(\.[^.\[\]'\"\\\s]+|\[[0-9]+\])+")
 
 
 def base(raw: object) -> str:
@@ -55,7 +54,7 @@ def pattern(raw: object) -> str:
 def json_path(raw: object) -> str:
     """$.field, $.outer.inner, $.list[0].field: what Spark's get_json_object takes."""
     found = shared.text(raw)
-    if not _JSON_PATH.fullmatch(found):
+    if not is_json_path(found):
         raise ValueError("a path such as $.created or $.meta.at")
     return found
 
@@ -63,6 +62,6 @@ def json_path(raw: object) -> str:
 def function(raw: object) -> str:
     """package.module:function; whether it is there is looked at where a plan is made."""
     found = shared.text(raw)
-    if not _FUNCTION.fullmatch(found):
+    if not is_function(found):
         raise ValueError("package.module:function")
     return found

@@ -19,6 +19,7 @@ from typing import Any
 from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.model import Plan
+from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.ranges import OffsetRange, partition_key, partition_of
 from sparkpipeline.source.offsets import in_order as in_order
 from zkconsumer.offsets.former import TopicCreation
@@ -67,16 +68,6 @@ class Gap:
         return f"{self.topic}/{self.partition} [{self.start}, {self.until})"
 
 
-@dataclass(frozen=True, slots=True)
-class HourRule:
-    """What decides about the hour of a row: options time.from, time.field, time.unit, time.callable."""
-
-    source: str = "message"
-    field: str | None = None
-    unit: str = "ms"
-    function: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
     """The work of a batch that reads topics (kinds load and rewind)."""
@@ -86,7 +77,7 @@ class LoadPlan:
     positions: Positions
     heads: Positions
     gaps: tuple[Gap, ...] = ()
-    rule: HourRule = HourRule()
+    rule: HourRule = field(default_factory=HourRule)
     marks: Marks = field(default_factory=dict)
 
     @property
@@ -112,16 +103,16 @@ class LoadPlan:
         work = plan.work
         try:
             ranges = tuple(
-                OffsetRange(row["topic"], partition_of(row["partition"]), int(row["start"]), int(row["until"]))
+                OffsetRange(_topic(row["topic"]), partition_of(row["partition"]), int(row["start"]), int(row["until"]))
                 for row in work["ranges"]
             )
             gaps = tuple(
-                Gap(row["topic"], partition_of(row["partition"]), int(row["start"]), int(row["until"]))
+                Gap(_topic(row["topic"]), partition_of(row["partition"]), int(row["start"]), int(row["until"]))
                 for row in work["gaps"]
             )
             tasks = tuple(int(count) for count in work["tasks"])
             marks = marks_in(work.get("logs", {}))  # plans of earlier releases have none
-            rule = HourRule(**work["time"])
+            rule = HourRule.of(work["time"])
             found = cls(
                 ranges=ranges,
                 tasks=tasks,
@@ -131,7 +122,7 @@ class LoadPlan:
                 rule=rule,
                 marks=marks,
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise LedgerDamaged(f"is no plan of a load: {exc!r}; abandon it", batch=plan.batch) from None
         return found
 
@@ -144,6 +135,12 @@ class LoadPlan:
         """The same plan with the ranges of these tasks alone, which are counted from 0 in it."""
         begin, end = sum(self.tasks[:first]), sum(self.tasks[:until])
         return replace(self, ranges=self.ranges[begin:end], tasks=self.tasks[first:until])
+
+
+def _topic(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no topic")
+    return value
 
 
 # ---- in JSON ---------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from sparkpipeline.ledger.attempts import PORTIONS
 from sparkpipeline.ledger.files import Files, info
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.staging import Observed
+from sparkpipeline.paths import is_below
 
 RECORD = ".json"
 
@@ -115,13 +116,14 @@ class PortionFolder:
         row = {"made_by": self._made_by, "seen": asdict(seen), "files": dict(files)}
         self._files.create(f"{self.path(portion)}{RECORD}", f"{json.dumps(row, sort_keys=True)}\n".encode())
 
-    def finished(self, left: Sequence[str]) -> list[Finished]:
-        """What attempts that were given up have finished of this very plan, each task once.  left: their folders."""
+    def finished(self, left: Sequence[str], tasks: int) -> list[Finished]:
+        """What attempts that were given up have finished of this very plan, each task once.  left: their folders;
+        tasks: of the plan."""
         found: list[Finished] = []
         taken: set[int] = set()
         for folder in left:
             for entry in self._files.list(f"{folder}/{PORTIONS}"):
-                one = None if entry.is_folder else self._read(entry.path, entry.name)
+                one = None if entry.is_folder else self._read(entry.path, entry.name, tasks)
                 if one is not None and taken.isdisjoint(one.portion.tasks):
                     taken |= set(one.portion.tasks)
                     found.append(one)
@@ -144,7 +146,7 @@ class PortionFolder:
         """Delete what there is of a portion."""
         self._files.delete(self.path(portion), recursive=True)
 
-    def _read(self, path: str, name: str) -> Finished | None:
+    def _read(self, path: str, name: str, tasks: int) -> Finished | None:
         """None: no record, or one of another plan, release or options."""
         first, _, until = name.removesuffix(RECORD).partition("-")
         try:
@@ -153,6 +155,8 @@ class PortionFolder:
                 return None
             portion = Portion(int(first), int(until))
             files = {str(path): int(size) for path, size in row["files"].items()}
+            if not 0 <= portion.first < portion.until <= tasks or not all(map(is_below, files)):
+                return None
             return Finished(portion, Observed(**row["seen"]), files)
         except (Missing, KeyError, TypeError, ValueError, AttributeError):
             return None

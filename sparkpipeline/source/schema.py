@@ -44,6 +44,15 @@ def columns_by_default(include_headers: bool, by_broker: bool) -> dict[str, str]
     return {**COLUMNS, **(BY_BROKER if by_broker else {}), **(HEADERS if include_headers else {})}
 
 
+def check_columns(text: str) -> str:
+    """Return columns as DDL, a text that a file of a ledger holds, if each is one of a message.  Raises ValueError."""
+    known = {f"{name} {kind}" for name, kind in TYPES.items()}
+    for column in text.split(", "):
+        if column not in known:
+            raise ValueError(f"a load has no column {column!r}")
+    return text
+
+
 def counted(by_broker: bool, transactions: bool = False) -> dict[str, str]:
     """The columns to count by: rows; where offsets are bytes, these; what transactions keep, where brokers have any."""
     return {**COUNTED, **(COVERED if by_broker else {}), **(KEPT_BACK if transactions else {})}

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparkpipeline.errors import Missing, Refused
+from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.formats import FileFormat, of_facts
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Manifest
 from sparkpipeline.ledger.parquet import PARQUET
+from sparkpipeline.ledger.schemas import struct_of
+from sparkpipeline.load.facts import output_of
 from sparkpipeline.load.job import open_ledger
 from sparkpipeline.paths import DATA, GENERATION, folders
 from sparkpipeline.stages.batchmode import Batch
@@ -62,7 +64,7 @@ class StageInput:
             newest.batch,
             identity(newest),
             newest.facts.get("schema"),
-            newest.facts.get("output", {}).get("columns") if of_load else None,
+            _columns(newest) if of_load else None,
             of_facts(newest.facts) if of_load else PARQUET,
         )
 
@@ -93,6 +95,15 @@ class StageInput:
             return identity(self.ledger.manifest(batch)) == said
         except Missing:
             return False
+
+
+def _columns(newest: Manifest) -> str | None:
+    """Columns of a load's files, as DDL; None: the files tell them.  Raises LedgerDamaged."""
+    try:
+        output = output_of(newest.facts)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
+    return None if output is None else output["columns"]
 
 
 def identity(manifest: Manifest) -> str:
@@ -163,7 +174,7 @@ class Views:
         from pyspark.sql import types as T
 
         if head.schema is not None:
-            return T.StructType.fromJson(head.schema)
+            return struct_of(head.schema, f"batch {head.newest} of {stage_input.name}")
         path = _newest_file(stage_input, head)
         # A file by itself: Spark takes its own folder for the base, and adds no column.
         schema = head.format.read(self.spark.read, [stage_input.ledger.path(path)], head.columns).schema

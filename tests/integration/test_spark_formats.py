@@ -20,10 +20,10 @@ from sparkpipeline.ledger.formats import by_ending, footers
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.load.config import LoadConfig, config_of
 from sparkpipeline.load.counts import read_back
+from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.hours import hour_columns
 from sparkpipeline.load.operations import CompactWanted, InitWanted, run_compact, run_init, verify
 from sparkpipeline.load.output import check_zone
-from sparkpipeline.load.plan import HourRule
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import ENDINGS, StagedName
 from sparkpipeline.stages.graph import LOAD

@@ -10,8 +10,8 @@ import pytest
 
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.load.config import config_of
+from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.hours import hour_columns
-from sparkpipeline.load.plan import HourRule
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import StagedName
 

@@ -103,7 +103,7 @@ class PortionWork(CopyWork):
         folder = PortionFolder(self.files, staging, plan.hash, CONFIG)
         left = Ledger(self.files, BASE).attempts.left(plan.batch)
         taken = set()
-        for one in folder.finished(left):
+        for one in folder.finished(left, len(plan.work["ranges"])):
             if folder.take(one, left):
                 folder.keep(one.portion, one.seen, one.files)
                 taken.add(one.portion)

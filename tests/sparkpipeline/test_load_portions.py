@@ -71,7 +71,7 @@ def test_what_an_attempt_finished_is_moved_to_the_next_one_and_the_rest_is_not(t
     left = those.left(1)
     assert [path.rpartition("/")[2] for path in left] == ["00000001-1"]
     mine = folder(tmp_path, those.claim(1))
-    [found] = mine.finished(left)
+    [found] = mine.finished(left, 9)
     assert (found.portion, found.seen, found.files) == (done, SEEN, {PATH: 4})
     assert mine.take(found, left)
     assert (tmp_path / f"_load/staging/00000001-2/{PORTIONS}/00000-00002/{PATH}").read_bytes() == b"rows"
@@ -88,13 +88,13 @@ def test_a_driver_that_dies_while_it_takes_over_leaves_all_of_it_to_the_next(tmp
     folder(tmp_path, 1).keep(one, SEEN, {PATH: 4, other: 9})
     those.give_up(1, 1)
     second = folder(tmp_path, those.claim(1))
-    [found] = second.finished(those.left(1))
+    [found] = second.finished(those.left(1), 9)
     staging = Layout(f"file://{tmp_path}").folder("staging")
     assert FILES.rename(f"{staging}/00000001-1/{PORTIONS}/{one.name}/{PATH}", f"{second.path(one)}/{PATH}")
     those.give_up(1, 2)
     third, left = folder(tmp_path, those.claim(1)), those.left(1)
     assert [path[-1] for path in left] == ["2", "1"]
-    [found] = third.finished(left)
+    [found] = third.finished(left, 9)
     assert third.take(found, left)
 
 
@@ -105,16 +105,16 @@ def test_nothing_is_taken_over_of_another_plan_or_other_options_or_with_a_file_t
     folder(tmp_path, 1).keep(one, SEEN, {PATH: 4})
     those.give_up(1, 1)
     left = those.left(1)
-    assert folder(tmp_path, 2, plan="another").finished(left) == []
-    assert folder(tmp_path, 2, include_headers=True).finished(left) == []
+    assert folder(tmp_path, 2, plan="another").finished(left, 9) == []
+    assert folder(tmp_path, 2, include_headers=True).finished(left, 9) == []
     record = tmp_path / f"_load/staging/00000001-1/{PORTIONS}/{one.name}.json"
     text = record.read_text()
     record.write_text(text[:-9])
-    assert folder(tmp_path, 2).finished(left) == []
+    assert folder(tmp_path, 2).finished(left, 9) == []
     record.write_text(text)
     (tmp_path / f"_load/staging/00000001-1/{PORTIONS}/{one.name}/{PATH}").write_bytes(b"row")
     mine = folder(tmp_path, 2)
-    [found] = mine.finished(left)
+    [found] = mine.finished(left, 9)
     assert not mine.take(found, left)
 
 
