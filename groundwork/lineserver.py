@@ -11,12 +11,13 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from groundwork.tasks import TaskGroup, deadline, sleep, unix_socket
+from groundwork.durable import PRIVATE
+from groundwork.tasks import TaskGroup, deadline, now, sleep, unix_socket
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,8 @@ SEND_S = 10.0  # until the client has taken a line
 DRAIN_S = 0.5  # what a client still sends is read that long: a close with unread bytes would cut off what was sent
 ACCEPT_RETRY_S = 1.0
 CONNECT_S = 1.0
+LOCK_S = 5.0  # until another start at the same path is over, which waits for CONNECT_S at most
+LOCK_PAUSE_S = 0.05
 
 
 class PathTooLong(OSError):
@@ -36,6 +39,10 @@ class PathTooLong(OSError):
     def __init__(self, path: Path) -> None:
         size = len(os.fsencode(path))
         super().__init__(f"{path} has {size} bytes: the path of a Unix socket has at most {MAX_PATH_BYTES}")
+
+
+class Locked(OSError):
+    """Another process is at the same path, and does not come to an end."""
 
 
 class InUse(OSError):
@@ -72,6 +79,7 @@ class LineServer:
         max_connections: int = MAX_CONNECTIONS,
         request_s: float = REQUEST_S,
         send_s: float = SEND_S,
+        lock_s: float = LOCK_S,
         refusal: Callable[[str], bytes] = str.encode,
     ) -> None:
         """refusal(sentence): the line for a request that is not answered."""
@@ -83,6 +91,7 @@ class LineServer:
         self._max_connections = max_connections
         self._request_s = request_s
         self._send_s = send_s
+        self._lock_s = lock_s
         self._refusal = refusal
         self._listener: Any = None
         self._made: tuple[int, int] | None = None  # device and inode of our socket
@@ -90,17 +99,32 @@ class LineServer:
     def start(self, path: Path) -> None:
         """Listen at a path, for this user alone (0600); what a dead process left there is replaced.
 
-        Raises InUse where a living process listens, PathTooLong, OSError.
+        Raises InUse where a living process listens, PathTooLong, Locked, OSError.
         """
         check_path(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # two that start at once must not both replace a dead socket
+        with self._locked(path):  # two that start at once must not both replace a dead socket
             self._bind(path)
-        finally:
-            os.close(folder)
         self.path = path
         self._tasks.spawn("control", self._accept)
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        """Hold the lock of a path.  Its file is this user's alone: a folder may be locked by all who may read it."""
+        name = path.with_name(f"{path.name}.lock")
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+        try:
+            give_up = now() + self._lock_s
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if now() >= give_up:
+                        raise Locked(f"another process has held {name} for {self._lock_s:g} s") from None
+                    sleep(LOCK_PAUSE_S)
+            yield
+        finally:
+            os.close(lock)
 
     def _bind(self, path: Path) -> None:
         with suppress(FileNotFoundError):

@@ -6,19 +6,23 @@ import errno
 import json
 import os
 import socket
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from groundwork.folders import open_to_all
 from groundwork.jsontext import json_value
 from groundwork.lineserver import PathTooLong, check_path
+from mirrormaker.control.place import NoFolder, check_folder
 
 ANSWER_S = 60.0  # a release may take half of it
+_CREDENTIALS = struct.Struct("iII")  # of SO_PEERCRED: pid, uid, gid
 
 
 class NoMirror(Exception):
-    """No mirror answers.  forbidden: a socket is there that this user may not open."""
+    """No mirror answers.  forbidden: a socket is there that this user may not open, or should not believe."""
 
     def __init__(self, sentence: str, forbidden: bool = False) -> None:
         super().__init__(sentence)
@@ -29,17 +33,22 @@ class Refused(Exception):
     """The mirror does not do it; the text says why."""
 
 
+class NotBelieved(OSError):
+    """Another user may have made the socket, in place of a mirror."""
+
+
 class Connection:
     """A connection to a mirror for one request."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+        """Raises OSError, and NotBelieved for a listener that may be anybody's."""
         check_path(path)
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(ANSWER_S)
             self._socket.connect(os.fspath(path))
+            _check_peer(path, self._socket)
         except BaseException:
             self._socket.close()
             raise
@@ -67,6 +76,22 @@ class Connection:
             raise NoMirror(f"the mirror at {self.path} ended without an answer")
 
 
+def _check_peer(path: Path, connected: socket.socket) -> None:
+    """Raise NotBelieved if a user who is neither root nor ours listens, and every user could have made the socket."""
+    uid, shared = peer_uid(connected), open_to_all(path.parent)
+    if shared is not None and uid not in (0, os.getuid()):
+        raise NotBelieved(
+            f"{path}: user {uid} listens there, and all may write to {shared}: whoever it is, the answers would be his."
+            "  Run the command as the mirror's user, or give mirror.control.socket a place that others may not write to"
+        )
+
+
+def peer_uid(connected: socket.socket) -> int:
+    """Return the user who listens at the other end, as the kernel has it."""
+    _, uid, _ = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return int(uid)
+
+
 def _answer(line: bytes) -> Any:
     """What the mirror answered.  Raises Refused; ValueError for what no mirror answers."""
     found = json_value(line)
@@ -80,14 +105,20 @@ def _answer(line: bytes) -> Any:
 def connect(places: Sequence[Path]) -> Connection:
     """A connection to the first place where a mirror listens.  Raises NoMirror, which names what was tried."""
     forbidden: list[Path] = []
+    doubted: list[str] = []
     for place in places:
         try:
+            check_folder(place, os.environ)
             return Connection(place)
+        except (NoFolder, NotBelieved) as reason:
+            doubted.append(str(reason))
         except PathTooLong as reason:
             raise NoMirror(str(reason)) from reason
         except OSError as reason:
             if reason.errno in (errno.EACCES, errno.EPERM):
                 forbidden.append(place)
+    if doubted:
+        raise NoMirror(doubted[0], True)
     if forbidden:
         raise NoMirror(
             f"{forbidden[0]} may not be opened by this user: run the command as the mirror's user, or as root", True

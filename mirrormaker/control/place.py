@@ -18,6 +18,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from groundwork.folders import OTHERS
+
 OFF = "none"
 SYSTEMD = Path("/run/mirrormaker")  # RuntimeDirectory=mirrormaker/%i
 SUFFIX = ".sock"
@@ -57,15 +59,31 @@ def make_folder(path: Path, environ: Mapping[str, str]) -> None:
     try:
         if folder == _own_folder(environ):
             folder.mkdir(mode=0o700, exist_ok=True)
-            found = os.lstat(folder)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-                raise NoFolder(f"{folder} is no folder of this user alone: remove it, or set mirror.control.socket")
+            check_folder(path, environ)
         elif not folder.is_dir():
             raise NoFolder(f"{folder} is no folder")
     except NoFolder:
         raise
     except OSError as reason:
         raise NoFolder(f"{folder}: {reason.strerror}") from reason
+
+
+def check_folder(path: Path, environ: Mapping[str, str]) -> None:
+    """Raise NoFolder for the folder of a socket that is to be this user's alone, and is not.
+
+    Mirror and command check it alike: in the folder for temporary files whoever is first may make it."""
+    folder = path.parent
+    if folder != _own_folder(environ):
+        return
+    try:
+        found = os.lstat(folder)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & OTHERS:
+        raise NoFolder(
+            f"{folder} is no folder of this user alone: remove it, or name another place with mirror.control.socket or"
+            " --socket"
+        )
 
 
 def candidates(name: str, configured: str, environ: Mapping[str, str]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
@@ -143,6 +144,45 @@ def test_the_socket_of_a_dead_process_is_replaced_and_that_of_a_living_one_is_no
     second.start(tmp_path / "s")
     first.hub.call(first.server.close)  # must not remove what is another's now
     assert asked(tmp_path / "s", b"b\n")[0] == b"b\n"
+
+
+def test_a_start_waits_for_no_lock_that_anybody_may_hold(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """All who may read the folder may lock it."""
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        serve(twice)
+        assert asked(tmp_path / "s", b"a\n")[0] == b"a\n"
+        assert stat.S_IMODE((tmp_path / "s.lock").stat().st_mode) == 0o600
+    finally:
+        os.close(folder)
+
+
+def test_a_lock_that_is_held_ends_a_start_with_a_sentence_and_the_loop_goes_on(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    served = serve(twice, None, lock_s=0.3)
+    with (tmp_path / "s.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        turns: list[int] = []
+
+        def turn() -> None:
+            while True:
+                turns.append(1)
+                sleep(0.01)
+
+        served.hub.call(served.tasks.spawn, "turns", turn)
+        with pytest.raises(OSError, match=f"another process has held {tmp_path}/s.lock for 0.3 s"):
+            served.start(tmp_path / "s")
+        assert len(turns) > 3
+    served.start(tmp_path / "s")
+
+
+def test_a_lock_is_no_link_to_a_file_elsewhere(serve: Callable[..., Served], tmp_path: Path) -> None:
+    (tmp_path / "s.lock").symlink_to(tmp_path / "made by a link")
+    with pytest.raises(OSError, match=r"s\.lock"):
+        serve(twice, None).start(tmp_path / "s")
+    assert not (tmp_path / "made by a link").exists()
 
 
 def test_what_is_no_socket_is_not_replaced(serve: Callable[..., Served], tmp_path: Path) -> None:

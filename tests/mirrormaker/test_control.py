@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +25,8 @@ from groundwork.threads import NoThread
 from kafkawire.model import TopicPartition
 from mirrormaker.commands.cli import cli, outcome
 from mirrormaker.commands.status import shown
+from mirrormaker.control import client as control_client
+from mirrormaker.control import place as control_place
 from mirrormaker.control.actions import RunningMirror, actions_of
 from mirrormaker.control.client import Connection, NoMirror, Refused, _answer, connect
 from mirrormaker.control.keptfile import KeptFile
@@ -323,6 +327,75 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
         make_folder(place, environ)
     with pytest.raises(NoFolder, match="is no folder"):
         make_folder(tmp_path / "none" / "x.sock", environ)
+
+
+@pytest.mark.parametrize("wrong", ["all may write", "a group may write", "a link", "another user's"])
+def test_a_command_asks_no_socket_in_a_folder_that_a_mirror_would_refuse(
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is first may make mirrormaker-0 in the folder for temporary files, and root asks a mirror of his."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
+    places = candidates("orders", "", {})
+    folder = places[0].parent
+    if wrong == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir(mode=0o700)
+        folder.chmod({"all may write": 0o777, "a group may write": 0o770}.get(wrong, 0o700))
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(places[0]))
+        stranger.listen()
+        if wrong == "another user's":
+            real = os.getuid()
+            monkeypatch.setattr(os, "getuid", lambda: real + 1)
+            monkeypatch.setattr(control_place, "_own_folder", lambda environ: folder)
+        with pytest.raises(NoMirror, match=f"{folder} is no folder of this user alone: .*--socket") as refused:
+            connect(places)
+        assert refused.value.forbidden
+        stranger.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            stranger.accept()
+
+
+def test_a_command_takes_no_other_user_for_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below a folder that all may write the listener has to be root or the user of the command."""
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(open_to_all / "s"))
+        stranger.listen()
+        monkeypatch.setattr(control_client, "peer_uid", lambda connected: os.getuid() + 4711)
+        open_to_all.chmod(0o1777)
+        with pytest.raises(
+            NoMirror, match=f"{open_to_all}/s: user {os.getuid() + 4711} listens there, and all may"
+        ) as no:
+            connect([open_to_all / "s"])
+        assert no.value.forbidden
+        monkeypatch.setattr(control_client, "peer_uid", lambda connected: os.getuid())
+        connect([open_to_all / "s"])._socket.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has a process of another user")
+def test_the_kernel_says_who_listens(tmp_path: Path) -> None:
+    path = Path(tempfile.mkdtemp(dir="/tmp")) / "s"
+    path.parent.chmod(0o1777)
+    program = (
+        "import os, socket, sys; os.setuid(4711); s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen();"
+        "print(1, flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen([sys.executable, "-S", "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        with pytest.raises(NoMirror, match="user 4711 listens there"):
+            connect([path])
+    finally:
+        child.kill()
+        child.communicate()
+        shutil.rmtree(path.parent)
 
 
 def test_where_nothing_answers_the_sentence_names_what_was_tried(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def test_the_control_socket_and_its_folder_are_the_user_s(
     server = LineServer(tasks, lambda line: [line])
     server.start(path)
     folder = path.parent.name
-    assert modes(tmp_path) == {folder: "0700", f"{folder}/orders.sock": "0600"}
+    made = {"orders.sock": "0600", "orders.sock.lock": "0600"}
+    assert modes(tmp_path) == {folder: "0700", **{f"{folder}/{name}": mode for name, mode in made.items()}}
     server.close()
 
 
@@ -129,6 +130,7 @@ def test_a_warehouse_is_read_by_whom_the_site_lets(umask: int, tmp_path: Path) -
 # By file: how many calls make a file or folder there, and why their mode is right.
 MAKES = {
     "groundwork/durable.py": 2,  # the modes above
+    "groundwork/lineserver.py": 1,  # its lock: 0600
     "groupadmin/commands/dropin.py": 1,  # --output-file of an export: the umask's, as the original's
     "groupadmin/commands/migratebase.py": 1,  # /dev/stdout and its like, which exist
     "groupadmin/migrate/journal.py": 1,
