@@ -17,7 +17,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import stat
 import sys
 import threading
 from contextlib import suppress
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from groundwork.durable import make_folder
+from groundwork.folders import other_writer
 from groundwork.installed import version_of
 from groundwork.threads import NoThread, starting_threads
 from kafkawire.errors import LocalError
@@ -158,19 +158,18 @@ class _Choice:
 
 
 def cache_folder() -> Path | None:
-    """The folder for what was compiled, made where it is missing; None when we cannot write there, or everybody can."""
+    """The folder for what was compiled, made where it is missing; None if we cannot write there, or others can."""
     named = os.environ.get("KAFKAWIRE_CACHE") or os.environ.get("NUMBA_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(named or os.path.join(base, "kafkawire"))
     try:
         make_folder(folder)
-        found = folder.stat()
-        if found.st_uid not in (0, os.getuid()):
-            why: object = "it belongs to another user, and what is kept there is run"
-        elif found.st_mode & stat.S_IWOTH:
-            why = "anybody may write there, and what is kept there is run"
-        elif os.access(folder, os.W_OK | os.X_OK):
-            return folder
+        real = folder.resolve()  # a link may lead elsewhere a moment later
+        others = other_writer(real)
+        if others is not None:
+            why: object = f"{others}, and what is kept there is run"
+        elif os.access(real, os.W_OK | os.X_OK):
+            return real
         else:
             why = "it is not writable"
     except OSError as exc:

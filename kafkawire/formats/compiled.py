@@ -22,6 +22,7 @@ import numba
 import numpy as np
 from numba import types
 
+from groundwork.durable import FOLDER, make_folder
 from kafkawire.errors import LocalError
 from kafkawire.formats import checksums, keyloops, memory
 from kafkawire.formats.checksums import best, tables
@@ -384,9 +385,11 @@ def load(cache: Path | None) -> Kernels:
     Raises RuntimeError when what comes out is wrong.
     """
     if cache is not None:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache / _sources())
+        before, own = numba.config.CACHE_DIR, cache / _sources()
+        numba.config.CACHE_DIR = str(own)
         try:
+            make_folder(own)
+            own.chmod(FOLDER)  # numba makes folders by the umask, where a group may write: none comes through this one
             return _checked(_build(cache=True))
         except Exception as exc:  # a full disk, a file cut by a crash: numba raises whatever it meets
             log.warning("compiled kernels in %s are of no use: %s; compiling for this process only", cache, exc)

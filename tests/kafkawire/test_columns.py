@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -550,6 +551,7 @@ def test_what_was_compiled_is_kept_in_the_folder_named_and_found_again(
         assert "memoryview [0] [b'v'] True" in run.stdout
         assert run.stderr == ""
     assert written
+    assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o700]
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")} == written
 
 
@@ -564,9 +566,10 @@ def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(
     assert "KAFKAWIRE_CACHE names another folder" in run.stderr
     folder = tmp_path / "cache"
     shutil.copytree(kept[0], folder)
-    folder.chmod(0o777)
     monkeypatch.setenv("KAFKAWIRE_CACHE", str(folder))
-    assert cache_folder() is None
+    for mode in (0o777, 0o775):
+        folder.chmod(mode)
+        assert cache_folder() is None
     folder.chmod(0o755)
     assert cache_folder() == folder
     broken = list(folder.rglob("*.nb?"))

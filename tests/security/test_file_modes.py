@@ -120,6 +120,22 @@ def test_what_is_run_is_kept_where_no_other_user_writes(
         assert "it belongs to another user, and what is kept there is run" in caplog.text
 
 
+@pytest.mark.parametrize(("above", "own", "said"), [
+    (0o755, 0o770, "a group may write to it"), (0o775, 0o700, "a group may write to {above}"),
+    (0o777, 0o700, "anybody may write to {above}"), (0o1777, 0o777, "anybody may write to it"),
+])  # fmt: skip
+def test_what_is_run_is_not_taken_from_where_others_may_put_it(
+    above: int, own: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "above" / "cache"
+    folder.mkdir(parents=True)
+    folder.chmod(own)
+    folder.parent.chmod(above)
+    monkeypatch.setenv("KAFKAWIRE_CACHE", str(folder))
+    assert cache_folder() is None
+    assert f"{said.format(above=folder.parent)}, and what is kept there is run" in caplog.text
+
+
 def test_a_warehouse_is_read_by_whom_the_site_lets(umask: int, tmp_path: Path) -> None:
     assert LocalFiles().create(str(tmp_path / "data" / "x.json"), b"{}")
     assert modes(tmp_path)["data/x.json"] == f"{0o666 & ~umask:04o}"
