@@ -65,7 +65,7 @@ def explained() -> Iterator[None]:
 def opened(file: Path | None, socket_path: Path | None) -> Connection:
     """A connection to the mirror that is meant.  Raises NoMirror."""
     if socket_path is not None:
-        return connect([socket_path])
+        return connect([socket_path], named=True)
     if file is None:
         return connect([_only_one()])
     configured = configured_socket(file)

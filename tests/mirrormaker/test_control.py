@@ -358,6 +358,12 @@ def test_a_command_asks_no_socket_in_a_folder_that_a_mirror_would_refuse(
         stranger.setblocking(False)
         with pytest.raises(BlockingIOError):
             stranger.accept()
+        # --socket may name the folder of another user; who listens there is looked at all the same.
+        connect([places[0]], named=True)._socket.close()
+        monkeypatch.setattr(control_client, "peer_uid", lambda connected: os.getuid() + 4711)
+        tmp_path.chmod(0o777)
+        with pytest.raises(NoMirror, match="listens there, and all may write to"):
+            connect([places[0]], named=True)
 
 
 def test_a_command_takes_no_other_user_for_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
