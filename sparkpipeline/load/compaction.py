@@ -53,14 +53,14 @@ class FileGroup:
 
     @staticmethod
     def of(row: Mapping[str, Any]) -> FileGroup:
-        hour = Hour(row["topic"], row["date"], row["hour"])
+        hour = Hour(str(row["topic"]), str(row["date"]), str(row["hour"]))
         return FileGroup(
             hour=hour,
-            partition=row["partition"],
-            start=row["start"],
-            until=row["until"],
-            rows=row["rows"],
-            bytes=row["bytes"],
+            partition=str(row["partition"]),
+            start=int(row["start"]),
+            until=int(row["until"]),
+            rows=int(row["rows"]),
+            bytes=int(row["bytes"]),
             files=tuple(row["files"]),
         )
 
@@ -113,14 +113,20 @@ def plan_of(batch: int, now_ms: int, found: Iterable[FileGroup]) -> Plan:
     return Plan(batch, COMPACT, now_ms, {"groups": [group.row() for group in rows]}, supersedes)
 
 
-def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, *, staging: str, watch: Watch) -> StagedBatch:
-    """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, what Spark raises."""
+def groups_of(plan: Plan) -> list[FileGroup]:
+    """The groups of a plan, whose files are those that it supersedes.  Raises LedgerDamaged."""
     try:
         found = [FileGroup.of(row) for row in plan.work["groups"]]
         if {file for group in found for file in group.files} != set(plan.supersedes):
             raise ValueError("its groups are of other files than it supersedes")
-    except (KeyError, TypeError, ValueError) as exc:
+    except (KeyError, TypeError, ValueError, OverflowError) as exc:
         raise LedgerDamaged(f"is no plan of a compaction: {exc!r}; abandon it", batch=plan.batch) from None
+    return found
+
+
+def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, *, staging: str, watch: Watch) -> StagedBatch:
+    """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, what Spark raises."""
+    found = groups_of(plan)
     paths = [ledger.path(file) for group in found for file in group.files]
     rows = sum(group.rows for group in found)
     state = JobState.of(ledger.state().newest)

@@ -67,7 +67,7 @@ class JobState:
                 marks=marks,
                 output=output_of(facts),  # nor this
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
 
     def facts(self) -> dict[str, Any]:

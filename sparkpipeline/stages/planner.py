@@ -88,16 +88,16 @@ class StagePlan:
         """Raises LedgerDamaged."""
         try:
             return cls(
-                stage=work["stage"],
-                mode=work["mode"],
-                partition_by=tuple(work["partition.by"]),
-                topics=tuple(work["topics"]),
+                stage=str(work["stage"]),
+                mode=str(work["mode"]),
+                partition_by=tuple(map(str, work["partition.by"])),
+                topics=tuple(map(str, work["topics"])),
                 inputs={name: _read_row(row) for name, row in work["inputs"].items()},
                 lookups={name: _read_row(row) for name, row in work["lookups"].items()},
-                replaces=tuple(work["replaces"]),
-                partitions=tuple(tuple(partition) for partition in work["partitions"]),
+                replaces=tuple(map(int, work["replaces"])),
+                partitions=tuple(tuple(map(str, partition)) for partition in work["partitions"]),
             )
-        except (KeyError, TypeError, AttributeError) as exc:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise LedgerDamaged(f"is not of a stage: {exc!r}", plan=where) from None
 
     def without_files(self) -> StagePlan:
@@ -114,7 +114,8 @@ def _row(taken: TakenInput) -> dict[str, Any]:
 
 
 def _read_row(row: Mapping[str, Any]) -> TakenInput:
-    return TakenInput(int(row["through"]), str(row["manifest"]), tuple(row["fresh"]), tuple(row["files"]))
+    fresh, files = tuple(map(int, row["fresh"])), tuple(map(str, row["files"]))
+    return TakenInput(int(row["through"]), str(row["manifest"]), fresh, files)
 
 
 def past_of(manifest: Manifest) -> Past:

@@ -12,7 +12,7 @@ from tests.fuzz.engine import Fuzzer
 from tests.fuzz.targets import TARGETS
 
 INPUTS = 1500
-CPU_S = 0.6  # of a target; 28 of them
+CPU_S = 0.6  # of a target; 29 of them
 
 
 @pytest.fixture(autouse=True)

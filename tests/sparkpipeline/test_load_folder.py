@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from sparkpipeline.load.plan import COMPACT, LOAD, LoadPlan
 from sparkpipeline.load.portions import PortionFolder
 from sparkpipeline.paths import Layout
 from sparkpipeline.ranges import OffsetRange
+from tests.fuzz.targets import folders
 from tests.sparkpipeline.ledgerworld import BASE
 from tests.sparkpipeline.memoryfiles import MemoryFiles
 
@@ -218,3 +220,34 @@ def test_the_plan_of_a_backfill_names_no_code_and_no_secret() -> None:
     document = json.loads(plan.text())
     document["request"]["source"] |= code
     assert BackfillPlan.of(json.dumps(document), "plan.json") == plan
+
+
+# ---- any value -------------------------------------------------------------------------------------------------------
+
+ODD: tuple[Any, ...] = (
+    None, True, -1, 2**70, 1e308, float("inf"), float("nan"), "", "²", "x", "..", "../..", "a\0b", "9" * 5000, [], {},
+    ["a"], {"a": 1}, [[1]],
+)  # fmt: skip
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in steps:
+        yield from places(inner, (*at, step))
+
+
+def put(value: Any, at: tuple[Any, ...], odd: object) -> Any:
+    if not at:
+        return odd
+    changed = value.copy()
+    changed[at[0]] = put(value[at[0]], at[1:], odd)
+    return changed
+
+
+@pytest.mark.parametrize("valid", folders._seeds())
+def test_any_value_in_a_file_of_a_folder_is_a_sentence_or_harmless(valid: bytes) -> None:
+    document = json.loads(valid)
+    for at in places(document):
+        for odd in ODD:
+            folders.folder_file(json.dumps(put(document, at, odd)).encode())

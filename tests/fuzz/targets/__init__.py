@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tests.fuzz.engine import Target
-from tests.fuzz.targets import protocol, sets, texts
+from tests.fuzz.targets import folders, protocol, sets, texts
 
-TARGETS: dict[str, Target] = {each.name: each for each in (*sets.TARGETS, *protocol.TARGETS, *texts.TARGETS)}
+TARGETS: dict[str, Target] = {
+    each.name: each for each in (*sets.TARGETS, *protocol.TARGETS, *texts.TARGETS, *folders.TARGETS)
+}
