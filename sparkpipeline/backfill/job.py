@@ -19,7 +19,7 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.backfill.clusters import Clusters, HandOver
 from sparkpipeline.backfill.folder import BackfillFolder
 from sparkpipeline.backfill.logends import stable_ends
-from sparkpipeline.backfill.plan import BackfillPlan, Done, Lane, Request, check, differences, is_secret
+from sparkpipeline.backfill.plan import BackfillPlan, Done, Lane, Request, check, differences, is_given_anew
 from sparkpipeline.backfill.run import BackfillRun, CopyOutcome, on_spark
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
@@ -151,7 +151,7 @@ class Backfill:
 
 def _with_secrets(request: Request, given: Request) -> Request:
     def added(planned: Any, now: Any) -> dict[str, str]:
-        return {**planned, **{name: value for name, value in now.items() if is_secret(name)}}
+        return {**planned, **{name: value for name, value in now.items() if is_given_anew(name)}}
 
     return Request(
         source=added(request.source, given.source),

@@ -26,15 +26,23 @@ Boundary = Callable[[TopicPartition, int, int, int], int]  # as cluster.boundari
 _REACHED_BY = {
     "kafka.bootstrap.servers", "kafka.metadata.broker.list", "zookeeper.connect", "kafka.zookeeper.connect",
 }  # fmt: skip
-SECRETS = (  # given with each command, never written down, nor taken from a folder: secrets, and code that gets them
+SECRETS = (
     "zookeeper.auth", "zookeeper.ssl.key.password", "kafka.ssl.key.password", "kafka.sasl.password",
-    "kafka.sasl.oauthbearer.config", "kafka.sasl.oauthbearer.callback",
+    "kafka.sasl.oauthbearer.config",
 )  # fmt: skip
+CODE = ("kafka.sasl.oauthbearer.callback",)
 
 
 def is_secret(name: str) -> bool:
     """Whether an option is; options are taken in any case."""
     return name.lower() in SECRETS
+
+
+def is_given_anew(name: str) -> bool:
+    """True for an option that each command gives: it is never written down, nor taken from a folder.
+
+    Those are secrets, and what names code: whoever may write the folder would have it run."""
+    return is_secret(name) or name.lower() in CODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +64,11 @@ class Request:
         return self.partitioning == "identity" and not self.shared
 
     def without_secrets(self) -> Request:
+        """Return what may be written down."""
         return replace(
             self,
-            source={k: v for k, v in self.source.items() if not is_secret(k)},
-            target={k: v for k, v in self.target.items() if not is_secret(k)},
+            source={k: v for k, v in self.source.items() if not is_given_anew(k)},
+            target={k: v for k, v in self.target.items() if not is_given_anew(k)},
         )
 
 
