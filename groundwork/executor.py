@@ -19,6 +19,10 @@ class Executor(Protocol):
     def call(self, fn: Callable[..., T], *args: Any) -> T:
         """Run fn(*args) and wait; returns or raises what it does."""
 
+    def call_within(self, seconds: float, what: str, fn: Callable[..., T], *args: Any) -> T:
+        """Run fn(*args) and wait.  Raises TimeoutError, which names `what`, where one call takes longer than `seconds`:
+        this one, or one that is queued before it.  The call still runs then, and its result is dropped."""
+
     def post(self, fn: Callable[..., object], *args: Any) -> None:
         """Run fn(*args), which raises nothing, perhaps later."""
 
@@ -27,6 +31,9 @@ class AtOnce:
     """Executor that runs each call where it is made, for programs without a hub."""
 
     def call(self, fn: Callable[..., T], *args: Any) -> T:
+        return fn(*args)
+
+    def call_within(self, seconds: float, what: str, fn: Callable[..., T], *args: Any) -> T:
         return fn(*args)
 
     def post(self, fn: Callable[..., object], *args: Any) -> None:
@@ -45,6 +52,11 @@ class _Job:
         self.error: Exception | None = None
         self.done = done
 
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
 
 class ThreadExecutor:
     """Runs calls one after the other in one thread, which starts with the first call; the program's exit does not wait.
@@ -61,6 +73,7 @@ class ThreadExecutor:
         self._jobs: Any = PlainQueue()
         self._started = False
         self._closed = False
+        self._begun_at = 0.0  # when the newest call that runs, or ran, was begun
 
     def call(self, fn: Callable[..., T], *args: Any) -> T:
         """Run fn(*args) in the thread while other greenlets of the hub run; returns or raises what it does.
@@ -74,9 +87,17 @@ class ThreadExecutor:
         # The timeout is also needed because only a timer keeps the loop of a caller's hub running: Hub.post does not.
         while not job.done.wait(timeout=self._slow_s):
             self._on_slow(now() - began)
-        if job.error is not None:
-            raise job.error
-        return cast(T, job.value)
+        return cast(T, job.result())
+
+    def call_within(self, seconds: float, what: str, fn: Callable[..., T], *args: Any) -> T:
+        """Run fn(*args) as call() does, for at most so many seconds of one call, this one or one that is before it."""
+        job = _Job(fn, args, Event())
+        began = now()
+        self._queue(job)
+        while not job.done.wait(timeout=max(0.0, max(began, self._begun_at) + seconds - now())):
+            if now() >= max(began, self._begun_at) + seconds:
+                raise TimeoutError(f"{what} took longer than {seconds:g} s")
+        return cast(T, job.result())
 
     def post(self, fn: Callable[..., object], *args: Any) -> None:
         """Run fn(*args) in the thread, without waiting; what it raises is logged.  Raises HubStopped, NoThread."""
@@ -97,6 +118,7 @@ class ThreadExecutor:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
+            self._begun_at = now()
             try:
                 job.value = job.fn(*job.args)
             except Exception as e:

@@ -28,7 +28,6 @@ from pathlib import Path
 from groundwork.durable import PRIVATE, READABLE, sync_folder
 from groundwork.executor import AtOnce, Executor
 from groundwork.failpoints import failpoint
-from groundwork.tasks import deadline
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import LINES_AT_ONCE, read_map, understood
@@ -37,7 +36,7 @@ from zkconsumer.offsetmap.text import Header, header_line, line_of
 
 SUFFIX = ".offsetmap"
 MAX_PERIODS = 200  # of a source partition
-WAIT_S = 10.0  # a commit waits that long for the disk
+WAIT_S = 10.0  # a commit waits that long for one call of the disk
 CLOSE_S = 2.0
 MIN_ENTRIES = 16  # of a period and target partition: so few are not thinned out
 
@@ -61,7 +60,8 @@ class FileStorage:
 
     disk: runs what may wait for the disk, in order: at once, or in a thread beside the hub.
 
-    OSError: the disk refused, or did not answer within WAIT_S; what was appended since the last sync may be lost.
+    OSError: the disk refused, or took longer than WAIT_S for one call; what was appended since the last sync may be
+    lost.
     """
 
     def __init__(self, path: Path, header: Header, max_bytes: int, disk: Executor | None = None) -> None:
@@ -145,7 +145,7 @@ class FileStorage:
     def sync(self) -> None:
         """What was appended is on the disk when this returns."""
         if self._synced < self._appended or self._refused is not None:
-            self._within(WAIT_S, self._sync_now, self._appended)
+            self._disk.call_within(WAIT_S, "the disk", self._sync_now, self._appended)
 
     def _sync_now(self, wanted: int) -> None:
         """An error is kept: the disk tells it once, and who waited may be gone."""
@@ -162,17 +162,13 @@ class FileStorage:
 
     def mend(self) -> None:
         """After the disk refused: cut off a line that was cut short, and try whether it takes more now."""
-        self._within(WAIT_S, self._mend_now, self._appended)
+        self._disk.call_within(WAIT_S, "the disk", self._mend_now, self._appended)
 
     def _mend_now(self, appended: int) -> None:
         os.ftruncate(self._file, self.size)
         os.fdatasync(self._file)
         self._written = self._synced = appended
         self._refused = None
-
-    def _within(self, seconds: float, fn: Callable[..., object], *args: object) -> None:
-        with deadline(seconds, "the disk"):
-            self._disk.call(fn, *args)
 
     def _raise(self) -> None:
         if self._refused is not None:
@@ -220,7 +216,7 @@ class FileStorage:
 
     def close(self) -> None:
         """Sync and close.  Raises OSError."""
-        self._within(CLOSE_S, self._close_now)
+        self._disk.call_within(CLOSE_S, "the disk", self._close_now)
 
     def _close_now(self) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -251,6 +252,24 @@ def test_a_disk_that_does_not_answer_stops_the_map_and_not_the_commits(
     disk.close()
     periods = read_map(tmp_path / "m").map.periods[S]
     assert [(period.begun.position, period.reached) for period in periods] == [(0, 10), (20, 30)]
+
+
+def test_a_sync_that_waits_behind_another_has_the_whole_time_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(file, "WAIT_S", 1.5)
+    disk = Disk(tmp_path, monkeypatch)
+    monkeypatch.setattr(os, "fdatasync", lambda _: time.sleep(1.0))
+    period = disk.recorder.period(_set(0), Share(), True)
+    sent(period, 10, 1000)
+    first = disk.commits(10)
+    sleep(0.1)  # it is in flight
+    sent(period, 20, 1010)
+    second = disk.commits(20)
+    assert first.join(10)
+    assert second.join(10)
+    assert "has a hole" not in caplog.text
+    disk.close()
 
 
 def test_a_disk_that_refuses_in_its_thread_is_told_at_the_next_commit(
