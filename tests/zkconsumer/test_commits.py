@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from groundwork import clocks
 from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
+from tests.fakes.stores import MemoryOffsets, held
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.offsets.commits import CommitRetries, Commits, all_every_s
@@ -100,6 +102,26 @@ def test_the_program_hears_once_that_commits_begin_to_fail():
     world.commits.commit([cursor])
     assert len(world.failed) == 2
     assert [event.kind for event in world.events] == ["offset"] * 3
+
+
+@pytest.mark.parametrize("commit", ["commit", "commit_at"])
+def test_a_commit_that_waited_until_there_was_another_session_is_not_written(commit):
+    """The offset map's disk takes its time.  Meanwhile the session ends, another member takes the partition, and a new
+    session begins, with a lease of its own."""
+    lease, store = held(), MemoryOffsets()
+
+    def another_session(_: object) -> None:
+        lease.revoke(clocks.boot())
+        lease.beat_answered(clocks.moment(), 60.0)
+
+    commits = Commits(
+        store, "g", lease=lease, still_ours=lambda tps: tps, on_event=lambda event: None, before=another_session
+    )
+    cursor = Cursor(tp=A, done=50, committed=None)
+    found = commits.commit([cursor]) if commit == "commit" else commits.commit_at({cursor: 50})
+    assert "session in which this began is lost" in str(found[A])
+    assert (store.held, cursor.committed) == ({}, None)
+    lease.check(clocks.moment())
 
 
 def test_what_has_no_position_yet_is_left_out():

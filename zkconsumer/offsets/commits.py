@@ -120,7 +120,7 @@ class Commits:
         """The same for a caller that holds the lock and reports failures itself.  again: commit the committed offsets
         again."""
         done = {cursor: cursor.committed if again else cursor.committable() for cursor in cursors}
-        return self._write({cursor: at for cursor, at in done.items() if at is not None})
+        return self._write({cursor: at for cursor, at in done.items() if at is not None}, self._lease.until_revoked())
 
     def commit_last(self, cursors: Iterable[Committable]) -> Results:
         """The same for partitions that are revoked: retried, within the time that the other members wait."""
@@ -143,11 +143,12 @@ class Commits:
         return self._retried(self._retries(), lambda: self.commit(wanted))
 
     def commit_at(self, positions: Mapping[C, int]) -> Results:
-        """Commit just these positions, whatever is done; retried."""
+        """Commit just these positions, whatever is done; retried, in this session alone."""
+        lease = self._lease.until_revoked()
 
         def once() -> Results:
             with self.lock:
-                results = self._write(positions)
+                results = self._write(positions, lease)
             self._report(results)
             return results
 
@@ -168,16 +169,16 @@ class Commits:
         """Let the timer commit now, in its own greenlet; nothing where there is no timer."""
         self._due.set()
 
-    def _write(self, wanted: Mapping[C, int]) -> Results:
-        """With the lock held."""
+    def _write(self, wanted: Mapping[C, int], lease: Lease) -> Results:
+        """With the lock held.  lease: of the session in which these are ours, since all here may wait."""
         positions = {cursor.tp: at for cursor, at in wanted.items()}
         if any(cursor.committed != at for cursor, at in wanted.items()):
             self._failpoints()
         self._before(positions)
-        results = self._store.commit(self._group, positions, self._lease) if positions else {}
+        results = self._store.commit(self._group, positions, lease) if positions else {}
         foreign = [e for e in results.values() if isinstance(e, ForeignWrite)]
         if foreign:
-            results |= self._overwrite(foreign, positions)
+            results |= self._overwrite(foreign, positions, lease)
         for cursor, at in wanted.items():
             if results.get(cursor.tp) is None:
                 cursor.committed = at
@@ -189,7 +190,7 @@ class Commits:
             failpoint("before first commit")
         failpoint("after ack before commit")
 
-    def _overwrite(self, foreign: list[ForeignWrite], positions: dict[TopicPartition, int]) -> Results:
+    def _overwrite(self, foreign: list[ForeignWrite], positions: dict[TopicPartition, int], lease: Lease) -> Results:
         """Write ours over a foreign write, where the partition is still ours."""
         for e in foreign:
             self._on_event(ConsumerEvent("offset", str(e), e.tp))
@@ -197,7 +198,7 @@ class Commits:
             ours = {tp: positions[tp] for tp in self._still_ours([e.tp for e in foreign])}
         except ConsumerError as e:
             return {f.tp: e for f in foreign}
-        return self._store.commit(self._group, ours, self._lease) if ours else {}
+        return self._store.commit(self._group, ours, lease) if ours else {}
 
     def _report(self, results: Results) -> None:
         """One line when commits begin to fail, one when they work again."""

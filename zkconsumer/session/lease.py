@@ -45,8 +45,8 @@ class Lease:
     """
 
     __slots__ = (
-        "_limit", "_margin_part", "_margin_s", "_revoked_at", "_sent", "_tolerance_s", "_whose", "ends_at", "heard_of",
-        "valid_until",
+        "_limit", "_margin_part", "_margin_s", "_revocations", "_revoked_at", "_sent", "_tolerance_s", "_whose",
+        "ends_at", "heard_of", "valid_until",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +58,7 @@ class Lease:
         self._whose = whose
         self._limit = float("inf")
         self._revoked_at = float("-inf")
+        self._revocations = 0
         self._sent: Moment | None = None  # the newest heartbeat that was answered
         self._tolerance_s = 0.0
         self.ends_at = self.valid_until = float("-inf")
@@ -86,6 +87,7 @@ class Lease:
     def revoke(self, at: float = float("-inf")) -> None:
         """The session is lost: not valid until a beat sent at that time or later is answered."""
         self._revoked_at = max(self._revoked_at, at)
+        self._revocations += 1
         self._limit = float("inf")
         self.ends_at = self.valid_until = float("-inf")
 
@@ -124,5 +126,30 @@ class Lease:
             " partitions"
         )
 
+    def until_revoked(self) -> Lease:
+        """Return this lease as it is for something that begins now and waits: over for good once this is revoked.
+
+        A later session has a lease again, and others may own our partitions by then.
+        """
+        return _UntilRevoked(self)
+
     def __repr__(self) -> str:
         return f"<Lease until {self.valid_until:.3f}>"
+
+
+class _UntilRevoked(Lease):
+    """Lease in one session.  It answers holds() and check(); valid_until says that it is over."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Lease) -> None:
+        super().__init__(whose=of._whose)
+        self._of, self._revocations = of, of._revocations
+
+    def holds(self, moment: Moment) -> bool:
+        return self._of._revocations == self._revocations and self._of.holds(moment)
+
+    def check(self, moment: Moment) -> None:
+        if self._of._revocations != self._revocations:
+            raise LeaseOver(f"the {self._whose} session in which this began is lost, others may own our partitions")
+        self._of.check(moment)
