@@ -3,6 +3,7 @@
     python -m tests.simulation --schedules 100000 --seed 1
     python -m tests.simulation --seed 4711 --schedules 1 --story        one again, with everything that was said
     python -m tests.simulation --schedules 500 --mutation "no fence"    with a wrong decision patched in
+    python -m tests.simulation --schedules 500 --more "disk"            with many of one fault
 
 The iteration order of sets is part of a schedule, so it runs with PYTHONHASHSEED=0.
 """
@@ -19,11 +20,12 @@ from collections import Counter
 from contextlib import nullcontext
 
 from tests.simulation.mutations import MUTATIONS, mutated
-from tests.simulation.schedule import schedule
+from tests.simulation.schedule import WEIGHTS, schedule
 from tests.simulation.world import World, run, shortest, virtual_time
 
 CHUNK = 50
 EACH = 500  # schedules from one line to the next
+MORE = 10
 
 
 def main() -> int:
@@ -31,6 +33,8 @@ def main() -> int:
         again = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
         os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
     given = _arguments()
+    if given.more:
+        WEIGHTS[given.more] *= MORE
     if given.story:
         return _story(given.seed)
     chunks = [
@@ -68,6 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule; the next has the next number")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--mutation", choices=MUTATIONS, help="patch this wrong decision in")
+    parser.add_argument("--more", choices=WEIGHTS, help=f"let this happen {MORE} times as often; other schedules, then")
     parser.add_argument("--story", action="store_true", help="tell the schedule of --seed")
     return parser.parse_args()
 

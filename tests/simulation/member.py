@@ -23,7 +23,7 @@ from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.topicnodes import read_creations
 from zkconsumer.listeners import ConsumerListener, ListenerCalls
-from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.commits import BeforeCommit, Commits
 from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.options.config import ConsumerConfig, load_consumer
@@ -57,6 +57,7 @@ class Assignment(GroupAssignment):
         tasks: TaskGroup,
         reader: Reader,
         on_event: Callable[[ConsumerEvent], None],
+        before_commit: BeforeCommit,
     ) -> None:
         self._config, self._dialect, self._znodes = CONFIG, DIALECT, DIALECT.znodes
         self._tasks, self._on_event, self._lease = tasks, on_event, reader.lease
@@ -83,7 +84,14 @@ class Assignment(GroupAssignment):
         )
         self._store = GroupOffsets("zookeeper", zookeeper, zookeeper)  # Kafka is never asked
         self._claims = Claims(self.session, DIALECT.znodes, GROUP, on_lost=self._owner_lost, on_free=self._freed)
-        self.commits = Commits(self._store, GROUP, lease=reader.lease, still_ours=self._still_ours, on_event=on_event)
+        self.commits = Commits(
+            self._store,
+            GROUP,
+            lease=reader.lease,
+            still_ours=self._still_ours,
+            on_event=on_event,
+            before=before_commit,
+        )
         self.fetchers = reader  # type: ignore[assignment]
         self._make = reader.make
         context: Any = SimpleNamespace(

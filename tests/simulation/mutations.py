@@ -110,6 +110,7 @@ MUTATIONS: dict[str, list[Patch]] = {
         (clocks, "boot", lambda boot: clocks.monotonic),
         (Lease, "jump_s", lambda jump_s: lambda lease, moment: 0.0),
     ],
+    "a commit that outlives its session": [(Lease, "until_revoked", lambda until_revoked: lambda lease: lease)],
     "commit of the highest": [(Progress, "ticket_done", _highest)],
     "claim without waiting for the former owner": [(Claims, "_claim", _steal)],
     "a watch that is not set again": [(GroupReader, "_read_ids", _watch_once)],

@@ -116,11 +116,11 @@ class Reader:
         if position is None or not cursor.fetchable or cursor.buffered_bytes >= UNDONE:
             self.process.after(AGAIN_S, self._fetch, cursor)
         elif not log.up or position >= log.end:
-            log.waiting.append(lambda: self.process.after(FETCH_S * self._rng.random(), self._fetch, cursor))
+            log.waiting.append(lambda: self.process.hears(FETCH_S * self._rng.random(), self._fetch, cursor))
         else:
             upto = min(log.end, position + self._rng.randint(1, FETCHED_AT_ONCE))
             fetched = FetchedSet(position, upto, log.end)
-            self.process.after(FETCH_S * self._rng.random(), self._fetched, cursor, cursor.epoch, fetched)
+            self.process.hears(FETCH_S * self._rng.random(), self._fetched, cursor, cursor.epoch, fetched)
 
     def _fetched(self, cursor: Cursor, epoch: int, fetched: FetchedSet) -> None:
         if cursor.fetchable and cursor.epoch == epoch and cursor.position == fetched.start:
@@ -167,4 +167,4 @@ class Reader:
         self._observer.sent(self, cursor.tp)
         took_s = STORE_S * self._rng.random() ** 2
         self.process.timeline.after(took_s, self._observer.stored, cursor.tp, begin, end)
-        self.process.after(took_s + 0.001, ticket.done)
+        self.process.hears(took_s + 0.001, ticket.done)

@@ -2,7 +2,8 @@
 
     Timeline   what is due when, for everybody; nothing else makes time pass
     Process    one simulated process: a hub with a loop of its own.  It can be frozen (SIGSTOP: nothing of it runs, what
-               comes due meanwhile runs at once when it is thawed) and killed (nothing of it ever runs again)
+               comes due or arrives meanwhile runs when it is thawed, in either order) and killed (nothing of it ever
+               runs again)
 
 One process runs at a time, until all its greenlets wait.  No thread, no sleep, no real clock.
 """
@@ -184,7 +185,7 @@ class Process:
         self.asleep_s = 0.0  # what its monotonic clock has not counted
         self.ahead_s = 0.0  # of its time of day
         self.main = getcurrent()
-        self._backlog: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._backlog: list[tuple[bool, Callable[..., object], tuple[Any, ...]]] = []  # whether it arrived
         self._loop = Loop(self)
         self._hub = ProcessHub(loop=self._loop)
         self._hub.failed = failed
@@ -199,7 +200,15 @@ class Process:
         if self.asleep_s > asleep_s:  # its clock stood still meanwhile
             self.timeline.after(self.asleep_s - asleep_s, self._due, self.asleep_s, fn, args)
         else:
-            self.run(fn, *args)
+            self._run(False, fn, args)
+
+    def hears(self, seconds: float, fn: Callable[..., object], *args: Any) -> None:
+        """Call fn(*args) in this process when something arrives from another machine, which takes so long."""
+        self.timeline.after(seconds, self.arrive, fn, *args)
+
+    def arrive(self, fn: Callable[..., object], *args: Any) -> None:
+        """Something has arrived at its machine: call fn(*args) in this process, now or once it is thawed."""
+        self._run(True, fn, args)
 
     def moment(self) -> Moment:
         """What its clocks say now."""
@@ -214,27 +223,33 @@ class Process:
         self.frozen = True
 
     def suspend(self, seconds: float) -> None:
-        """Freeze it; its monotonic clock, and with it all timers, stand still for so long.  thaw() wakes it: what
-        arrived meanwhile comes first."""
+        """Freeze it; its monotonic clock, and with it all timers, stand still for so long.  thaw() wakes it."""
         self.freeze()
         self.asleep_s += seconds
 
-    def thaw(self) -> None:
+    def thaw(self, sockets_first: bool = False) -> None:
+        """Let it run again, with all timers that came due meanwhile before all that arrived, or behind it.
+
+        A loop that was stopped while it waited runs its timers before it looks at sockets (epoll fails with EINTR); one
+        that was stopped right behind its wait has what arrived by then already.
+        """
         self.frozen = False
         backlog, self._backlog = self._backlog, []
-        for fn, args in backlog:
-            self._loop.run_callback(fn, *args)
-        self._turn()
+        for arrivals in (sockets_first, not sockets_first):
+            for arrived, fn, args in backlog:
+                if arrived == arrivals:
+                    self._loop.run_callback(fn, *args)
+            self._turn()
 
     def kill(self) -> None:
         self.dead = True
         self._loop.ready.clear()
         self._backlog.clear()
 
-    def run(self, fn: Callable[..., object], *args: Any) -> None:
+    def _run(self, arrived: bool, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Call fn(*args) in this process now, or once it is thawed; and what follows, until all its greenlets wait."""
         if self.frozen and not self.dead:
-            self._backlog.append((fn, args))
+            self._backlog.append((arrived, fn, args))
         elif not self.dead:
             self._loop.run_callback(fn, *args)
             self._turn()

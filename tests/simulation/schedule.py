@@ -29,9 +29,12 @@ SENTENCES = {
     "join": "{who} joins",
     "close": "{who} leaves cleanly",
     "kill": "kill -9 {who}",
-    "freeze": "{who} is frozen for {a:.2f} s",
+    "freeze": "{who} is frozen for {a:.2f} s, and its timers run before it reads what arrived",
+    "freeze, sockets first": "{who} is frozen for {a:.2f} s, and reads what arrived before its timers run",
     "suspend": "the machine of {who} is suspended for {a:.2f} s",
     "clock": "the time of day of {who} is set by {a:+.2f} s",
+    "names": "the name servers of {who} are silent for {a:.2f} s",
+    "disk": "the disk of {who} takes {b:.2f} s for a sync, for {a:.2f} s",
     "expire": "ZooKeeper ends the session of {who}",
     "cut": "the network between {who} and ZooKeeper is cut for {a:.2f} s",
     "reset": "the connection of {who} breaks off; {a:.0f} requests under way still arrive",
@@ -46,9 +49,9 @@ SENTENCES = {
     "produce": "{a:.0f} messages for each partition of {who}",
 }
 WEIGHTS = {
-    "join": 4, "close": 3, "kill": 3, "freeze": 4, "suspend": 2, "expire": 2, "cut": 4, "reset": 3, "slow": 2,
-    "late": 3, "clock": 2, "break claims": 4, "break commits": 3, "break ids": 1, "grow": 1, "topic": 1, "broker": 1,
-    "produce": 5,
+    "join": 4, "close": 3, "kill": 3, "freeze": 2, "freeze, sockets first": 2, "suspend": 2, "expire": 2, "cut": 4,
+    "reset": 3, "slow": 2, "late": 3, "clock": 2, "names": 1, "disk": 3, "break claims": 4, "break commits": 3,
+    "break ids": 1, "grow": 1, "topic": 1, "broker": 1, "produce": 5,
 }  # fmt: skip
 
 
@@ -92,12 +95,14 @@ def _event(rng: Random, at: float, topics: dict[str, int], names: tuple[str, ...
     who, topic = rng.choice(names), rng.choice(list(topics))
     length_s = rng.uniform(*rng.choice((SHORT_S, SHORT_S, LONG_S)))
     match what:
-        case "freeze" | "suspend" | "cut":
+        case "freeze" | "freeze, sockets first" | "suspend" | "cut" | "names":
             return Event(at, what, who, length_s)
         case "clock":
             return Event(at, what, who, length_s * rng.choice((1, 1, -1)))
         case "slow" | "late":
             return Event(at, what, who, length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())
+        case "disk":
+            return Event(at, what, who, length_s, rng.uniform(*rng.choice((SHORT_S, LONG_S))))
         case "reset":
             return Event(at, what, who, rng.randint(0, 4))
         case "break claims" | "break commits" | "break ids":

@@ -10,12 +10,15 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation import zookeeper
 from tests.simulation.mutations import MUTATIONS, mutated
 from tests.simulation.schedule import Event, Schedule, schedule, shrink
 from tests.simulation.world import run, shortest, told, virtual_time
 
 SCHEDULES, CPU_S = 300, 2.5  # whichever comes first
 SEEDS = 250  # a mutation is found within so many
+JOINED = (Event(0.0, "join", "a"), Event(0.5, "join", "b"))
+PRODUCED = tuple(Event(3.0 + n, "produce", "t0", 40) for n in range(6))
 
 
 @pytest.fixture(autouse=True)
@@ -71,14 +74,15 @@ def test_shrinking_keeps_what_is_needed() -> None:
     assert kept == replace(given, events=(events[3], events[17]))
 
 
-def test_a_frozen_member_is_fenced_and_another_takes_over() -> None:
+@pytest.mark.parametrize("freeze", ["freeze", "freeze, sockets first"])
+def test_a_frozen_member_is_fenced_and_another_takes_over(freeze: str) -> None:
     """Frozen for longer than its session while it has messages to send: told by hand, to see that what is simulated is
     what is meant."""
     events = (
         Event(0.0, "join", "a"),
         Event(0.5, "join", "b"),
         Event(3.0, "produce", "t0", 40),
-        Event(3.1, "freeze", "a", 10.0),
+        Event(3.1, freeze, "a", 10.0),
         Event(14.0, "produce", "t0", 5),
     )
     given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), events)
@@ -113,13 +117,33 @@ def test_a_suspended_member_sends_nothing_when_it_wakes_up() -> None:
 
 def test_a_clock_that_is_set_ahead_fences_nobody() -> None:
     """It may have been a pause, so the lease lapses; ZooKeeper answers the next heartbeat, and everything goes on."""
-    joined = (Event(0.0, "join", "a"), Event(0.5, "join", "b"))
-    produced = tuple(Event(3.0 + n, "produce", "t0", 40) for n in range(6))
     set_ahead = tuple(Event(3.1 + n, "clock", "a", 3600.0) for n in range(6))
-    given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), joined + produced + set_ahead)
+    given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), JOINED + PRODUCED + set_ahead)
     quiet, seen = Counter[str](), Counter[str]()
-    assert run(replace(given, events=joined + produced), quiet) is None
+    assert run(replace(given, events=JOINED + PRODUCED), quiet) is None
     assert run(given, seen) is None
     assert seen["fence"] == 0
     assert seen["rebalance"] == quiet["rebalance"]
     assert seen["messages sent"] > quiet["messages sent"]  # what was in flight at a lapse may be sent again
+
+
+def _costs_nothing(*events: Event) -> bool:
+    """Whether nobody is fenced and no partition moves by that, beside two members that have messages to send."""
+    given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), JOINED + PRODUCED)
+    quiet, seen = Counter[str](), Counter[str]()
+    assert run(given, quiet) is None
+    assert run(replace(given, events=given.events + events), seen) is None
+    return seen["fence"] == 0 and all(seen[kind] == quiet[kind] for kind in ("owned", "released"))
+
+
+def test_silent_name_servers_cost_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost connection comes back by the last addresses, which are used soon enough for that."""
+    events = Event(3.0, "names", "a", 12.0), Event(3.1, "reset", "a"), Event(9.0, "reset", "a", 2)
+    assert _costs_nothing(*events)
+    monkeypatch.setattr(zookeeper, "SOON_S", 7.0)
+    assert not _costs_nothing(*events)
+
+
+def test_a_disk_that_waits_costs_no_session() -> None:
+    """Commits wait for it; heartbeats and messages do not."""
+    assert _costs_nothing(Event(3.0, "disk", "a", 12.0, 8.0))

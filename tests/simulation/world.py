@@ -22,7 +22,7 @@ from random import Random
 from gevent._hub_local import get_hub_if_exists
 
 from groundwork import clocks
-from groundwork.tasks import TaskGroup
+from groundwork.tasks import TaskGroup, sleep
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import STATIC, WHITE_LIST, Registration
 from tests.simulation.invariants import Promises
@@ -63,6 +63,7 @@ class Member:
         self.registration = registration
         self.allowed_until = float("-inf")
         self.closing = False
+        self.sync_s = 0.0  # what the disk takes before a commit, in a thread of its own
         self.tasks = TaskGroup(on_death=lambda task, e: world.promises.violated(f"{name}: {task} died: {e!r}"))
         self.process = Process(name, world.timeline, lambda e: world.promises.violated(f"{name}: {e!r}"))
         self.link = Link(world.timeline, world.rng)
@@ -80,8 +81,13 @@ class Member:
             tasks=self.tasks,
             reader=self.reader,
             on_event=lambda event: world.tell(self.name, event),
+            before_commit=self._sync,
         )
         self.client = self.assignment.begin(self.process, world.server, self.link)
+
+    def _sync(self, positions: object) -> None:
+        if self.sync_s:
+            sleep(self.sync_s)
 
     @property
     def session_id(self) -> int | None:
@@ -184,9 +190,12 @@ class World:
             case "freeze":
                 process.freeze()
                 self.timeline.after(event.a, process.thaw)
+            case "freeze, sockets first":
+                process.freeze()
+                self.timeline.after(event.a, process.thaw, True)
             case "suspend" if not process.frozen:
                 process.suspend(event.a)
-                self.timeline.after(event.a, process.thaw)
+                self.timeline.after(event.a, process.thaw, True)
             case "clock":
                 process.ahead_s += event.a
             case "expire":
@@ -199,6 +208,12 @@ class World:
                 self.timeline.after(event.a, link.heal)
             case "reset":
                 process.after(0.0, client.reset, int(event.a))
+            case "names":
+                link.silent = True
+                self.timeline.after(event.a, setattr, link, "silent", False)
+            case "disk":
+                member.sync_s = event.b
+                self.timeline.after(event.a, setattr, member, "sync_s", 0.0)
             case "slow":
                 link.slow_up_s = event.b
                 self.timeline.after(event.a, setattr, link, "slow_up_s", 0.0)
@@ -251,6 +266,7 @@ class World:
             self._broker_back(log)
         for member in [*self.members.values()]:
             member.link.slow_up_s = member.link.slow_down_s = 0.0
+            member.link.silent, member.sync_s = False, 0.0
             member.link.heal()
             if member.client is not None:
                 member.client.break_at = None

@@ -3,7 +3,7 @@
 SimZookeeper   the ensemble, as one: one write after the other, each client's requests in their order, a watch event
                before the answer that shows the change
 Link           the way between one member and ZooKeeper: cut (what is sent is kept until it is whole again), slow,
-               or broken off within a row of writes
+               broken off within a row of writes, or with name servers that are silent
 SimClient      kazoo's client as far as ZkSession uses it: states, watches that are lost with the connection,
                requests that fail with it although they may have been carried out
 SimSession     the real ZkSession (heartbeat, lease, fence) on such a client
@@ -21,6 +21,7 @@ from gevent.event import AsyncResult
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
+from groundwork.lookups import SOON_S
 from tests.fakes.znodes import FakeZookeeper
 from tests.simulation.process import Process, Timeline
 from zkconsumer.session.zksession import ZkSession
@@ -47,6 +48,7 @@ class Link:
     def __init__(self, timeline: Timeline, rng: Random) -> None:
         self.cut = False
         self.slow_up_s = self.slow_down_s = 0.0
+        self.silent = False  # name servers do not answer
         self._timeline = timeline
         self._rng = rng
         self._held: list[Callable[[], object]] = []
@@ -241,6 +243,7 @@ class SimClient:
         self._connected = False
         self._lost = True
         self._tries = 0
+        self._looked_up = False  # so there are last addresses
         self._heard_at = process.timeline.now
         self._waiting: dict[Any, None] = {}
         self._data_watchers: dict[str, dict[Any, None]] = {}
@@ -256,6 +259,21 @@ class SimClient:
         if self._connected:
             return
         self._tries += 1
+        if self.link.silent:
+            self._process.after(SOON_S, self._connect_to_last, self._tries)
+        else:
+            self._connect_to_server()
+
+    def _connect_to_last(self, tries: int) -> None:
+        """The look-up took too long; kazoo tries again where there are no last addresses."""
+        if tries == self._tries and not self._connected:
+            if self._looked_up or not self.link.silent:
+                self._connect_to_server()
+            else:
+                self._connect()
+
+    def _connect_to_server(self) -> None:
+        self._looked_up = True
         line = self._line = Connection(self)
         session_id = self.client_id[0] if self.client_id is not None else None
         self._process.timeline.after(
@@ -315,7 +333,7 @@ class SimClient:
 
     def hear(self, line: Connection, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Something arrives from ZooKeeper, at the machine; the process may be frozen."""
-        self._process.run(self._heard, line, fn, args)
+        self._process.arrive(self._heard, line, fn, args)
 
     def _heard(self, line: Connection, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         if line.open and line is self._line:
