@@ -67,6 +67,7 @@ class Flow:
     """Bytes from source to sink.  Not thread-safe: the proxy's loop calls it under its lock.
 
     passed   bytes written to sink so far          ended   the end of file was passed on
+    read_at  when something last came from source, or the connection was opened
     cut_at   limit of passed; at the limit the flow is `cut`
     """
 
@@ -75,6 +76,7 @@ class Flow:
         self.source = source
         self.sink = sink
         self.passed = 0
+        self.read_at = time.monotonic()
         self.ended = False
         self.cut_at: int | None = None
         self._held: deque[tuple[float, memoryview]] = deque()  # (when it is due, bytes); no bytes: the end of file
@@ -114,7 +116,8 @@ class Flow:
     def read(self) -> None:
         """Read from source.  Raises OSError when the connection broke."""
         data = self.source.recv(CHUNK)
-        self._held.append((time.monotonic() + self.fault.delay_s, memoryview(data)))
+        self.read_at = time.monotonic()
+        self._held.append((self.read_at + self.fault.delay_s, memoryview(data)))
         self._held_bytes += len(data)
         self._source_ended = not data
 
@@ -273,10 +276,10 @@ class Proxy:
                 self._listener.close()
                 self._listener = None
 
-    def reset(self) -> int:
-        """Reset every open connection at both ends; their number."""
+    def reset(self, forgotten: bool = False) -> int:
+        """Reset every open connection at both ends, or only those that forget() has hit; their number."""
         with self._changed():
-            pairs = list(self._pairs)
+            pairs = [pair for pair in self._pairs if pair.forgotten or not forgotten]
             for pair in pairs:
                 self._drop(pair, abort=True)
             return len(pairs)
@@ -288,14 +291,17 @@ class Proxy:
                 for way in WHICH[direction]:
                     pair.flows[way].end()
 
-    def forget(self) -> None:
-        """Hold back everything of the connections that are open, for good, as a NAT does that forgot them; later ones
-        pass."""
+    def forget(self, idle_s: float = 0) -> int:
+        """Hold back everything of the open connections that were idle for that long, for good, as a NAT does that
+        forgot them; others pass, and later ones.  Return the number of those that were forgotten."""
         with self._changed():
-            for pair in self._pairs:
+            before = time.monotonic() - idle_s
+            idle = [pair for pair in self._pairs if all(flow.read_at <= before for flow in pair.flows)]
+            for pair in idle:
                 pair.forgotten = True
                 for flow in pair.flows:
                     flow.set(Fault(blackhole=True), recount=False)
+            return len(idle)
 
     def clear(self) -> None:
         """Remove all faults, and listen again."""

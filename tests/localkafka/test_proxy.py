@@ -132,6 +132,19 @@ def test_what_was_forgotten_stays_silent_and_a_later_connection_passes(proxy: Pr
         assert silent(client)
 
 
+def test_what_was_used_lately_is_not_forgotten(proxy: Proxy, client: socket.socket) -> None:
+    echoed(client, b"warm")
+    assert proxy.forget(idle_s=60) == 0
+    assert echoed(client, b"here") == b"here"
+    assert proxy.forget(idle_s=0) == 1
+    client.sendall(b"into the dark")
+    assert silent(client)
+    with connected(proxy) as late:
+        assert echoed(late, b"here") == b"here"
+        assert proxy.reset(forgotten=True) == 1
+        assert echoed(late, b"here") == b"here"
+
+
 def test_blackhole_says_nothing_and_loses_nothing_after_clear(proxy: Proxy, client: socket.socket) -> None:
     echoed(client, b"warm")
     proxy.blackhole()
