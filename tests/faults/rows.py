@@ -2,7 +2,7 @@
 """Every fault of the matrix: what is demanded, and the tests that show it.
 
 A row that other tests prove with its figures names them; there is no second test of the same.  tests/faults/test_rows.py
-holds that each named test exists, that none of F1 to F44 is missing, and that docs/reliability.md shows this table.
+holds that each named test exists, that none of F1 to F48 is missing, and that docs/reliability.md shows this table.
 
     python -m tests.faults.rows     writes it there
 """
@@ -148,6 +148,19 @@ ROWS = (
          "test_operation.py::test_f43_the_coordinator_of_a_dual_group_is_killed",
          "test_offset_modes_long.py::test_the_coordinator_dies_in_each_mode_on_the_way"),
     _shown(44, "soak: a random fault each 20 to 60 s", "lost 0, order, descriptors and memory level", "make soak"),
+    _shown(45, "silent name servers, while connections break", "rebalances 0, no fence, lost 0, twice ≤ in flight per reset",
+           "faults/test_machine.py::test_f45_name_servers_are_silent_while_links_break",
+           "zkconsumer/test_zksession_names.py::test_the_fence_comes_with_the_end_of_the_lease_while_the_name_servers_are_silent",
+           lacking="brokers are named in metadata.broker.list alone: those of the row register by number"),
+    _own(46, "the machine of one of two is suspended for three sessions, and hears nothing of ZooKeeper for 5 s more",
+         "lost 0, twice ≤ D1, sent and committed 0 between the wake-up and the next claim",
+         "test_daemon.py::test_f46_the_machine_of_one_of_two_daemons_is_suspended",
+         lacking="SIGSTOP, with a monotonic clock that stood still for as long: no machine is suspended"),
+    _own(47, "disk of the offset map takes 8 s for a sync", "rebalances 0, no fence, twice 0, no hole, pause ≤ 2 s",
+         "test_machine.py::test_f47_the_disk_is_slow"),
+    _own(48, "a NAT forgets idle connections to the target", "first messages stored ≤ 2 s, no warning, lost 0, twice 0",
+         "test_target.py::test_f48_a_nat_forgets_idle_connections",
+         lacking="it forgets after 182 s, not 240: as soon as the mirror allows"),
 )  # fmt: skip
 
 

@@ -1,10 +1,11 @@
-"""Rows F1 to F9: what happens to the daemon's process."""
+"""Rows F1 to F9 and F46: what happens to the daemon's process."""
 
 from __future__ import annotations
 
 import time
 
-from tests.faults.harness.daemons import SESSION_S
+from tests.faults.harness.daemons import SESSION_S, Daemon
+from tests.faults.harness.machine import Machine
 from tests.faults.harness.oracles import commits_between
 from tests.faults.harness.row import SLACK, Accept, Run, d1, row
 
@@ -169,22 +170,59 @@ def test_f07_frozen_for_half_a_session(run: Run) -> None:
 )
 def test_f08_frozen_for_three_sessions_one_of_two(run: Run) -> None:
     frozen, _other = run.daemons
+    stopped_past_the_session(run, frozen, requests=1)
+
+
+@row(
+    "F46",
+    "the machine of one of two daemons is suspended for three sessions",
+    Accept(duplicates=d1(0.5, partitions=6), recovery_s=EXPIRED_S),
+    daemons=0,
+)
+def test_f46_the_machine_of_one_of_two_daemons_is_suspended(run: Run) -> None:
+    """Its timers have not counted the time, and for 5 s it does not hear that ZooKeeper has closed its connection: the
+    lease alone says that its session is over."""
+    machine = Machine(run.folder)
+    suspended, other = run.daemon(env=machine.env), run.daemon()
+    for daemon in (suspended, other):
+        daemon.start()
+    run.wait_steady()
+    stopped_past_the_session(run, suspended, requests=0, machine=machine)
+
+
+def stopped_past_the_session(run: Run, frozen: Daemon, *, requests: int, machine: Machine | None = None) -> None:
+    """One of two daemons is stopped for three sessions.  With a machine, that is suspended for as long.
+
+    requests: how many may reach a broker before the daemon has claimed again
+    """
     with run.fault(frozen) as fault:
         frozen.freeze()
         began = time.monotonic()
+        if machine is not None:
+            frozen.blackhole()
         fault.window()
         run.wait_flowing()
         run.pass_time(max(0.0, FROZEN_S - (time.monotonic() - began)))
         wire = run.sites.wire
         before = {each.by.number for each in [*wire.produced, *wire.committed] if each.by.name == frozen.name}
         thawed = time.monotonic()
+        if machine is not None:
+            machine.slept(thawed - began)
         frozen.thaw()
-        run.wait_for(lambda: frozen.name in run.producers_since(thawed), "the thawed daemon to have a share again")
+        if machine is not None:
+            run.pass_time(5)
+            frozen.clear()
+
+        def claimed() -> list[float]:
+            return [each.at for each in wire.claimed if each.by.name == frozen.name and each.at > thawed]
+
+        run.wait_for(lambda: bool(claimed()), "the thawed daemon to claim again")
+        claims = min(claimed())
+        run.wait_for(lambda: frozen.name in run.producers_since(claims), "the thawed daemon to have a share again")
         # What it sends before it has claimed again, and what it commits over connections from before.
-        claims = min(each.at for each in wire.claimed if each.by.name == frozen.name and each.at > thawed)
         zombies = [each for each in wire.produced if each.by.name == frozen.name and thawed < each.at < claims]
         servers = [each.by.server for each in zombies]
-        run.figure("zombie requests to a broker", max(map(servers.count, servers), default=0), 1)
+        run.figure("zombie requests to a broker", max(map(servers.count, servers), default=0), requests)
         run.figure("zombie commits", commits_between(wire.committed, thawed, claims, before), 0)
     run.wait_caught_up()
 

@@ -1,4 +1,4 @@
-"""Rows of the fault matrix about the machine: its disks, its clock, its memory, its processor."""
+"""Rows of the fault matrix about the machine: its disks, clock, memory, processor and name servers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from tests.faults.harness.daemons import COMMIT_S, faketime
+from tests.faults.harness.daemons import COMMIT_S, SESSION_S
+from tests.faults.harness.machine import Machine
+from tests.faults.harness.network import proxies
 from tests.faults.harness.row import SLACK, Accept, Run, d1, row
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 
 SPAN_S = 12.0  # of each shift of the clock
-CLOCK = Path(__file__).parent / "harness" / "clock.c"
 MIB = 1024 * 1024
 
 
@@ -65,41 +66,27 @@ def test_f36_the_disk_of_state_and_log_is_full(run: Run) -> None:
         run.wait_flowing()
 
 
-def shifter(folder: Path) -> str:
-    """A library that shifts the wall clock.  Skips where there is none, and no compiler to make one."""
-    found = faketime()
-    if found is not None:
-        return found
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs libfaketime, or a C compiler to make what stands in for it")
-    library = folder / "clock.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(CLOCK)], check=True)
-    return str(library)
-
-
 # Forward, it may have been a pause: the lease lapses for a moment, and what was about to be sent is read again.
 @row("F37", "the clock jumps: + 1 h, - 1 h, ± 5 s", Accept(rebalances=0, recovery_s=5, duplicates=d1()))
 def test_f37_the_clock_jumps(run: Run) -> None:
     [daemon] = run.daemons
     assert daemon.stop()[0] == 0
-    file = run.folder / "clock"
-    file.write_text("+0")
-    daemon.shift_clock(shifter(run.folder), file)
+    machine = Machine(run.folder)
+    daemon.env(machine.env)
     daemon.start()
     run.wait_flowing(since=time.monotonic())
     run.wait_caught_up()
     with run.fault() as fault:
         began = time.monotonic()
-        for shift in ("+3600", "-3600"):
-            file.write_text(shift)
+        for shift_s in (3600, -3600):
+            machine.set_wall_clock(shift_s)
             run.pass_time(SPAN_S)
         until = time.monotonic() + SPAN_S
         while time.monotonic() < until:
-            file.write_text(f"{run.rng.uniform(-5, 5):+.0f}")
+            machine.set_wall_clock(round(run.rng.uniform(-5, 5)))
             run.pass_time(0.3)
         ended = time.monotonic()
-        file.write_text("+0")
+        machine.set_wall_clock(0)
         fault.over()
         run.wait_flowing()
     times: dict[TopicPartition, list[float]] = defaultdict(list)
@@ -158,3 +145,55 @@ def test_f39_the_processor_is_taken_and_batches_are_huge(run: Run) -> None:
         run.pass_time(20)
         run.traffic.size, run.traffic.rate = size, rate
     run.wait_caught_up()
+
+
+SILENT_RESETS = 4
+
+
+@row(
+    "F45",
+    "name servers are silent, and all links to ZooKeeper and the target are reset every 6 s",
+    Accept(duplicates=lambda run: int(SILENT_RESETS * run.rate), recovery_s=10, rebalances=0),
+    daemons=0,
+)
+def test_f45_name_servers_are_silent_while_links_break(run: Run) -> None:
+    """ZooKeeper is reached by names alone, and its session ends 6 s after a connection is lost."""
+    machine = Machine(run.folder)
+    daemon = run.daemon(env=machine.env)
+    daemon.by_name()
+    daemon.start()
+    run.wait_steady()
+    with machine.silent_names():
+        for _ in range(SILENT_RESETS):
+            with run.fault() as fault:
+                committed = run.sampler.committed()
+                for proxy in (*daemon.zookeeper_proxies, *proxies(run.sites.target)):
+                    proxy.reset()
+                run.wait_flowing()
+                run.window(committed=committed)
+            run.pass_time(max(0.0, SESSION_S - (time.monotonic() - fault.since)))
+    assert machine.waited, "no name was looked up"
+    run.wait_caught_up()
+    assert "lease over" not in daemon.said()
+
+
+@row(
+    "F47",
+    "each sync of the disk with the offset map takes 8 s, for half a minute",
+    Accept(duplicates=0, rebalances=0, pause_s=2),
+    daemons=0,
+)
+def test_f47_the_disk_is_slow(run: Run) -> None:
+    """A sync takes longer than the session, and less than the 10 s after which the disk counts as one that refuses."""
+    machine = Machine(run.folder)
+    folder = run.folder / "maps"
+    folder.mkdir()
+    daemon = run.daemon({"mirror": {"offset.map.folder": str(folder)}}, env=machine.env)
+    daemon.start()
+    run.wait_steady()
+    with run.fault(affected=[]), machine.slow_disk(SESSION_S + 2):
+        run.pass_time(30)
+    assert machine.waited >= 2, "too few syncs"
+    run.wait_caught_up()
+    assert "lease over" not in daemon.said()
+    assert "has a hole" not in daemon.said()

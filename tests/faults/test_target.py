@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
+from kafkawire.net.link import IDLE_S
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.node import Node
@@ -290,3 +291,44 @@ def test_f26_half_open(run: Run) -> None:
         node.proxy.clear()
         fault.over()
     wait_in_sync(run, side)
+
+
+# ---- F48: a NAT that forgets ----------------------------------------------------------------------------------------
+
+NAT_S = IDLE_S + 2  # of idle time, after which it forgets: as soon as the mirror allows
+
+
+@row(
+    "F48",
+    f"a NAT before the target forgets connections that were idle for {NAT_S:g} s",
+    Accept(duplicates=0, rebalances=0, recovery_s=2),
+)
+def test_f48_a_nat_forgets_idle_connections(run: Run) -> None:
+    """The first messages after the idle time arrive like any others, and nothing is reported."""
+    side, [daemon] = run.sites.target, run.daemons
+    run.traffic.pause()
+    run.wait_for(lambda: fully_committed(run), "everything to be committed")
+    run.pass_time(NAT_S + 3)
+    quiet = run.sampler.ends(side)
+    assert quiet == run.sampler.ends(side)
+    forgotten = sum(proxy.forget(NAT_S) for proxy in proxies(side))
+    assert forgotten, "no connection was idle"
+    mark = len(daemon.said())
+    with run.fault():
+        run.traffic.resume()
+        began = time.monotonic()
+        run.wait_for(lambda: all(end > quiet[tp] for tp, end in run.sampler.ends(side).items()), "messages of all")
+        run.figure("first messages stored after s", round(time.monotonic() - began, 2), 2 * SLACK)
+        run.wait_flowing()
+    run.wait_caught_up()
+    for proxy in proxies(side):
+        proxy.reset(forgotten=True)  # the controller's connections to the brokers are among them
+    said = daemon.said_since(mark)
+    assert " level=warning " not in said, said
+    assert " level=error " not in said, said
+
+
+def fully_committed(run: Run) -> bool:
+    """Whether everything that the source holds is committed."""
+    committed, ends = run.sampler.committed(), run.sampler.ends(run.sites.source)
+    return len(ends) == len(run.tps) and all(committed.get(tp, 0) >= end for tp, end in ends.items())

@@ -6,7 +6,8 @@ the wire log tells them apart.  Fail points go into the environment (`env`), lim
 
 from __future__ import annotations
 
-import os
+import itertools
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import yaml
 
 from localkafka.errors import LocalKafkaError
+from localkafka.ports import HOST
 from localkafka.proxy import Proxy
 from tests.faults.harness.clusters import Sites
 from tests.integration.mirrorprocess import MirrorProcess
@@ -22,7 +24,6 @@ from tests.integration.mirrorprocess import MirrorProcess
 SESSION_S = 6.0  # S of the bounds
 COMMIT_S = 1.0  # C
 FAILPOINTS = "GROUNDWORK_FAILPOINTS"
-FAKETIME = tuple(f"/usr/lib/{machine}-linux-gnu/faketime/libfaketime.so.1" for machine in ("x86_64", "aarch64"))
 Options = Mapping[str, Mapping[str, object]]  # section (source, target, mirror) -> its options
 
 
@@ -100,10 +101,16 @@ class Daemon(MirrorProcess):
         """Fail points of the next start, as groundwork.failpoints reads them; "" for none."""
         self.env({FAILPOINTS: text} if text else None)
 
-    def shift_clock(self, library: str, file: Path) -> None:
-        """The next start reads the clock with what `file` says (libfaketime: +3600, -3600), again every second."""
-        self.env({"LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_CACHE_DURATION": "1",
-                  "FAKETIME_DONT_FAKE_MONOTONIC": "1"})  # fmt: skip
+    def by_name(self) -> None:
+        """The next start reaches each server by a name of its own, which machine.c knows, not by its number."""
+        numbers = itertools.count(1)
+        for section, key in (
+            (self.settings["sources"][0], "zookeeper.connect"),
+            (self.settings["target"], "target.zookeeper.connect"),
+            (self.settings["target"], "metadata.broker.list"),
+        ):
+            section[key] = re.sub(re.escape(HOST), lambda _: f"server-{next(numbers)}.test", section[key])
+        self.configure()
 
     def wait_killed(self, timeout_s: float = 60) -> None:
         """Wait until a fail point has killed it."""
@@ -132,9 +139,3 @@ class Daemon(MirrorProcess):
         super().close()
         for proxy in self.zookeeper_proxies:
             proxy.close()
-
-
-def faketime() -> str | None:
-    """The library that shifts a process's wall clock; None where it is not installed (Debian: libfaketime).  Time
-    namespaces do not do: they shift the monotonic clock alone."""
-    return next((path for path in FAKETIME if os.path.exists(path)), None)

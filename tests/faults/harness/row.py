@@ -246,6 +246,12 @@ class Run:
 
         self.wait_for(lambda: not missing(), lambda: f"traffic of {', '.join(map(str, missing()))}", timeout_s)
 
+    def wait_steady(self) -> None:
+        """Wait until every partition flows and has been committed, and each daemon has a share."""
+        self.wait_flowing()
+        self.wait_for(lambda: len({*self.producers().values()}) == len(self.daemons), "each daemon to have a share")
+        self.wait_for(self._committing, "commits of all partitions")
+
     def wait_caught_up(self, timeout_s: float = CAUGHT_UP_S) -> None:
         """Wait until less than two seconds of traffic are not committed."""
         begin = time.monotonic()
@@ -291,12 +297,8 @@ class Run:
             self.daemon().start()
         self.traffic.start()
         self.sampler.start()
-        if not self.row.daemons:
-            return
-        self.wait_flowing()
-        if self.row.daemons > 1:
-            self.wait_for(lambda: len({*self.producers().values()}) == self.row.daemons, "each daemon to have a share")
-        self.wait_for(self._committing, "commits of all partitions")
+        if self.daemons:
+            self.wait_steady()
 
     def _committing(self) -> bool:
         samples = [sample.committed for sample in self.sampler.samples[-40:] if sample.committed]
