@@ -19,6 +19,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
+from groundwork.decimals import decimal_int
 from groundwork.hosts import is_listed
 from groundwork.tasks import TaskGroup, deadline, listen, sleep
 
@@ -111,7 +112,8 @@ def is_trusted_name(host: str, hosts: Sequence[str] = ()) -> bool:
     That is an address, a name without a dot (of a container, or in a hosts file: no web site has one), the name of this
     machine, or one that `hosts` lists.
     """
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
+    before, _, port = host.rpartition(":")
+    name = before if decimal_int(port) is not None and not host.endswith("]") else host
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:

@@ -247,7 +247,7 @@ class _Parser:
 
     def _number(self, number: int) -> int:
         """The number of a back reference: Java takes a further digit only if that many groups are open by now."""
-        while (c := self._text.peek()).isascii() and c.isdigit() and number * 10 + int(c) <= self._groups:
+        while "0" <= (c := self._text.peek()) <= "9" and number * 10 + int(c) <= self._groups:
             number = number * 10 + int(self._text.take())
         return number
 

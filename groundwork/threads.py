@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from groundwork.decimals import decimal_int
+
 REFUSED = "can't start new thread"  # of _thread.start_new_thread
 
 
@@ -70,6 +72,6 @@ def _pids_max() -> str:
             found = (Path("/sys/fs/cgroup") / place / "pids.max").read_text().strip()
         except OSError:
             continue
-        if found.isdigit():
+        if decimal_int(found) is not None:
             return found
     return ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
 
+from groundwork.decimals import MAX_INT32, decimal_int
 from kafkawire.errors import LocalError
 from kafkawire.formats import mixed as messages_mixed
 from kafkawire.formats.v01 import messages as messages_v08
@@ -146,12 +147,16 @@ class Dialect:
         """The partition of such a name.  LocalError when it is none."""
         if self.partitions_by_broker:
             broker, dash, index = text.partition("-")
-            if dash and _is_number(broker) and _is_number(index):
-                return BrokerPartition(int(broker), int(index))
-            raise LocalError(f"{text!r} names no partition of Kafka {self.release}: broker-index is expected, as 0-3")
-        if not _is_number(text):
-            raise LocalError(f"{text!r} names no partition of Kafka {self.release}: a number is expected")
-        return int(text)
+            pair = (decimal_int(broker, most=MAX_INT32), decimal_int(index, most=MAX_INT32))
+            if dash and pair[0] is not None and pair[1] is not None:
+                return BrokerPartition(pair[0], pair[1])
+            raise LocalError(
+                f"{text[:60]!r} names no partition of Kafka {self.release}: broker-index is expected, as 0-3"
+            )
+        number = decimal_int(text, most=MAX_INT32)
+        if number is None:
+            raise LocalError(f"{text[:60]!r} names no partition of Kafka {self.release}: a number is expected")
+        return number
 
 
 class SeveralReleases(LocalError):
@@ -168,7 +173,7 @@ def dialect(release: str) -> Dialect:
         return DIALECTS["0.7.2"]
     for length in range(len(parts), 0, -1):
         row = DIALECTS.get(".".join(parts[:length]))
-        if row is not None and all(part.isascii() and part.isdigit() for part in parts):
+        if row is not None and all(decimal_int(part) is not None for part in parts):
             return row
     family = [name for name in DIALECTS if name.startswith(release.strip() + ".")]
     if family:
@@ -203,10 +208,6 @@ def release_number(text: str) -> tuple[int, ...]:
             break
         numbers.append(int(digits))
     return tuple(numbers)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
 
 
 def _pair(partition: PartitionId) -> str:

@@ -12,10 +12,11 @@ Part, Ticket     what a sender is given: entries for a target partition, and wha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from groundwork.decimals import MAX_INT32, decimal_int
 
 if TYPE_CHECKING:
     from kafkawire.columns import Columns
@@ -43,16 +44,21 @@ class BrokerPartition:
 
 
 PartitionId = int | BrokerPartition
-_PARTITION = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
-_MOST_INT32 = (1 << 31) - 1
 
 
 def partition_named(text: str) -> PartitionId | None:
     """The partition id of its text in either generation: a number, or broker-index of 0.7; None: it is neither."""
-    found = _PARTITION.fullmatch(text)
-    if found is None or max(ids := [int(one) for one in found.groups() if one is not None]) > _MOST_INT32:
+    first, dash, second = text.partition("-")
+    number, index = decimal_int(first, most=MAX_INT32), decimal_int(second, most=MAX_INT32)
+    if number is None or (index is None) == bool(dash):
         return None
-    return BrokerPartition(*ids) if len(ids) == 2 else ids[0]
+    return number if index is None else BrokerPartition(number, index)
+
+
+def broker_named(text: str) -> int | None:
+    """The broker id that a node's name is; None for any other name, as "01", which is another node than "1"."""
+    number = decimal_int(text, most=MAX_INT32)
+    return number if str(number) == text else None
 
 
 class TopicPartition(NamedTuple):

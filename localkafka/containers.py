@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from groundwork.decimals import decimal_int
 from localkafka import releases
 from localkafka.errors import LocalKafkaError, last_lines
 from localkafka.releases import Release
@@ -244,7 +245,8 @@ def _this_process() -> str:
 def _lives(owner: str) -> bool:
     """Whether the process of a label lives: its pid may belong to another one by now."""
     pid, _, started = owner.partition(":")
-    return pid.isdigit() and bool(started) and _started_at(int(pid)) == started
+    number = decimal_int(pid)
+    return number is not None and bool(started) and _started_at(number) == started
 
 
 def _started_at(pid: int) -> str:

@@ -17,6 +17,7 @@ from typing import IO
 
 import click
 
+from groundwork.decimals import MAX_INT64, decimal_int
 from kafkawire.model import TopicPartition
 from localkafka import java, releases
 from localkafka.child import Child
@@ -157,7 +158,7 @@ def consumer_offset_checker(cluster: ClusterClient, group: str, topic: str) -> l
     for line in run(cluster, "kafka.tools.ConsumerOffsetChecker", argv).splitlines():
         words = line.split()
         if len(words) == 7 and words[0] == group:
-            offset, size, lag = (int(word) if word.lstrip("-").isdigit() else None for word in words[3:6])
+            offset, size, lag = (decimal_int(word, least=-MAX_INT64) for word in words[3:6])
             owner = None if words[6] == "none" else words[6]
             rows.append(
                 CheckedOffset(words[0], words[1], int(words[2]), offset=offset, log_size=size, lag=lag, owner=owner)

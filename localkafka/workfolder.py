@@ -13,6 +13,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from groundwork.decimals import decimal_int
+
 PREFIX = "localkafka-"
 
 
@@ -49,7 +51,7 @@ def sweep() -> None:
         try:
             with owner.open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if lock.read().strip().isdigit():
+                if decimal_int(lock.read().strip()) is not None:
                     shutil.rmtree(owner.parent, ignore_errors=True)
         except OSError:
             continue  # in use, another user's, or swept by another process

@@ -6,6 +6,8 @@ import ipaddress
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from groundwork.decimals import decimal_int
+
 LOCAL = "127.0.0.1"
 
 
@@ -33,9 +35,10 @@ def listen_address(raw: object) -> Address:
     host, _, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     brackets_missing = ":" in host and not text.startswith("[")
-    if isinstance(raw, bool) or brackets_missing or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    number = decimal_int(port, 1, 65535)
+    if isinstance(raw, bool) or brackets_missing or number is None:
         raise ValueError("host:port, or a port of 127.0.0.1, such as 9308")
-    return Address(host or LOCAL, int(port))
+    return Address(host or LOCAL, number)
 
 
 def unsafe(address: Address) -> str:

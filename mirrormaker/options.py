@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from groundwork.decimals import decimal_int
 from groundwork.hosts import host_list
 from groundwork.lineserver import PathTooLong, check_path
 from groundwork.logs import FORMS, LEVELS
@@ -47,10 +48,10 @@ def source_name(raw: object) -> str:
 
 
 def replication(raw: object) -> int:
-    text = str(raw).strip()
-    if isinstance(raw, bool) or not text.isdigit():
+    number = decimal_int(str(raw).strip())
+    if isinstance(raw, bool) or number is None:
         raise ValueError("a whole number; 0 takes the source's")
-    return int(text)
+    return number
 
 
 def droppable(raw: object) -> tuple[str, ...]:

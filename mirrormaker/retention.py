@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from groundwork.decimals import MAX_INT64, decimal_int
 from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
 
@@ -66,8 +67,8 @@ def kept_by(own: Mapping[str, str], defaults: Mapping[str, str]) -> Kept:
     if policy and "delete" not in policy:
         return Kept(FOR_EVER, f"{POLICY} {policy}")
     value = own.get(RETENTION, defaults.get(RETENTION, ""))
-    number = value.removeprefix("-").isdigit()
-    return Kept(int(value), f"{RETENTION} {value}, {whose}", kind == "LogAppendTime") if number else Kept(None)
+    ms = decimal_int(value, least=-MAX_INT64)
+    return Kept(None) if ms is None else Kept(ms, f"{RETENTION} {value}, {whose}", kind == "LogAppendTime")
 
 
 def topic_defaults(broker: Mapping[str, str]) -> dict[str, str]:
@@ -76,8 +77,8 @@ def topic_defaults(broker: Mapping[str, str]) -> dict[str, str]:
     found = {name: broker[theirs] for name, theirs in names.items() if theirs in broker}
     units = {"log.retention.ms": 1, "log.retention.minutes": 60_000, "log.retention.hours": HOUR_MS}
     for name, unit_ms in units.items():  # the finest one that is set counts
-        if broker.get(name, "").removeprefix("-").isdigit():
-            found[RETENTION] = str(max(FOR_EVER, int(broker[name]) * unit_ms))
+        if (kept := decimal_int(broker.get(name, ""), least=-MAX_INT64)) is not None:
+            found[RETENTION] = str(max(FOR_EVER, kept * unit_ms))
             break
     return found
 
@@ -87,8 +88,8 @@ def remembered_ms(broker: Mapping[str, str], release: tuple[int, ...]) -> int | 
     if release < NUMBERED_FROM:
         return None
     name = "producer.id.expiration.ms" if release >= SHORTER_FROM else "transactional.id.expiration.ms"
-    value = broker.get(name, "")
-    return int(value) if value.isdigit() else DAY_MS if release >= SHORTER_FROM else 7 * DAY_MS
+    ms = decimal_int(broker.get(name, ""))
+    return ms if ms is not None else DAY_MS if release >= SHORTER_FROM else 7 * DAY_MS
 
 
 def old_messages(first: Offsets, young: Offsets, end: Offsets) -> dict[str, Old]:

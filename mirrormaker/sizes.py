@@ -12,6 +12,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
+from groundwork.decimals import decimal_int
 from groundwork.jsontext import json_value
 from kafkawire.dialects import ENTRY_OVERHEAD
 from mirrormaker.options import SourceOptions, TargetOptions
@@ -29,8 +30,8 @@ def topic_limits(zk: Any, topics: Iterable[str]) -> dict[str, int]:
             limit = json_value(answer.get()[0])["config"].get(LIMIT)
         except (NoNodeError, ValueError, TypeError, KeyError, AttributeError):
             continue  # none, or not as brokers write it
-        if str(limit).isdigit():
-            found[topic] = int(limit)
+        if (number := decimal_int(str(limit))) is not None:
+            found[topic] = number
     return found
 
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from groundwork.decimals import decimal_int
 from groundwork.sentences import printable
 from groundwork.tasks import now, sleep
 
@@ -105,9 +106,9 @@ def address(named: str) -> str | None:
 
 def watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
     """Seconds within which systemd wants a sign of life, or None; $WATCHDOG_PID says which process it means."""
-    usec = environ.get("WATCHDOG_USEC", "")
+    usec = decimal_int(environ.get("WATCHDOG_USEC", ""), least=1)
     meant = environ.get("WATCHDOG_PID", str(pid))
-    return int(usec) / 1_000_000 if usec.isdigit() and int(usec) > 0 and meant == str(pid) else None
+    return usec / 1_000_000 if usec is not None and meant == str(pid) else None
 
 
 def one_line(text: str) -> str:

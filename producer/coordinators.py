@@ -38,6 +38,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from groundwork.decimals import decimal_int
 from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff
@@ -404,4 +405,4 @@ HELP = {
 def transaction_code(why: str) -> int:
     """The code at the end of a reason."""
     digits = why.rpartition("(")[2].rstrip(")")
-    return int(digits) if digits.lstrip("-").isdigit() else 0
+    return decimal_int(digits, least=-1) or 0

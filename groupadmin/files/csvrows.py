@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 
+from groundwork.decimals import decimal_int
 from groupadmin.files.headers import Columns, columns_of
 from groupadmin.files.model import OffsetsFile, SavedRow
 from groupadmin.files.reading import Reading, shown
@@ -25,7 +26,11 @@ def is_row(line: str) -> bool:
     if line.startswith('"') or columns_of(line.split(",")) is not None:
         return True
     last = line.rsplit(",", 2)
-    return len(last) == 3 and last[1].strip().isdigit() and not last[2].strip().strip("-").strip("0123456789")
+    return (
+        len(last) == 3
+        and decimal_int(last[1].strip()) is not None
+        and not last[2].strip().strip("-").strip("0123456789")
+    )
 
 
 def _may_be_row(line: str) -> bool:

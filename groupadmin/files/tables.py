@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from groundwork.decimals import decimal_int
 from groupadmin.files.headers import Columns, columns_of
 from groupadmin.files.model import Kind, OffsetsFile, SavedRow
 from groupadmin.files.reading import NONE_WORDS, Reading, shown
@@ -45,7 +46,7 @@ class TableHeader:
         """Whether the cells of partition and offset are numbers, or words for none."""
         partition, position = cells[self.columns.partition], cells[self.columns.position]
         return bool(_PARTITION.fullmatch(partition) or partition.lower() in NONE_WORDS) and (
-            position.lstrip("-").isdigit() or position.lower() in NONE_WORDS
+            decimal_int(position.lstrip("-")) is not None or position.lower() in NONE_WORDS
         )
 
     def _aligned(self, line: str) -> list[str] | None:
@@ -92,7 +93,8 @@ class _Tables:
     def read(self, lines: Sequence[str]) -> OffsetsFile:
         for number, line in rows_of(lines, self._reading, self._fits):
             if (found := header_of(line)) is not None:
-                if any(word.isdigit() for word in line.split()):  # Kafka 3.9 prints no line ends after a reset
+                # Kafka 3.9 prints no line ends after a reset
+                if any(decimal_int(word) is not None for word in line.split()):
                     raise self._reading.unclear(number, "there are rows on the header's line", _HELP)
                 self._header = found
                 self._kind = "checker" if found.columns.checker else self._kind

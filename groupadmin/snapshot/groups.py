@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
+from groundwork.decimals import decimal_int
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import LATEST, problems
 from kafkawire.cluster.metadata import Unreachable
@@ -22,7 +23,8 @@ from kafkawire.net.links import Links
 from kafkawire.znodes.group import CONSUMERS, Registration
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.filters import streams_by_topic
-from zkconsumer.group.assignor import java_order
+from zkconsumer.group.assignor import Threads, java_order
+from zkconsumer.group.membership import threads_of
 from zkconsumer.group.topicnodes import no_brokers, read_topic_nodes
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
@@ -70,13 +72,9 @@ class GroupNodes:
     committed: Sequence[TopicPartition]  # partitions with an offset node
 
     @property
-    def threads(self) -> dict[str, list[str]]:
+    def threads(self) -> dict[str, Threads]:
         """Thread ids by topic, of members with a readable registration, in Java's order."""
-        found: dict[str, list[str]] = {}
-        for member in self.members:
-            for topic, count in member.streams.items():
-                found.setdefault(topic, []).extend(f"{member.consumer_id}-{n}" for n in range(count))
-        return {topic: java_order(names) for topic, names in sorted(found.items())}
+        return threads_of({member.consumer_id: member.streams for member in self.members})
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ def host_of(group: str, consumer_id: str) -> str | None:
     """The host in an id of the JVM's form: GROUP_HOST-MS-RANDOM."""
     own, _, name = consumer_id.partition(f"{group}_")
     parts = name.rsplit("-", 2)
-    return parts[0] if not own and len(parts) == 3 and parts[1].isdigit() else None
+    return parts[0] if not own and len(parts) == 3 and decimal_int(parts[1]) is not None else None
 
 
 # partitions -----------------------------------------------------------------------------------------------------------

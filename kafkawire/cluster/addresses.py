@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from groundwork.decimals import MAX_INT32, decimal_int
 from kafkawire.errors import LocalError
 from kafkawire.model import Broker
 
@@ -17,9 +18,10 @@ def parse_address(text: str, where: str = "broker list") -> tuple[str, int]:
         raise LocalError(f"{where}: {text.strip()!r} is not host:port (an IPv6 host goes into brackets: [::1]:9092)")
     if not colon or not host:
         raise LocalError(f"{where}: {text.strip()!r} is not host:port (for example broker1:9092)")
-    if not (port.isascii() and port.isdigit()) or int(port) not in PORTS:
+    number = decimal_int(port, PORTS[0], PORTS[-1])
+    if number is None:
         raise LocalError(f"{where}: port {port!r} in {text.strip()!r} is not a number from 1 to 65535")
-    return host, int(port)
+    return host, number
 
 
 def parse_addresses(text: str, where: str = "broker list") -> list[tuple[str, int]]:
@@ -34,10 +36,11 @@ def parse_brokers(text: str, where: str = "broker list") -> dict[int, Broker]:
     """`1:h1:p1,2:h2:p2` (0.7's broker.list) -> brokers by id.  Raises LocalError; an id given twice is one too."""
     brokers: dict[int, Broker] = {}
     for entry in text.split(","):
-        number, colon, address = entry.strip().partition(":")
-        if not colon or not (number.isascii() and number.isdigit()):
+        named, colon, address = entry.strip().partition(":")
+        number = decimal_int(named, most=MAX_INT32)
+        if not colon or number is None:
             raise LocalError(f"{where}: {entry.strip()!r} is not id:host:port (for example 1:broker1:9092)")
-        if int(number) in brokers:
+        if number in brokers:
             raise LocalError(f"{where}: broker id {number} is given twice")
-        brokers[int(number)] = Broker(int(number), *parse_address(address, where))
+        brokers[number] = Broker(number, *parse_address(address, where))
     return brokers

@@ -18,7 +18,8 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from groundwork.jsontext import json_value
-from kafkawire.errors import LocalError
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.znodes import v08
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")  # kafka.common.Topic of 0.8.2.2
 
@@ -120,14 +121,17 @@ def grow(zk: Any, topic: str, partitions: int, brokers: Sequence[int]) -> tuple[
             data, stat = zk.get(path)
         except NoNodeError:
             raise LocalError(f"topic {topic} does not exist") from None
-        document = json_value(data)
-        there = {int(number): replicas for number, replicas in document["partitions"].items()}
+        try:
+            there: Mapping[int, Sequence[int]] = v08.topic(data, f"topic {topic}")
+        except RemoteError as senseless:
+            raise LocalError(f"{senseless}; it cannot grow") from None
         if len(there) >= partitions:
             return len(there), len(there)
         _check_unmoved(zk, topic)
+        _check_assignment(topic, there)
         added = _added(there, partitions, brokers)
-        _check_assignment(topic, there | added)
-        grown = document | {"partitions": {str(p): list(r) for p, r in sorted((there | added).items())}}
+        _check_assignment(topic, {**there, **added})
+        grown = json_value(data) | {"partitions": {str(p): list(r) for p, r in sorted(({**there, **added}).items())}}
         try:
             zk.set(path, _json(grown), version=stat.version)
         except BadVersionError:
@@ -140,10 +144,14 @@ def _check_unmoved(zk: Any, topic: str) -> None:
     if zk.exists(f"/admin/delete_topics/{topic}") is not None:
         raise LocalError(f"topic {topic} is being deleted")
     try:
-        moved = json_value(zk.get("/admin/reassign_partitions")[0])["partitions"]
+        text = zk.get("/admin/reassign_partitions")[0]
     except NoNodeError:
         return
-    if any(one["topic"] == topic for one in moved):
+    try:
+        moved = {one["topic"] for one in json_value(text)["partitions"]}
+    except (ValueError, TypeError, KeyError):
+        raise LocalError("/admin/reassign_partitions makes no sense: partitions may be moving") from None
+    if topic in moved:
         raise LocalError(f"partitions of topic {topic} are being reassigned; it can grow when that is over")
 
 

@@ -24,11 +24,12 @@ from weakref import WeakKeyDictionary
 from kazoo.exceptions import NoNodeError
 
 from groundwork.jsontext import json_value
+from groundwork.sentences import printable
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import NoListener, OtherGeneration, RemoteError
 from kafkawire.interfaces import CountedZnodes, ListedZnodes, Znodes
-from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, partition_named
+from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, broker_named, partition_named
 from kafkawire.znodes.text import of_counting_broker
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,8 @@ BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIG = "/config/topics"
 WINDOW = 200  # nodes asked for at a time: whoever shares the client waits behind no more than that
-_told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by client
+MAX_TOLD = 1000  # warnings of one reader: anybody may write nodes
+_told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by reader
 
 
 # ---- is there a cluster ----------------------------------------------------------------------------------------------
@@ -79,7 +81,7 @@ def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
         try:
             found[broker] = znodes.broker(broker, text)
         except RemoteError as useless:
-            _warn_once(zk, str(useless))
+            left_out(zk, str(useless), "what it leads cannot be read or written")
     return found
 
 
@@ -122,16 +124,28 @@ def _by_listener(zk: Any, znodes: Znodes) -> tuple[dict[int, tuple[str, ...]], i
 
 def _broker_nodes(zk: Any) -> dict[int, bytes]:
     """The data of the registered brokers' nodes by id."""
-    paths = {f"{BROKERS}/{name}": int(name) for name in _children(zk, BROKERS) if name.isdigit()}
+    paths = {f"{BROKERS}/{name}": id for name, id in broker_ids(zk, _children(zk, BROKERS)).items()}
     return {paths[path]: data for path, data in _read(zk, paths).items()}
 
 
-def _warn_once(zk: Any, text: str) -> None:
-    """Brokers are read again and again; once per client is enough."""
-    told = _told.setdefault(zk, set())
-    if text not in told:
+def broker_ids(reader: object, names: Iterable[str]) -> dict[str, int]:
+    """The ids that names below /brokers/ids are; another name is left out, with a warning."""
+    found = {name: broker_named(name) for name in names}
+    for name, number in found.items():
+        if number is None:
+            left_out(reader, f"{BROKERS}/{name[:60]}: its name is not a broker id", "it is not a broker's")
+    return {name: number for name, number in found.items() if number is not None}
+
+
+UNREADABLE = "none of its partitions can be read or written"
+
+
+def left_out(reader: object, text: str, so: str = UNREADABLE) -> None:
+    """Warn that a node makes no sense.  Nodes are read again and again: once for each reader is enough."""
+    told = _told.setdefault(reader, set())
+    if text not in told and len(told) < MAX_TOLD:
         told.add(text)
-        log.warning("%s: left out, what it leads cannot be read or written", text)
+        log.warning("%s: left out, %s", printable(text), so)
 
 
 def secured_brokers(nodes: Mapping[int, bytes], znodes: Znodes) -> dict[int, tuple[str, ...]]:
@@ -177,13 +191,38 @@ def read_topics(zk: Any, znodes: Znodes) -> list[str]:
 
 
 def read_partitions(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[PartitionId, list[int]]]:
-    """Replicas by partition for each of the topics that exists."""
+    """Replicas by partition for each of the topics that exists.  One whose node makes no sense is left out, with a
+    warning.
+
+    Raises OtherGeneration where the topics are those of the other generation, and so are the brokers.
+    """
     if znodes.PARTITIONS_BY_BROKER:
         return _counted_partitions(zk, znodes, topics)
     paths = {topic: f"{TOPICS}/{topic}" for topic in topics}
     nodes = _read(zk, paths.values())
-    found = {topic: znodes.topic(nodes[path], f"topic {topic}") for topic, path in paths.items() if path in nodes}
-    return {topic: {p: list(r) for p, r in partitions.items()} for topic, partitions in found.items()}
+    found: dict[str, dict[PartitionId, list[int]]] = {}
+    refused: list[RemoteError] = []
+    for topic, path in paths.items():
+        if path in nodes:
+            try:
+                found[topic] = {p: list(r) for p, r in znodes.topic(nodes[path], f"topic {topic}").items()}
+            except RemoteError as senseless:
+                refused.append(senseless)
+    _leave_out(zk, znodes, refused, any(found.values()))
+    return found
+
+
+def _leave_out(zk: Any, znodes: Znodes, refused: Sequence[RemoteError], others: bool) -> None:
+    """Warn about nodes below topics that make no sense.
+
+    Raises the first OtherGeneration if neither another topic nor any broker is of our generation: anybody may write a
+    node, but hardly to an empty cluster.
+    """
+    strange = next((one for one in refused if isinstance(one, OtherGeneration)), None)
+    if strange is not None and not others and not read_brokers(zk, znodes):
+        raise strange
+    for one in refused:
+        left_out(zk, str(one))
 
 
 def read_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -241,7 +280,14 @@ def _read_states(
 ) -> dict[TopicPartition, tuple[int | None, Sequence[int]]]:
     paths = {tp: f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state" for tp in tps}
     nodes = _read(zk, paths.values())
-    return {tp: znodes.state(nodes[path], str(tp)) for tp, path in paths.items() if path in nodes}
+    found: dict[TopicPartition, tuple[int | None, Sequence[int]]] = {}
+    for tp, path in paths.items():
+        if path in nodes:
+            try:
+                found[tp] = znodes.state(nodes[path], str(tp))
+            except RemoteError as senseless:
+                left_out(zk, str(senseless), "as if it had no leader")
+    return found
 
 
 class ZookeeperLeaders:
@@ -286,21 +332,32 @@ def _counted_partitions(
 ) -> dict[str, dict[PartitionId, list[int]]]:
     """[broker] by partition for each of the topics that exists, as counted: the original assigns by just these.
 
-    Raises NodeError for a count that is none, and for a topic of 0.8 or later.
+    What makes no sense is left out, as in read_partitions.
     """
     folders = {znodes.topic_path(topic): topic for topic in topics}
     counts: dict[str, tuple[str, int]] = {}
     found: dict[str, dict[PartitionId, list[int]]] = {}
+    refused: list[RemoteError] = []
     for folder, names in _children_of(zk, folders).items():
         topic = folders[folder]
         found[topic] = {}
-        for broker in sorted(znodes.broker_id(name, f"topic {topic}") for name in names):
-            counts[znodes.count_path(topic, broker)] = (topic, broker)
+        brokers = []
+        for name in names:
+            try:
+                brokers.append(znodes.broker_id(name, f"topic {topic}"))
+            except RemoteError as senseless:
+                refused.append(senseless)
+        counts |= {znodes.count_path(topic, broker): (topic, broker) for broker in sorted(brokers)}
     nodes = _read(zk, counts)
     for path, (topic, broker) in counts.items():
         if path in nodes:
-            count = znodes.count(nodes[path], f"topic {topic} on broker {broker}")
+            try:
+                count = znodes.count(nodes[path], f"topic {topic} on broker {broker}")
+            except RemoteError as senseless:
+                refused.append(senseless)
+                continue
             found[topic] |= {partition: [broker] for partition in znodes.partitions(broker, count)}
+    _leave_out(zk, znodes, refused, any(found.values()))
     return found
 
 
@@ -310,7 +367,13 @@ def _counted_leaders(zk: Any, znodes: CountedZnodes, tps: Sequence[TopicPartitio
     live = set(_children(zk, znodes.BROKERS)) if tps else set()
     paths = {tp: znodes.count_path(tp.topic, b) for tp in tps if (b := _broker(tp)) is not None and str(b) in live}
     nodes = _read(zk, dict.fromkeys(paths.values()))
-    counts = {tp: znodes.count(nodes[path], str(tp)) for tp, path in paths.items() if path in nodes}
+    counts: dict[TopicPartition, int] = {}
+    for tp, path in paths.items():
+        if path in nodes:
+            try:
+                counts[tp] = znodes.count(nodes[path], f"topic {tp.topic} on broker {_broker(tp)}")
+            except RemoteError as senseless:
+                left_out(zk, str(senseless))
     return {tp: _broker(tp) if _index(tp) < counts.get(tp, 0) else None for tp in tps}
 
 

@@ -15,6 +15,7 @@ import hmac
 import secrets
 from collections.abc import Callable, Generator, Mapping
 
+from groundwork.decimals import decimal_int
 from groundwork.jsontext import json_value
 
 Conversation = Generator[bytes, bytes, None]
@@ -112,7 +113,9 @@ def _salt(said: Mapping[str, str]) -> bytes:
 
 def _iterations(said: Mapping[str, str]) -> int:
     text = said.get("i", "")
-    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not MIN_ITERATIONS <= count <= MAX_ITERATIONS:
-        raise Unexpected(f"asks for {text or 'no'} iterations of SCRAM; {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
+    count = decimal_int(text, MIN_ITERATIONS, MAX_ITERATIONS)
+    if count is None:
+        raise Unexpected(
+            f"asks for {text[:40] or 'no'} iterations of SCRAM; {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken"
+        )
     return count

@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kafkawire.errors import RegistrationError
 from kafkawire.model import TopicPartition
+from kafkawire.znodes.text import is_int
 
 CONSUMERS = "/consumers"
+MAX_STREAMS = 10_000  # of a member for one topic; its process has a thread for each, and so has no more
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
 
@@ -29,6 +32,16 @@ class Registration:
 
     pattern: str
     subscription: Mapping[str, int]
+
+
+def check_streams(name: str, count: object) -> None:
+    """Raises RegistrationError unless the count is a number of streams, from 1 to MAX_STREAMS."""
+    if not is_int(count) or not 1 <= count < 2**31:
+        raise RegistrationError(f"registration: {repr(count)[:40]} streams for {name[:255]!r}")
+    if count > MAX_STREAMS:
+        raise RegistrationError(
+            f"registration: {count} streams for {name[:255]!r}, more than the {MAX_STREAMS} that are believed"
+        )
 
 
 def ids(group: str) -> str:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any, TypeGuard
 
+from groundwork.decimals import decimal_int
 from groundwork.jsontext import json_value
 from kafkawire.errors import NodeError
 
-_COUNTED = re.compile(r"[^\s:{]+:[^\s:]+:[0-9]+\s*")
+MAX_BROKER_BYTES = 64 << 10  # of a broker's node; brokers write some hundred bytes
+MAX_HOST = 255  # characters: a name of DNS has no more
+_MENDED = 256 << 10  # characters: only registrations have backslashes, and none that is longer
 _BACKSLASH = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 
 
@@ -21,7 +24,11 @@ def document(text: str | bytes, where: str) -> Any:
     found = text_of(text, where)
     if not found.strip():
         raise NodeError(f"{where}: its node is empty")
-    mended = _BACKSLASH.sub(lambda m: m[0] if len(m[0]) > 1 else "\\\\", found)
+    mended = found
+    if "\\" in found:
+        if len(found) > _MENDED:
+            raise NodeError(f"{where}: {len(found)} characters of JSON with backslashes in its node")
+        mended = _BACKSLASH.sub(lambda m: m[0] if len(m[0]) > 1 else "\\\\", found)
     try:
         return json_value(mended, strict=False)
     except ValueError:
@@ -37,7 +44,22 @@ def json_object(text: str | bytes, where: str) -> dict[str, Any]:
 
 def of_counting_broker(text: str) -> bool:
     """Whether a broker's node is as 0.7 writes it: creatorId:host:port.  Later ones are JSON."""
-    return _COUNTED.fullmatch(text) is not None
+    creator, host, port = [*text[:MAX_BROKER_BYTES].split(":", 3), "", "", ""][:3]
+    named = all(part and not any(c.isspace() for c in part) for part in (creator, host))
+    return named and "{" not in creator and text.count(":") == 2 and decimal_int(port.rstrip()) is not None
+
+
+def broker_text(data: str | bytes, where: str) -> str:
+    """The text of a broker's node.  Raises NodeError, also for one of more than MAX_BROKER_BYTES."""
+    if len(data) > MAX_BROKER_BYTES:
+        raise NodeError(f"{where}: {len(data)} bytes in its node, more than {MAX_BROKER_BYTES}")
+    return text_of(data, where)
+
+
+def host_and_port(host: str, port: str | int) -> tuple[str, int] | None:
+    """An address, if the host has 1 to MAX_HOST characters and the port is one."""
+    number = decimal_int(str(port), 1, 65535) if not isinstance(port, str) or len(port) <= 5 else None
+    return (host, number) if number is not None and 0 < len(host) <= MAX_HOST else None
 
 
 def text_of(data: str | bytes, where: str) -> str:

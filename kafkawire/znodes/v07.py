@@ -14,18 +14,20 @@ What makes no sense is a NodeError.  Writers give what the original gives.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
+from groundwork.decimals import decimal_int
 from kafkawire.errors import NodeError as NodeError
 from kafkawire.errors import OtherGeneration
 from kafkawire.errors import RegistrationError as RegistrationError
-from kafkawire.model import Broker, BrokerPartition
+from kafkawire.model import Broker, BrokerPartition, broker_named
 from kafkawire.znodes.group import BLACK_LIST as BLACK_LIST
 from kafkawire.znodes.group import CONSUMERS as CONSUMERS
+from kafkawire.znodes.group import MAX_STREAMS as MAX_STREAMS
 from kafkawire.znodes.group import STATIC as STATIC
 from kafkawire.znodes.group import WHITE_LIST as WHITE_LIST
 from kafkawire.znodes.group import Registration as Registration
+from kafkawire.znodes.group import check_streams as check_streams
 from kafkawire.znodes.group import consumer_id as consumer_id
 from kafkawire.znodes.group import ids as ids
 from kafkawire.znodes.group import member as member
@@ -35,7 +37,7 @@ from kafkawire.znodes.group import offsets as offsets
 from kafkawire.znodes.group import owner as owner
 from kafkawire.znodes.group import owners as owners
 from kafkawire.znodes.group import thread_ids as thread_ids
-from kafkawire.znodes.text import is_int, json_object, text_of
+from kafkawire.znodes.text import broker_text, host_and_port, json_object, text_of
 
 PARTITIONS_BY_BROKER: Literal[True] = (
     True  # a topic's partitions are those that its brokers count, not a list of its own
@@ -44,7 +46,7 @@ BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 MARKERS = {WHITE_LIST: "*", BLACK_LIST: "!"}
 
-_FILTER = re.compile(r"([*!])([0-9]{1,10})\1(.*)")
+MAX_COUNT = 10_000  # partitions of a topic on one broker; each is an object as soon as the node is read
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------
@@ -72,28 +74,33 @@ _NEWER = "is this a cluster of 0.8 or later? Then name its release."  # the opti
 def broker(broker_id: int, text: str | bytes) -> Broker:
     """A live broker's address.  Raises NodeError; an IPv6 host cannot be separated from the colons."""
     where = f"broker {broker_id}"
-    said = text_of(text, where)
+    said = broker_text(text, where)
     if said.startswith("{"):
         raise OtherGeneration(f"{where}: its node holds {said[:30]!r}..: {_NEWER}")
     parts = said.split(":")
-    if len(parts) != 3 or not parts[1] or not re.fullmatch("[0-9]{1,5}", parts[2]) or not 0 < int(parts[2]) < 65536:
+    address = host_and_port(*parts[1:]) if len(parts) == 3 else None
+    if address is None:
         raise NodeError(f"{where}: {said[:60]!r} in its node is not creatorId:host:port, as 0.7 writes it")
-    return Broker(broker_id, parts[1], int(parts[2]))
+    return Broker(broker_id, *address)
 
 
 def broker_id(name: str, where: str = "topic") -> int:
     """The broker of a child of a topic's node.  Raises NodeError: 0.8 and later have "partitions" there."""
-    if not re.fullmatch("[0-9]{1,10}", name):
-        raise OtherGeneration(f"{where}: {name!r} under its node is not a broker id: {_NEWER}")
-    return int(name)
+    found = broker_named(name)
+    if found is None:
+        raise OtherGeneration(f"{where}: {name[:60]!r} under its node is not a broker id: {_NEWER}")
+    return found
 
 
 def count(text: str | bytes, where: str = "topic") -> int:
-    """How many partitions a broker says it has.  Raises NodeError."""
+    """How many partitions a broker says it has, up to MAX_COUNT.  Raises NodeError."""
     said = text_of(text, where).strip()
-    if not re.fullmatch("[0-9]{1,9}", said):
+    found = decimal_int(said)
+    if found is None:
         raise NodeError(f"{where}: {said[:60]!r} in its node is not a number of partitions")
-    return int(said)
+    if found > MAX_COUNT:
+        raise NodeError(f"{where}: {found} partitions in its node, more than the {MAX_COUNT} that are believed")
+    return found
 
 
 def partitions(broker_id: int, count: int) -> list[BrokerPartition]:
@@ -127,19 +134,19 @@ def registration(text: str | bytes) -> Registration:
     except NodeError as e:
         raise RegistrationError(str(e)) from None
     for name, streams in found.subscription.items():
-        if not is_int(streams) or not 1 <= streams < 2**31:
-            raise RegistrationError(f"registration: {streams!r} streams for {name!r}")
+        check_streams(name, streams)
     return found
 
 
 def _filter(said: str) -> Registration:
-    found = _FILTER.fullmatch(said)
-    if found is None:
+    number, marker, regex = said[1:].partition(said[0])
+    streams = decimal_int(number)
+    if streams is None or not marker or "\n" in regex:
         raise RegistrationError(
             f"registration: {said[:60]!r} is no filter: a number between two {said[0]!r} is expected"
         )
-    pattern = WHITE_LIST if found[1] == MARKERS[WHITE_LIST] else BLACK_LIST
-    return Registration(pattern, {found[3]: int(found[2])})
+    pattern = WHITE_LIST if marker == MARKERS[WHITE_LIST] else BLACK_LIST
+    return Registration(pattern, {regex: streams})
 
 
 def _static(said: str) -> Registration:

@@ -16,19 +16,21 @@ are the same in every generation (kafkawire.znodes.group).
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Literal
 
+from groundwork.decimals import MAX_INT32, decimal_int
 from kafkawire.errors import NodeError as NodeError
 from kafkawire.errors import NoListener, OtherGeneration
 from kafkawire.errors import RegistrationError as RegistrationError
 from kafkawire.model import Broker
 from kafkawire.znodes.group import BLACK_LIST as BLACK_LIST
 from kafkawire.znodes.group import CONSUMERS as CONSUMERS
+from kafkawire.znodes.group import MAX_STREAMS as MAX_STREAMS
 from kafkawire.znodes.group import STATIC as STATIC
 from kafkawire.znodes.group import WHITE_LIST as WHITE_LIST
 from kafkawire.znodes.group import Registration as Registration
+from kafkawire.znodes.group import check_streams as check_streams
 from kafkawire.znodes.group import consumer_id as consumer_id
 from kafkawire.znodes.group import ids as ids
 from kafkawire.znodes.group import member as member
@@ -38,7 +40,15 @@ from kafkawire.znodes.group import offsets as offsets
 from kafkawire.znodes.group import owner as owner
 from kafkawire.znodes.group import owners as owners
 from kafkawire.znodes.group import thread_ids as thread_ids
-from kafkawire.znodes.text import document, is_int, json_object, of_counting_broker, text_of
+from kafkawire.znodes.text import (
+    MAX_HOST,
+    broker_text,
+    document,
+    host_and_port,
+    is_int,
+    json_object,
+    of_counting_broker,
+)
 
 PARTITIONS_BY_BROKER: Literal[False] = False  # a topic has a list of its own
 BROKERS = "/brokers/ids"
@@ -62,6 +72,8 @@ _OLDER = "is this a cluster of 0.7? Then name that release."  # the option that 
 
 
 PLAINTEXT = "PLAINTEXT"
+MAX_ENDPOINT = 2 * MAX_HOST  # characters: a listener's name, and an address
+_SHOWN = 20  # endpoints in a sentence
 
 
 def broker(broker_id: int, text: str | bytes, protocol: str = PLAINTEXT) -> Broker:
@@ -70,25 +82,42 @@ def broker(broker_id: int, text: str | bytes, protocol: str = PLAINTEXT) -> Brok
     Raises NoListener where there is none, NodeError for a node without any address.
     """
     where = f"broker {broker_id}"
-    if of_counting_broker(text_of(text, where)):
+    said = broker_text(text, where)
+    if of_counting_broker(said):
         raise OtherGeneration(f"{where}: its node holds creatorId:host:port: {_OLDER}")
-    node = json_object(text, where)
+    node = json_object(said, where)
     host, port = node.get("host"), node.get("port")
-    if protocol == PLAINTEXT and isinstance(host, str) and host and is_int(port) and 0 < port < 65536:
-        return Broker(broker_id, host, port)  # the plain listener's, whatever its name
-    endpoints = node.get("endpoints")
+    plain = host_and_port(host, port) if isinstance(host, str) and is_int(port) else None
+    if protocol == PLAINTEXT and plain is not None:
+        return Broker(broker_id, *plain)  # the plain listener's, whatever its name
+    listed = node.get("endpoints")
+    endpoints = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
     protocols = node.get("listener_security_protocol_map")  # from 0.10.2 on; before, a listener has its protocol's name
     named = protocols if isinstance(protocols, dict) else {}
-    for endpoint in endpoints if isinstance(endpoints, list) else []:
-        found = re.fullmatch(r"(.+?)://\[?(.*?)\]?:(\d{1,5})", str(endpoint))
-        if found and named.get(found[1], found[1]) == protocol and found[2] and 0 < int(found[3]) < 65536:
-            return Broker(broker_id, found[2], int(found[3]))
-    why = f"{where} has no {protocol} address: host {host!r}, port {port!r}, endpoints {endpoints!r}"
-    if isinstance(endpoints, list) and endpoints:
-        raise NoListener(why, tuple(map(str, endpoints)))
+    for endpoint in endpoints:
+        listener, address = _endpoint(endpoint)
+        if address is not None and named.get(listener, listener) == protocol:
+            return Broker(broker_id, *address)
+    shown = tuple(one[:MAX_ENDPOINT] for one in endpoints[:_SHOWN])
+    why = (
+        f"{where} has no {protocol} address: host {str(host)[:MAX_HOST]!r}, port {str(port)[:10]}, endpoints {[*shown]}"
+    )
+    if shown:
+        raise NoListener(why, shown)
     if protocol != PLAINTEXT and isinstance(host, str) and host:
-        raise NoListener(why, (f"{PLAINTEXT}://{host}:{port}",))  # 0.8: brokers have no other
+        raise NoListener(why, (f"{PLAINTEXT}://{host[:MAX_HOST]}:{str(port)[:10]}",))  # 0.8: brokers have no other
     raise NodeError(why)
+
+
+def _endpoint(text: str) -> tuple[str, tuple[str, int] | None]:
+    """The listener's name of NAME://host:port, and its address; None: it has none that makes sense.
+
+    Taken apart from its ends: a regular expression took seconds for 48 KB of "a://://...", and the lease was over.
+    """
+    listener, slashes, rest = text.partition("://")
+    host, colon, port = rest.rpartition(":")
+    sensible = listener and slashes and colon and len(text) <= MAX_ENDPOINT
+    return listener, host_and_port(host.removeprefix("[").removesuffix("]"), port) if sensible else None
 
 
 class OfListener:
@@ -126,8 +155,8 @@ def state(text: str | bytes, where: str = "partition") -> tuple[int | None, list
     """A partition's leader (None: none now) and its in-sync replicas."""
     node = json_object(text, where)
     leader = node.get("leader")
-    if not is_int(leader):
-        raise NodeError(f"{where}: leader {leader!r} in its state node is not a broker id")
+    if not is_int(leader) or leader > MAX_INT32:
+        raise NodeError(f"{where}: leader {str(leader)[:60]!r} in its state node is not a broker id")
     return (leader if leader >= 0 else None), _broker_ids(node.get("isr", []), where)
 
 
@@ -136,7 +165,7 @@ def controller(text: str | bytes) -> int:
     node = document(text, "controller")
     found = node.get("brokerid") if isinstance(node, dict) else node
     if not is_int(found):
-        raise NodeError(f"controller: {found!r} is not a broker id")
+        raise NodeError(f"controller: {str(found)[:60]!r} is not a broker id")
     return found
 
 
@@ -172,8 +201,7 @@ def registration(text: str | bytes) -> Registration:
         missing = "pattern" if not isinstance(pattern, str) else "subscription"
         raise RegistrationError(f"registration: no '{missing}' in it")
     for name, count in subscription.items():
-        if not is_int(count) or not 1 <= count < 2**31:
-            raise RegistrationError(f"registration: {count!r} streams for {name!r}")
+        check_streams(name, count)
     if not subscription or pattern not in (WHITE_LIST, BLACK_LIST):
         return Registration(STATIC, subscription)
     return Registration(pattern, dict([next(iter(subscription.items()))]))
@@ -190,12 +218,13 @@ def _escape(text: str) -> str:
 
 
 def _number(text: str, where: str) -> int:
-    if not re.fullmatch("[0-9]{1,10}", text):
-        raise NodeError(f"{where}: {text!r} is not a partition")
-    return int(text)
+    found = decimal_int(text, most=MAX_INT32)
+    if found is None or str(found) != text:  # "01" would stand for partition 1 a second time
+        raise NodeError(f"{where}: {text[:60]!r} is not a partition")
+    return found
 
 
 def _broker_ids(value: object, where: str) -> list[int]:
-    if not isinstance(value, list) or not all(is_int(one) for one in value):
-        raise NodeError(f"{where}: {value!r} is not a list of broker ids")
+    if not isinstance(value, list) or not all(is_int(one) and abs(one) <= MAX_INT32 for one in value):
+        raise NodeError(f"{where}: {str(value)[:60]} is not a list of broker ids")
     return value

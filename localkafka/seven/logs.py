@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 
+from groundwork.decimals import decimal_int
 from localkafka.errors import LocalKafkaError
 from localkafka.seven.log import EARLIEST, LATEST, Log, Segment
 from localkafka.seven.settings import Settings
@@ -47,9 +48,10 @@ class Logs:
         for path in folder.iterdir():
             if path.is_dir():
                 topic, dash, partition = path.name.rpartition("-")
-                if not dash or not partition.isdigit():
+                number = decimal_int(partition)
+                if not dash or number is None:
                     raise LocalKafkaError(f"{path} is not named TOPIC-PARTITION; take it out of log.dir")
-                self._logs.setdefault(topic, {})[int(partition)] = self._log(topic, int(partition), recover)
+                self._logs.setdefault(topic, {})[number] = self._log(topic, number, recover)
 
     def __iter__(self) -> Iterator[tuple[str, int, Log]]:
         for topic, partitions in self._logs.items():

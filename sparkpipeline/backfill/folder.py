@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 
+from groundwork.decimals import decimal_int
 from groundwork.failpoints import failpoint
 from sparkpipeline.backfill.plan import BackfillPlan, Done
 from sparkpipeline.errors import Refused
@@ -62,9 +63,9 @@ class BackfillFolder:
         """The newest mark of each lane.  Raises LedgerDamaged."""
         newest: dict[int, int] = {}
         for entry in self._files.list(f"{self.folder}/done"):
-            lane, _, chunk = entry.name.removesuffix(".json").partition("-")
-            if lane.isdigit() and chunk.isdigit():
-                newest[int(lane)] = max(int(chunk), newest.get(int(lane), -1))
+            lane, chunk = map(decimal_int, entry.name.removesuffix(".json").partition("-")[::2])
+            if lane is not None and chunk is not None:
+                newest[lane] = max(chunk, newest.get(lane, -1))
         paths = {lane: self._mark(lane, chunk) for lane, chunk in newest.items()}
         return {lane: Done.of(self._files.read(path).decode(), path) for lane, path in paths.items()}
 

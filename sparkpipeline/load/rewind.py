@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from groundwork.decimals import decimal_int
 from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.ledger import Ledger
@@ -65,13 +66,13 @@ def time_of(text: str, option: str = "--to") -> int:
     Raises OptionRefused, also for a number that may be meant for a day (20260101) or for seconds: it would rewind
     to the beginning."""
     text = text.strip()
-    if text.isdecimal():
+    if (ms := decimal_int(text)) is not None:
         if text != "0" and len(text) < LEAST_DIGITS:
             raise OptionRefused(
                 f"{text} ms is early in 1970; write a time such as 2026-01-01T10:00Z, or 0 for everything",
                 option=option,
             )
-        return int(text)
+        return ms
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kafkawire.cluster.view import ClusterView
@@ -83,11 +85,14 @@ def test_read_leaders_of_nothing_asks_nothing() -> None:
     assert zk.calls == []
 
 
-@pytest.mark.parametrize("rubbish", [b"", b"two", b"-1", b'{"version":1}'])
-def test_a_count_that_is_rubbish_is_named_and_not_guessed(rubbish: bytes) -> None:
-    zk = FakeZookeeper({**TREE, "/brokers/topics/logs/2": rubbish})
-    with pytest.raises(NodeError, match=r"^topic logs on broker 2: .* is not a number of partitions$"):
-        read_view(zk, D.znodes, ["logs"])
+@pytest.mark.parametrize("rubbish", [b"", b"two", b"-1", b'{"version":1}', "²".encode(), b"9" * 4301, b"999999999"])
+def test_a_count_that_is_rubbish_costs_its_broker_and_is_named(
+    rubbish: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    zk = FakeZookeeper({**TREE, "/brokers/topics/orders/2": rubbish})
+    assert names(read_view(zk, D.znodes, ["orders"]), "orders") == ["0-0", "0-1", "0-2", "10-0", "10-1"]
+    assert re.search(r"topic orders on broker 2: .* in its node", caplog.text)
+    assert read_leaders(zk, D.znodes, [tp("orders", 2, 0)]) == {tp("orders", 2, 0): None}
 
 
 def test_a_cluster_of_another_generation_is_recognised_both_ways() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafkawire.errors import NodeError, RegistrationError, RemoteError
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.znodes import v07 as znodes
-from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
+from kafkawire.znodes.group import BLACK_LIST, MAX_STREAMS, STATIC, WHITE_LIST, Registration
 from tests.kafkawire import wire_vectors07
 
 RECORDED = wire_vectors07.live()
@@ -32,7 +32,7 @@ def test_a_broker_that_makes_no_sense_is_named(text: str | bytes) -> None:
 def test_a_count_is_a_number_of_partitions() -> None:
     assert (znodes.count("2"), znodes.count(b" 12\n"), znodes.count("0")) == (2, 12, 0)
     assert znodes.partitions(3, 2) == [BrokerPartition(3, 0), BrokerPartition(3, 1)]
-    for text in ("", "x", "-1", "1.5", '{"version":1}', "99999999999", b"\xff"):
+    for text in ("", "x", "-1", "1.5", '{"version":1}', "99999999999", "999999999", "²", "9" * 4301, b"\xff"):
         with pytest.raises(NodeError, match="topic t on broker 1"):
             znodes.count(text, "topic t on broker 1")
 
@@ -90,7 +90,8 @@ def test_a_groups_nodes_are_where_originals_had_them() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", " ", "*", "**x", "*x*y", "*1!x", "!1*x", "*0*x", "!0!x", "[1]", '{ "t": 0 }', '{ "t": -1 }', '{ "t": "1" }',
-     '{ "t": true }', '{ "t": 2147483648 }', '{ "t": ', "t: 1", b"\xff\xfe", "*1*a\nb"],
+     '{ "t": true }', '{ "t": 2147483648 }', '{ "t": 2000000000 }', "*2000000000*x",
+     '{ "t": ', "t: 1", b"\xff\xfe", "*1*a\nb"],
 )  # fmt: skip
 def test_a_registration_that_stops_originals_is_an_error_here(text: str | bytes) -> None:
     with pytest.raises(RegistrationError):
@@ -100,7 +101,7 @@ def test_a_registration_that_stops_originals_is_an_error_here(text: str | bytes)
 TOPIC = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
 
 
-@given(st.dictionaries(TOPIC, st.integers(1, 2**31 - 1), max_size=6))
+@given(st.dictionaries(TOPIC, st.integers(1, MAX_STREAMS), max_size=6))
 def test_streams_by_topic_come_back(streams: dict[str, int]) -> None:
     there = Registration(STATIC, streams)
     assert znodes.registration(znodes.registration_text(there)) == there
@@ -109,7 +110,7 @@ def test_streams_by_topic_come_back(streams: dict[str, int]) -> None:
 @given(
     st.sampled_from([WHITE_LIST, BLACK_LIST]),
     st.text(st.characters(exclude_characters="\n\r\u2028\u2029\x85", exclude_categories=["Cs"]), max_size=20),
-    st.integers(1, 2**31 - 1),
+    st.integers(1, MAX_STREAMS),
 )
 def test_filters_come_back(pattern: str, regex: str, streams: int) -> None:
     there = Registration(pattern, {regex: streams})

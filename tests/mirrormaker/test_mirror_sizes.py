@@ -30,6 +30,8 @@ class ZooKeeper:
         "others": b'{"version":1,"config":{"cleanup.policy":"compact"}}',
         "odd": b"[]",
         "half": b'{"version":1',
+        "square": '{"version":1,"config":{"max.message.bytes":"²"}}'.encode(),
+        "long": b'{"version":1,"config":{"max.message.bytes":"%s"}}' % (b"9" * 4301),
         "words": b'{"version":1,"config":{"max.message.bytes":"large"}}',
     }
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from groundwork.java import string_hash
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.znodes.v08 import thread_ids
-from zkconsumer.group.assignor import StrategyRefused, assign, assign_range, assign_roundrobin, java_order
+from zkconsumer.group.assignor import StrategyRefused, Threads, assign, assign_range, assign_roundrobin, java_order
 
 
 def threads(**counts: int) -> list[str]:
@@ -219,3 +219,33 @@ def test_shares_that_are_dealt_to_all_alike_differ_by_one(streams, count):
     assert sizes == sorted(sizes, reverse=True)
     assert max(sizes) - min(sizes) <= 1
     assert strict == assign_roundrobin({"t": range(count)}, {"t": names}, relaxed=True)
+
+
+MEMBERS = st.dictionaries(st.sampled_from(["c", "c-1", "C", "c-1-0", "d\U0001f600", "d\ufffd"]), st.integers(1, 130))
+
+
+@given(MEMBERS, st.integers(0, 300))
+def test_threads_are_those_of_their_members_in_javas_order(streams, most):
+    names = java_order([thread for member, count in streams.items() for thread in thread_ids(member, count)])
+    lazy = Threads(streams)
+    assert (list(lazy), len(lazy), lazy.first(most), lazy[3:most]) == (names, len(names), names[:most], names[3:most])
+    assert all(name in lazy for name in names)
+    assert not any(f"{member}-{number}" in lazy for member, n in streams.items() for number in (n, "²", "", "01x"))
+
+
+TOPICS = st.dictionaries(st.sampled_from(["t", "u", "v"]), MEMBERS, min_size=1)
+
+
+@given(
+    TOPICS,
+    st.dictionaries(st.sampled_from(["t", "u", "v"]), st.integers(0, 40)),
+    st.sampled_from(["range", "roundrobin"]),
+)
+def test_an_assignment_by_numbers_is_that_by_names(streams, counts, strategy):
+    partitions = {topic: list(range(count)) for topic, count in counts.items()}
+    lazy = {topic: Threads(of) for topic, of in streams.items()}
+    found = assign(strategy, partitions, lazy, relaxed=True)
+    by_names = assign(strategy, partitions, {topic: list(names) for topic, names in lazy.items()}, relaxed=True)
+    assert {thread: tps for thread, tps in found.items() if tps} == {
+        thread: tps for thread, tps in by_names.items() if tps
+    }

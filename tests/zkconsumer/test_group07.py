@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from kafkawire.dialects import dialect
-from kafkawire.errors import NodeError
 from kafkawire.model import BrokerPartition
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from mirrormaker.options import SourceOptions
@@ -42,10 +41,12 @@ def test_partitions_are_what_the_brokers_count_in_text_order() -> None:
 
 
 @pytest.mark.parametrize(("node", "said"), [("0", b"two"), ("0", b""), ("partitions", b"")])
-def test_what_is_no_count_says_so(node: str, said: bytes) -> None:
-    zk = FakeZookeeper({"/brokers/topics/t": b"", f"/brokers/topics/t/{node}": said})
-    with pytest.raises(NodeError, match="topic t"):
-        read_topic_nodes(zk.session(), SEVEN, ["t"])
+def test_what_is_no_count_costs_its_broker_and_says_so(
+    node: str, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    zk = FakeZookeeper({"/brokers/topics/t": b"", "/brokers/topics/t/1": b"1", f"/brokers/topics/t/{node}": said})
+    assert read_topic_nodes(zk.session(), SEVEN, ["t"]) == {"t": [BrokerPartition(1, 0)]}
+    assert "topic t" in caplog.text
 
 
 @pytest.mark.parametrize(

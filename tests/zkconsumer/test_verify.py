@@ -49,7 +49,8 @@ def test_a_partition_that_nobody_owns_is_found_and_whose_it_is():
 def test_an_owner_that_is_not_registered_is_found():
     assert kinds(owned(t0="gone-0")) == [("not registered", T[0])]
     assert kinds(owned(t0="a-1")) == [("not registered", T[0])]  # a has one stream
-    assert kinds(owned(t0="a-x")) == [("not registered", T[0])]
+    for number in ("x", "²", "9" * 4301, ""):
+        assert kinds(owned(t0=f"a-{number}")) == [("not registered", T[0])]
 
 
 def test_an_owner_that_is_registered_and_not_the_assigned_thread_is_found():

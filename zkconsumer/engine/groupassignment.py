@@ -12,6 +12,7 @@ from groundwork.tasks import Event, connect, now, sleep
 from kafkawire.cluster.release import ASKED_FROM
 from kafkawire.cluster.zookeeper import (
     BROKERS,
+    broker_ids,
     no_cluster,
     no_listener,
     partitions_by_broker,
@@ -369,10 +370,10 @@ def must_be_a_cluster(session: ZkCalls, config: ConsumerConfig) -> None:
 def must_be_of_this_generation(session: ZkCalls, dialect: Dialect, config: ConsumerConfig) -> None:
     """Raises ConsumerError where brokers are of another one: registering in the wrong format would stop every JVM
     member of the group."""
-    names = session.children(BROKERS) or ()
-    nodes = session.read(f"{BROKERS}/{name}" for name in names)
+    ids = broker_ids(session, session.children(BROKERS) or ())
+    nodes = session.read(f"{BROKERS}/{name}" for name in ids)
     texts = {path: node.data for path, node in nodes.items() if node is not None}
-    numbered = {int(path.rpartition("/")[2]): data for path, data in texts.items() if path.rpartition("/")[2].isdigit()}
+    numbered = {id: texts[f"{BROKERS}/{name}"] for name, id in ids.items() if f"{BROKERS}/{name}" in texts}
     secured = secured_brokers(numbered, dialect.znodes)
     if secured and len(secured) == len(numbered):
         raise ConsumerError(f"{no_listener(secured)}; nothing was registered")

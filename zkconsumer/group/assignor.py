@@ -10,11 +10,16 @@ Nothing in ZooKeeper says which strategy a group uses: all its members must have
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from typing import overload
 
+from groundwork.decimals import decimal_int
 from groundwork.java import string_hash
 from kafkawire.model import PartitionId, TopicPartition
 
+NAMED = 20  # threads in a sentence
 RANGE, ROUNDROBIN = "range", "roundrobin"  # partition.assignment.strategy
 
 
@@ -24,7 +29,73 @@ class StrategyRefused(ValueError):
 
 def java_order(names: Iterable[str]) -> list[str]:
     """Sorted as Java sorts strings; Python's own order for ASCII."""
-    return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    return sorted(names, key=_utf16)
+
+
+class Threads(Sequence[str]):
+    """Thread ids of the members that read a topic, in Java's order.
+
+    They are made as they are asked for: another member may register any number of streams.
+    """
+
+    def __init__(self, streams: Mapping[str, int]) -> None:
+        """streams: of each member."""
+        self.streams = dict(streams)
+
+    def first(self, count: int) -> list[str]:
+        """The first of them; all, if there are no more."""
+        return list(islice(self, count))
+
+    def __len__(self) -> int:
+        return sum(self.streams.values())
+
+    def __iter__(self) -> Iterator[str]:
+        return merge(*(_of_member(member, count) for member, count in self.streams.items()), key=_utf16)
+
+    def __contains__(self, thread: object) -> bool:
+        member, _, number = str(thread).rpartition("-")
+        index = decimal_int(number)
+        return index is not None and index < self.streams.get(member, 0)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if isinstance(at, slice):
+            return list(islice(self, *at.indices(len(self))))
+        return next(islice(self, range(len(self))[at], None))
+
+    def __eq__(self, other: object) -> bool:
+        return self.streams == other.streams if isinstance(other, Threads) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _of_member(member: str, count: int) -> Iterator[str]:
+    """The thread ids of a member in Java's order: 0, 1, 10, 11, 2."""
+    if count > 0:
+        yield f"{member}-0"
+    number = 1
+    for _ in range(count - 1):
+        yield f"{member}-{number}"
+        if number * 10 < count:
+            number *= 10
+        else:
+            if number == count - 1:
+                number //= 10
+            number += 1
+            while number % 10 == 0:
+                number //= 10
+
+
+def _utf16(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def _in_order(names: Iterable[str], most: int) -> list[str]:
+    """Thread ids in Java's order: of Threads as many as may get anything, of others all."""
+    return names.first(most) if isinstance(names, Threads) else java_order(set(names))
 
 
 def assign_range(
@@ -34,13 +105,13 @@ def assign_range(
 
     partitions_in_order: by topic, in the dialect's order; a topic that is absent has none.
     threads: thread ids by topic, of all members that read it, in any order.
-    Returns partitions by thread; a thread that gets nothing is there with an empty list.
+    Returns partitions by thread; a thread that gets nothing is there with an empty list, or, of Threads, not at all.
     (RangeAssignor of 0.8.2.2: position start = q*i + min(i, r), length q or q + 1.)
     """
     assigned: dict[str, list[TopicPartition]] = {}
     for topic, names in threads.items():
         partitions = partitions_in_order.get(topic, ())
-        in_order = java_order(set(names))
+        in_order = _in_order(names, len(partitions))  # the others get nothing, however many they are
         each, longer = divmod(len(partitions), len(in_order) or 1)
         for i, thread in enumerate(in_order):
             start = each * i + min(i, longer)
@@ -64,8 +135,8 @@ def assign_roundrobin(
     """
     if not relaxed:
         _all_read_the_same(threads)
-    circle = java_order({thread for names in threads.values() for thread in names})
-    readers = {topic: set(names) for topic, names in threads.items()}
+    circle = _circle(threads)
+    readers = {topic: names if isinstance(names, Threads) else set(names) for topic, names in threads.items()}
     everything = [TopicPartition(topic, p) for topic in java_order(threads) for p in partitions_in_order.get(topic, ())]
     assigned: dict[str, list[TopicPartition]] = {thread: [] for thread in circle}
     at = 0
@@ -79,21 +150,45 @@ def assign_roundrobin(
     return assigned
 
 
+def _circle(threads: Mapping[str, Iterable[str]]) -> list[str]:
+    """All threads in Java's order."""
+    if not all(isinstance(names, Threads) for names in threads.values()):
+        return java_order({thread for names in threads.values() for thread in names})
+    streams: dict[str, int] = {}
+    for names in threads.values():
+        assert isinstance(names, Threads)
+        for member, count in names.streams.items():
+            streams[member] = max(count, streams.get(member, 0))
+    return list(Threads(streams))
+
+
 def _hash(tp: TopicPartition) -> int:
     return string_hash(f"[{tp.topic},{tp.partition}]")
 
 
 def _all_read_the_same(threads: Mapping[str, Iterable[str]]) -> None:
-    by_topic = {topic: java_order(set(names)) for topic, names in threads.items()}
-    for topic in java_order(by_topic):
-        first = java_order(by_topic)[0]
-        if by_topic[topic] != by_topic[first]:
+    in_order = java_order(threads)
+    for topic in in_order[1:]:
+        first = in_order[0]
+        if not _same(threads[first], threads[topic]):
             raise StrategyRefused(
                 "round-robin assignment is allowed only if all consumers in the group subscribe to the same topics, "
                 f"with the same number of streams per topic: topic {first} has the threads "
-                f"{', '.join(by_topic[first])}, topic {topic} has {', '.join(by_topic[topic])}; "
+                f"{_some(threads[first])}, topic {topic} has {_some(threads[topic])}; "
                 "use range at all members, or give all of them the same topics and streams"
             )
+
+
+def _same(names: Iterable[str], others: Iterable[str]) -> bool:
+    if isinstance(names, Threads) and isinstance(others, Threads):
+        return names == others
+    return set(names) == set(others)
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first thread ids, in a sentence."""
+    found = _in_order(names, NAMED + 1)
+    return ", ".join(found[:NAMED]) + (", ..." if len(found) > NAMED else "")
 
 
 def assign(

@@ -25,7 +25,9 @@ from kafkawire.errors import RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import Registration, thread_ids
 from zkconsumer.filters import Selection
-from zkconsumer.group.assignor import RANGE, StrategyRefused, assign, java_order
+from zkconsumer.group.assignor import RANGE, StrategyRefused, Threads, assign, java_order
+
+MAX_IDLE = 1000  # threads of a topic that are named
 
 
 class GroupChange(enum.Enum):
@@ -39,7 +41,7 @@ class Group:
     """Members, threads and topics of a group, as registered when the group was read."""
 
     members: tuple[str, ...]  # consumer ids in Java's order
-    threads: Mapping[str, tuple[str, ...]]  # thread ids by topic, in Java's order
+    threads: Mapping[str, Threads]  # thread ids by topic, in Java's order
     streams: Mapping[str, Mapping[str, int]]  # by member, then topic
     left_out: tuple[Unreadable, ...] = ()  # members that are not counted, because they cannot be read
 
@@ -124,15 +126,16 @@ def read_group(
             return Untranslatable(member, next(iter(registration.subscription)), str(e))
     if left_out and (not leave_out or consumer_id not in streams):
         return left_out[0]
-    return Group(tuple(streams), _threads(streams), streams, tuple(left_out))
+    return Group(tuple(streams), threads_of(streams), streams, tuple(left_out))
 
 
-def _threads(streams: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
+def threads_of(streams: Mapping[str, Mapping[str, int]]) -> dict[str, Threads]:
+    """Thread ids by topic.  streams: by member, then topic."""
+    found: dict[str, dict[str, int]] = {}
     for member, by_topic in streams.items():
         for topic, count in by_topic.items():
-            found.setdefault(topic, []).extend(thread_ids(member, count))
-    return {topic: tuple(java_order(names)) for topic, names in found.items()}
+            found.setdefault(topic, {})[member] = count
+    return {topic: Threads(counts) for topic, counts in sorted(found.items())}
 
 
 def assignment_of(
@@ -159,12 +162,13 @@ def assignment_of(
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """A topic with more threads than partitions; the last threads in Java's order read nothing of it: the idle ones."""
+    """A topic with more threads than partitions; the last threads in Java's order read nothing of it: the idle ones, of
+    which the first MAX_IDLE are named."""
 
     topic: str
     threads: int
     partitions: int
-    idle: tuple[str, ...] = field(default=(), compare=False)  # other threads of the same number are not reported again
+    idle: Sequence[str] = field(default=(), compare=False)  # other threads of the same number are not reported again
 
     def __str__(self) -> str:
         return (
@@ -176,10 +180,10 @@ class Surplus:
         )
 
 
-def surplus(threads: Mapping[str, Sequence[str]], partitions: Mapping[str, Sequence[PartitionId]]) -> list[Surplus]:
+def surplus(threads: Mapping[str, Threads], partitions: Mapping[str, Sequence[PartitionId]]) -> list[Surplus]:
     """Topics that have partitions, but fewer than threads (thread ids in Java's order), sorted."""
     return [
-        Surplus(topic, len(names), len(there), tuple(names[len(there) :]))
+        Surplus(topic, len(names), len(there), tuple(names[len(there) : len(there) + MAX_IDLE]))
         for topic, names in sorted(threads.items())
         if len(names) > len(there := partitions.get(topic, ())) > 0
     ]

@@ -4,7 +4,7 @@
     0.7             /brokers/topics/T/B    holds how many of them broker B has; it comes and goes with the broker
 
 A watch fires when the partitions of a topic change, and when a topic appears that was absent.  A node that cannot be
-parsed is a NodeError.
+parsed is left out, with a warning: the original counts no partitions of such a topic either.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from kafkawire.cluster.zookeeper import BROKERS, refuse_secured
+from kafkawire.cluster.zookeeper import BROKERS, left_out, refuse_secured
 from kafkawire.dialects import Dialect
-from kafkawire.errors import NoListener
+from kafkawire.errors import NoListener, RemoteError
 from kafkawire.interfaces import CountedZnodes, ListedZnodes
 from kafkawire.model import PartitionId
 from zkconsumer.offsets.former import TopicCreation
@@ -33,7 +33,7 @@ def read_topic_nodes(
     """The partitions of each topic that exists, in the order of the range assignment.
 
     All that the nodes list, whether their brokers live or not: the JVM's members assign the same.
-    Raises ZooKeeperAway, NodeError.
+    Raises ZooKeeperAway.
     """
     return read_topics(session, dialect, topics, watch, session_id)[0]
 
@@ -80,10 +80,13 @@ def _listed(
     paths = {znodes.topic_path(topic): topic for topic in topics}
     found = _watched(session, session.read, paths, watch, session_id)
     there = {paths[path]: node for path, node in found.items() if node is not None}
-    return (
-        {topic: list(znodes.topic(node.data, topic)) for topic, node in there.items()},
-        {topic: TopicCreation(node.czxid, node.ctime_ms) for topic, node in there.items()},
-    )
+    partitions: Partitions = {}
+    for topic, node in there.items():
+        try:
+            partitions[topic] = list(znodes.topic(node.data, f"topic {topic}"))
+        except RemoteError as senseless:
+            left_out(session, str(senseless))
+    return partitions, {topic: TopicCreation(node.czxid, node.ctime_ms) for topic, node in there.items()}
 
 
 def _counted(
@@ -91,16 +94,25 @@ def _counted(
 ) -> Partitions:
     paths = {znodes.topic_path(topic): topic for topic in topics}
     found = _watched(session, session.lists, paths, watch, session_id)
-    brokers = {
-        znodes.count_path(paths[path], broker): (paths[path], broker)
-        for path, names in found.items()
-        for broker in (znodes.broker_id(name, f"topic {paths[path]}") for name in names or ())
-    }
+    brokers: dict[str, tuple[str, int]] = {}
+    for path, names in found.items():
+        for name in names or ():
+            try:
+                broker = znodes.broker_id(name, f"topic {paths[path]}")
+            except RemoteError as senseless:
+                left_out(session, str(senseless))
+                continue
+            brokers[znodes.count_path(paths[path], broker)] = (paths[path], broker)
     partitions: Partitions = {paths[path]: [] for path, names in found.items() if names is not None}
     for path, node in session.read(brokers, watch, session_id).items():
         if node is not None:  # else the broker went after it was listed, and the watch says so too
             topic, broker = brokers[path]
-            partitions[topic] += znodes.partitions(broker, znodes.count(node.data, f"topic {topic} on broker {broker}"))
+            try:
+                count = znodes.count(node.data, f"topic {topic} on broker {broker}")
+            except RemoteError as senseless:
+                left_out(session, str(senseless))
+                continue
+            partitions[topic] += znodes.partitions(broker, count)
     return partitions
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from groundwork.decimals import decimal_int
 from kafkawire.model import PartitionId, TopicPartition
-from kafkawire.znodes.group import thread_ids
-from zkconsumer.group.assignor import RANGE, ROUNDROBIN, StrategyRefused, assign, java_order
-from zkconsumer.group.membership import surplus
+from zkconsumer.group.assignor import RANGE, ROUNDROBIN, StrategyRefused, Threads, assign, java_order
+from zkconsumer.group.membership import surplus, threads_of
 
 NO_OWNER = "no owner"
 
@@ -63,7 +63,7 @@ def verify(facts: GroupFacts, strategy: str | None = None, relaxed: bool = False
 
 
 def _verify(facts: GroupFacts, strategy: str, relaxed: bool) -> list[Finding]:
-    threads = _threads(facts)
+    threads = threads_of(facts.streams)
     findings = [Finding("unreadable", f"member {m}: {why}", member=m) for m, why in sorted(facts.unreadable.items())]
     try:
         given = assign(strategy, facts.partitions, threads, relaxed)
@@ -76,17 +76,7 @@ def _verify(facts: GroupFacts, strategy: str, relaxed: bool) -> list[Finding]:
     return findings + [Finding("idle", str(one), fault=False) for one in surplus(threads, facts.partitions)]
 
 
-def _threads(facts: GroupFacts) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for member, by_topic in facts.streams.items():
-        for topic, count in by_topic.items():
-            found.setdefault(topic, []).extend(thread_ids(member, count))
-    return {topic: java_order(names) for topic, names in sorted(found.items())}
-
-
-def _owners(
-    facts: GroupFacts, threads: Mapping[str, Sequence[str]], wanted: Mapping[TopicPartition, str]
-) -> list[Finding]:
+def _owners(facts: GroupFacts, threads: Mapping[str, Threads], wanted: Mapping[TopicPartition, str]) -> list[Finding]:
     """One finding at most for each partition."""
     found: list[Finding] = []
     for topic in threads:
@@ -109,9 +99,10 @@ def _member_of(owner: str, facts: GroupFacts) -> str | None:
     """The member whose thread it is (or the member itself, for clients that leave the number out)."""
     members = facts.streams.keys() | facts.unreadable.keys()
     before, _, number = owner.rpartition("-")
-    if before in members and number.isdigit():
+    index = decimal_int(number)
+    if before in members and index is not None:
         streams = max(facts.streams.get(before, {"": 1 << 31}).values(), default=0)
-        if int(number) < streams:
+        if index < streams:
             return before
     return owner if owner in members else None
 

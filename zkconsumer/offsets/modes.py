@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from groundwork.decimals import decimal_int
 from groundwork.jsontext import json_value
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.errors import ConsumerError
@@ -160,6 +161,8 @@ def _commit(row: object, where: str) -> StoreCommit | None:
     if not isinstance(row, dict):
         raise ModeUnreadable(f"{where}: {row!r} is no commit")
     numbers = [row.get(name) for name in ("committed_at_ms", "partitions")]
-    if not all(isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 for text in numbers):
+    found = [decimal_int(text) for text in numbers if isinstance(text, str)]
+    known = [number for number in found if number is not None]
+    if len(known) < len(numbers):
         raise ModeUnreadable(f"{where}: {row!r} is no commit: committed_at_ms and partitions are numbers as text")
-    return StoreCommit(*(int(str(text)) for text in numbers))
+    return StoreCommit(*known)

@@ -8,11 +8,11 @@ Unknown never does, and none of them is ever 0.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from groundwork.decimals import decimal_int
 from kafkawire.model import TopicPartition
 from zkconsumer.session.lease import Lease
 
@@ -49,16 +49,17 @@ Bounds = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, tuple[
 """First offset and end of the logs in which these offsets are committed; left out where they are not known."""
 
 LARGEST: Final = 2**63 - 1  # a position is an int64 in every form it travels in
-_DIGITS = re.compile(r"\s*0*([0-9]{1,19})\s*", re.ASCII)
+WHITESPACE = " \t\n\r\f\v"
+MAX_SHOWN = 200  # characters of what a node holds, in a sentence
 
 
 def position_of(path: str, data: bytes) -> int | Unknown:
     """What an offset node of ZooKeeper says; text that is no number from 0 to LARGEST is Unknown, never 0."""
     text = data.decode("utf-8", "backslashreplace")
-    found = _DIGITS.fullmatch(text)
-    if found is not None and int(found[1]) <= LARGEST:
-        return int(found[1])
-    return Unknown(f"offset node {path} holds {text.strip()!r}, which is no position; correct or delete it")
+    found = decimal_int(text.strip(WHITESPACE), most=LARGEST)
+    if found is not None:
+        return found
+    return Unknown(f"offset node {path} holds {text.strip()[:MAX_SHOWN]!r}, which is no position; correct or delete it")
 
 
 class OffsetStore(Protocol):

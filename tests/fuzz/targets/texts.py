@@ -19,9 +19,12 @@ from groupadmin.files.read import read_offsets
 from groupadmin.files.write import unsayable, write_offsets
 from groupadmin.migrate import journal
 from groupadmin.migrate.planfile import read_plan
-from kafkawire.errors import NodeError
+from kafkawire.cluster.zookeeper import read_owners, read_topics, read_view
+from kafkawire.dialects import dialect
+from kafkawire.errors import LocalError, NodeError
 from kafkawire.model import BrokerPartition, Message, TopicPartition
 from kafkawire.znodes import v07, v08
+from kafkawire.znodes.group import STATIC, Registration
 from mirrormaker import deadletter
 from mirrormaker.config import from_flags, from_yaml
 from mirrormaker.configfile import ConfigError
@@ -31,10 +34,14 @@ from mirrormaker.control.server import ControlServer, Refused
 from mirrormaker.limits import Pause, Throttle
 from sparkpipeline.errors import PipelineError
 from sparkpipeline.ledger.model import Manifest, Plan
+from tests.fakes.znodes import FakeZookeeper
 from tests.fuzz.engine import Target
 from zkconsumer.commands.zkconfig import read_values, zookeeper_of
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, Whitelist
+from zkconsumer.group.membership import Group, assignment_of, read_group, surplus
+from zkconsumer.group.topicnodes import read_topic_nodes
+from zkconsumer.group.verify import GroupFacts, verify
 from zkconsumer.offsetmap import file as mapfile
 from zkconsumer.offsetmap import topic as maptopic
 from zkconsumer.offsetmap.records import Begun, Entry, Reached
@@ -75,7 +82,7 @@ def _file(name: str, data: bytes) -> Path:
 
 NODES = [
     b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1"}',
-    b'{"endpoints":["SSL://h:9093","X://[::1]:1"],"listener_security_protocol_map":{"X":"SASL_SSL"},"version":4}',
+    b'{"endpoints":["a://://:1","SSL://h:9093","X://[::1]:1"],"listener_security_protocol_map":{"X":"SASL_SSL"},"version":4}',
     b"0-1-1:host:9092", b"host-1:h:9092", b"4", b"0", b'{"version":1,"partitions":{"0":[1,2],"1":[2,1]}}',
     b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}', b'{"version":1,"brokerid":1}',
     b'{"version":1,"subscription":{"a":1,"b":2},"pattern":"static","timestamp":"1"}',
@@ -116,6 +123,61 @@ def nodes(data: bytes) -> None:
         _tried(
             (lambda d, of=found: [topic_filter(text) for text in of.subscription],), data, (ValueError, ConsumerError)
         )
+
+
+# ---- names of nodes ----------------------------------------------------------------------------------------------
+
+EIGHT, SEVEN = dialect("0.8.2"), dialect("0.7")
+
+
+def node_name(data: bytes) -> None:
+    """A name, or the text of one, at each place where brokers and members have theirs: it costs its own node."""
+    name = data.decode(errors="replace").replace("/", "") or "-"
+    quoted = json.dumps(name).encode()
+    eight = {
+        "/brokers/ids/1": NODES[0],
+        f"/brokers/ids/{name}": NODES[0],
+        f"/brokers/topics/{name}": b'{"version":1,"partitions":{%s:[1]}}' % quoted,
+        "/brokers/topics/orders": b'{"version":1,"partitions":{"0":[1]}}',
+        f"/consumers/g/owners/orders/{name}": b"m-0",
+        "/consumers/g/owners/orders/0": b"m-" + data,
+    }
+    seven = {
+        "/brokers/ids/1": b"h-1:h:9092",
+        f"/brokers/ids/{name}": b"h-1:h:9092",
+        f"/brokers/topics/orders/{name}": b"1",
+        "/brokers/topics/orders/1": b"2",
+        "/brokers/topics/clicks/1": data,
+    }
+    for d, tree in ((EIGHT, eight), (SEVEN, seven)):
+        zk = FakeZookeeper(tree)
+        names = read_topics(zk, d.znodes)
+        view = read_view(zk, d.znodes, names)
+        assert 1 in view.brokers
+        assert view.partitions("orders")
+        assert read_topic_nodes(zk.session(), d, names)["orders"]
+        owners = read_owners(zk, d.znodes, "g", names)
+        streams = {"m": {"orders": 1}}
+        verify(GroupFacts(streams, owners, {"orders": [0]}))
+        _tried((d.partition,), name, LocalError)
+
+
+def _subscription_seeds() -> list[bytes]:
+    return [data for data in NODES if b"static" in data or b"_list" in data or data[:1] in b"*!{"]
+
+
+def subscription(data: bytes) -> None:
+    """What another member registers, in an assignment: it costs its member, and no memory by its numbers."""
+    for d in (EIGHT, SEVEN):
+        ours = d.znodes.registration_text(Registration(STATIC, {"orders": 2}), 1)
+        nodes: dict[str, str | bytes | None] = {"m": ours, "other": data}
+        found = read_group("m", nodes, ["orders", "clicks"], d.znodes.registration, leave_out=True)
+        if isinstance(found, Group):
+            topics = {topic: list(range(9)) for topic in found.topics}
+            for strategy in ("range", "roundrobin"):
+                assignment_of("m", found, topics, strategy)
+                assignment_of("m", found, topics, strategy, relaxed=True)
+            surplus(found.threads, topics)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------
@@ -309,6 +371,8 @@ def control_request(data: bytes) -> None:
 
 TARGETS: Sequence[Target] = (
     Target("nodes", _node_seeds, nodes, ()),
+    Target("node-names", lambda: [b"1", b"0-1", b"orders", "²".encode(), b"9" * 4301, b"2147483648"], node_name, ()),
+    Target("subscriptions", _subscription_seeds, subscription, ()),
     Target("offset-files", _offset_file_seeds, offset_file, (FileUnclear,)),
     Target("offset-maps", _map_seeds, offset_map, ()),
     Target("state-files", _state_seeds, state_file, ()),
