@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kafkawire.errors import LibraryMissing, LocalError, OpensTooLarge, RemoteError
@@ -47,6 +47,10 @@ _LZ4_BLOCK = 64 * 1024
 _LZ4_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_STORED = 0x80000000
 _LZ4_RATIO = 256  # a run's length byte stands for at most 255
+
+_LZ4_GUESS = 4  # the first buffer, in sizes of the data
+_FREE_BLOCKS = 1024  # of snappy and lz4, whatever they open to; beyond it they open to _LEAST_BLOCK bytes each
+_LEAST_BLOCK = 256  # on average: the smallest that a release wrote was 1 KiB (snappy of 0.9)
 
 _ZSTD_GUESS = 8  # the first buffer, in sizes of the data: where it is too small the next one is four times as large
 
@@ -155,40 +159,49 @@ def _unsnappy(data: memoryview, limit: int) -> Bytes:
     library = _library("snappy")
     if not len(data):
         raise RemoteError("snappy data is empty")
-    blocks = _xerial_blocks(data) if is_xerial(data) else [data]  # else the whole value is one block
+    opened_size = library.snappy.decompress_raw_len
     try:
-        ends = _ends(blocks, library.snappy.decompress_raw_len, limit)
-        kernels = ready()
-        if kernels is None or len(blocks) < 2:
-            return b"".join([library.snappy.decompress_raw(block) for block in blocks])
-        out, at = kernels.room(ends[-1]), 0
-        for block, end in zip(blocks, ends, strict=True):
-            library.snappy.decompress_raw_into(block, out[at:end])
+        size = _snappy_size(data, opened_size, limit)
+        if not is_xerial(data):  # the whole value is one block
+            return bytes(library.snappy.decompress_raw(data))
+        kernels, at = ready(), 0
+        out = bytearray(size) if kernels is None else kernels.room(size)
+        place = memoryview(out)
+        for block in _xerial_blocks(data):
+            end = at + opened_size(block)
+            if library.snappy.decompress_raw_into(block, place[at:end]) != end - at:
+                raise RemoteError("snappy data is damaged: a block opens to less than it says")
             at = end
         return out
     except library.DecompressionError as exc:
         raise RemoteError(f"snappy data is damaged: {exc}") from exc
 
 
-def _ends(blocks: list[memoryview], opened_size: Callable[[memoryview], int], limit: int) -> list[int]:
-    """Where the blocks end in what they open to.
+def _snappy_size(data: memoryview, opened_size: Callable[[memoryview], int], limit: int) -> int:
+    """How many bytes the blocks open to.
 
     A block begins with the length it opens to: believed only within the limit and within what snappy can do.
     """
-    ends, end = [], 0
-    for block in blocks:
-        declared = opened_size(block)
-        end += declared
-        if end > limit:
+    size = count = 0
+    for block in _xerial_blocks(data) if is_xerial(data) else (data,):
+        declared, count = opened_size(block), count + 1
+        size += declared
+        if size > limit:
             raise _too_much("snappy", limit)
         if declared > _SNAPPY_RATIO * len(block):
             raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
-        ends.append(end)
-    return ends
+        _check_blocks("snappy", count, size)
+    return size
 
 
-def _xerial_blocks(data: memoryview) -> list[memoryview]:
-    blocks: list[memoryview] = []
+def _check_blocks(name: str, count: int, size: int) -> None:
+    """Raises RemoteError for more blocks than anybody writes for what they open to: each costs time, and may hold
+    nothing."""
+    if count > _FREE_BLOCKS and count * _LEAST_BLOCK > size:
+        raise RemoteError(f"{name} data of {count} blocks that open to {size} bytes: nobody writes such small ones")
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     at, end = len(_XERIAL_HEADER), len(data)  # the two versions are not looked at: writers put odd ones there
     while at < end:
         if end - at < _INT32.size:
@@ -200,9 +213,8 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
         at += _INT32.size
         if not 0 < size <= end - at:
             raise RemoteError(f"snappy data has a block of {size} bytes where {end - at} are left")
-        blocks.append(data[at : at + size])
+        yield data[at : at + size]
         at += size
-    return blocks
 
 
 # ---- lz4 -------------------------------------------------------------------------------------------------------
@@ -224,26 +236,55 @@ def _lz4(data: Bytes, magic: int) -> bytes:
     return b"".join(out)
 
 
-def _unlz4(data: memoryview, limit: int) -> bytes:
+def _unlz4(data: memoryview, limit: int) -> bytearray:
     at, most, block_checksum, content_checksum = _lz4_header(data)
-    out: list[Bytes] = []
-    left = limit
-    while True:
-        size, at = _lz4_word(data, at)
-        if size == 0:
-            break
-        stored, size = bool(size & _LZ4_STORED), size & ~_LZ4_STORED
-        if size > len(data) - at:
-            raise RemoteError(f"lz4 data has a block of {size} bytes where {len(data) - at} are left")
-        block = data[at : at + size]
-        out.append(block if stored else _lz4_block(block, most))
-        left -= len(out[-1])
-        if left < 0:
+    out, end, count = bytearray(_lz4_guess(data, limit)), 0, 0
+    while (found := _lz4_block(data, at)) is not None:
+        at, size, stored = found
+        room = size if stored else min(most, _LZ4_RATIO * size)
+        if room > len(out) - end:  # twice as large, so that what was opened is moved a few times at most
+            out.extend(bytes(max(room, min(len(out), limit - len(out)))))
+        with memoryview(out) as whole, whole[end : end + room] as place:
+            if stored:
+                place[:] = data[at : at + size]
+                end += size
+            else:
+                end += _lz4_open(data[at : at + size], place)
+        count += 1
+        if end > limit:
             raise _too_much("lz4", limit)
+        _check_blocks("lz4", count, end)
         at += size + block_checksum
-    if at + content_checksum > len(data):
+    if at + _UINT32_LE.size + content_checksum > len(data):
         raise RemoteError("lz4 data ends too early")
-    return b"".join(out)
+    del out[end:]
+    return out
+
+
+def _lz4_guess(data: memoryview, limit: int) -> int:
+    """How large the first buffer is: blocks do not say what they open to, but how much at most."""
+    at, most, block_checksum, _ = _lz4_header(data)
+    needed, count, enough = 0, 0, min(limit, _LZ4_GUESS * len(data))
+    while needed < enough and (found := _lz4_block(data, at)) is not None:
+        at, size, stored = found
+        needed, count = needed + (size if stored else min(most, _LZ4_RATIO * size)), count + 1
+        _check_blocks("lz4", count, needed)
+        at += size + block_checksum
+    return min(needed, enough)
+
+
+def _lz4_block(data: memoryview, at: int) -> tuple[int, int, bool] | None:
+    """(where a block begins, its size, whether it is stored as it is) behind its head at `at`; None: the last one was
+    before it."""
+    if len(data) - at < _UINT32_LE.size:
+        raise RemoteError("lz4 data ends too early")
+    (word,) = _UINT32_LE.unpack_from(data, at)
+    if word == 0:
+        return None
+    at, size = at + _UINT32_LE.size, word & ~_LZ4_STORED
+    if size > len(data) - at:
+        raise RemoteError(f"lz4 data has a block of {size} bytes where {len(data) - at} are left")
+    return at, size, bool(word & _LZ4_STORED)
 
 
 def _lz4_header(data: memoryview) -> tuple[int, int, int, int]:
@@ -266,19 +307,13 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int, int]:
     return 7 + (8 if flags & 0x08 else 0), most, 4 if flags & 0x10 else 0, 4 if flags & 0x04 else 0
 
 
-def _lz4_word(data: memoryview, at: int) -> tuple[int, int]:
-    if len(data) - at < _UINT32_LE.size:
-        raise RemoteError("lz4 data ends too early")
-    return _UINT32_LE.unpack_from(data, at)[0], at + _UINT32_LE.size
-
-
-def _lz4_block(block: memoryview, most: int) -> memoryview:
-    out, library = bytearray(min(most, _LZ4_RATIO * len(block))), _library("lz4")
+def _lz4_open(block: memoryview, place: memoryview) -> int:
+    """Open a block into a place; how many bytes it opens to."""
+    library = _library("lz4")
     try:
-        size = library.lz4.decompress_block_into(block, out, output_len=len(out))
+        return int(library.lz4.decompress_block_into(block, place, output_len=len(place)))
     except (library.DecompressionError, ValueError) as exc:
         raise RemoteError(f"lz4 data is damaged: {exc}") from exc
-    return memoryview(out)[: int(size)]
 
 
 # ---- zstd ------------------------------------------------------------------------------------------------------

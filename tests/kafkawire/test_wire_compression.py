@@ -7,6 +7,7 @@ import os
 import random
 import struct
 import sys
+import time
 import tracemalloc
 import zlib
 
@@ -231,6 +232,42 @@ def test_an_lz4_frame_that_kafka_has_not_is_refused_with_its_reason(head: str, s
 def test_an_lz4_block_that_opens_to_nothing_is_nothing() -> None:
     frame = bytes.fromhex("04224d18604082") + struct.pack("<I", 1) + b"\0" + bytes(4)
     assert decompress(LZ4, frame, LIMIT) == b""
+
+
+def small_blocks(codec: int, count: int, opens_to: bytes) -> bytes:
+    if codec == SNAPPY:
+        block = bytes(cramjam.snappy.compress_raw(opens_to))
+        return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + (struct.pack(">i", len(block)) + block) * count
+    block = bytes(cramjam.lz4.compress_block(opens_to, store_size=False))
+    return bytes.fromhex("04224d18604082") + (struct.pack("<I", len(block)) + block) * count + bytes(4)
+
+
+@pytest.mark.parametrize("codec", [SNAPPY, LZ4])
+@pytest.mark.parametrize("opens_to", [b"", b"0123456789abc"])
+def test_small_blocks_take_no_more_memory_than_they_open_to(codec: int, opens_to: bytes) -> None:
+    few = small_blocks(codec, 1000, opens_to)
+    assert decompress(codec, few, LIMIT) == opens_to * 1000
+    many = small_blocks(codec, 240_000, opens_to)
+    began = time.process_time()
+    tracemalloc.start()
+    with pytest.raises(RemoteError, match=r"that open to .* bytes: nobody writes such small ones"):
+        decompress(codec, many, 128 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * len(many)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("codec", [SNAPPY, LZ4])
+def test_blocks_as_small_as_a_release_wrote_are_opened_into_one_buffer(codec: int) -> None:
+    """Snappy of 0.9 has blocks of 1 KiB."""
+    piece = random.Random(3).randbytes(1024)
+    data = small_blocks(codec, 4000, piece)
+    tracemalloc.start()
+    assert len(decompress(codec, data, 128 << 20)) == 4000 * 1024
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * len(data)
 
 
 def test_the_jvms_level_of_gzip() -> None:
