@@ -44,6 +44,7 @@ from greenlet import greenlet
 from groundwork import clocks
 from groundwork.connecting import Connector
 from groundwork.lookups import addresses
+from groundwork.pauses import pauses_are
 from groundwork.plainthreads import PlainThreads
 from groundwork.sockets import GAP_S
 from groundwork.tls import configured
@@ -309,6 +310,15 @@ def deadline(seconds: float, what: str = "this") -> Iterator[None]:
 def in_greenlet() -> bool:
     """Whether the caller is a greenlet of a running hub (and not the thread's main program)."""
     return isinstance(gevent.getcurrent(), Greenlet)
+
+
+def let_others_run() -> None:
+    """In a greenlet of a running hub: let the others run that can."""
+    if in_greenlet():
+        gevent.sleep(0)
+
+
+pauses_are(let_others_run)
 
 
 def threads_are_greenlets() -> bool:

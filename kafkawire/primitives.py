@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import struct
 
+from groundwork.pauses import pause
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
 
 INT8 = struct.Struct(">b")
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
+
+PAUSE_BYTES = 8 << 10  # read between pauses: some milliseconds, where elements are small
 
 Bytes = bytes | bytearray | memoryview
 Encoded = bytes | memoryview  # entries that were written, ready to be sent
@@ -30,12 +33,19 @@ def utf8(text: str) -> bytes:
 class Reader:
     """A cursor over bytes; the views that it returns share them."""
 
-    __slots__ = ("at", "data", "what")
+    __slots__ = ("_paused_at", "at", "data", "what")
 
     def __init__(self, data: Bytes, what: str = "bytes", at: int = 0) -> None:
         self.data = memoryview(data)
         self.what = what  # names the thing in errors: "Metadata v0 reply"
         self.at = at
+        self._paused_at = at
+
+    def pause(self) -> None:
+        """Let others of the event loop run, every few milliseconds."""
+        if self.at - self._paused_at >= PAUSE_BYTES:
+            self._paused_at = self.at
+            pause()
 
     @property
     def left(self) -> int:

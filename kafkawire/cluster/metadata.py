@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from groundwork.pauses import pause
 from kafkawire.cluster.view import NO_EPOCH, ClusterView, PartitionView
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, PartitionId
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kafkawire.dialects import Dialect
 
 PURPOSE = "metadata"
+PAUSE_EVERY = 1000  # topics: some milliseconds
 FIRST_THAT_CREATES_ON_REQUEST = 4  # version of Metadata: before, naming a topic creates it
 
 
@@ -144,7 +146,9 @@ def read_reply(reply: dict[str, Any]) -> ClusterView:
     brokers = {row["node_id"]: Broker(row["node_id"], row["host"], row["port"]) for row in reply["brokers"]}
     topics: dict[str, dict[PartitionId, PartitionView]] = {}
     errors: dict[str, int] = {}
-    for topic in reply["topics"]:
+    for number, topic in enumerate(reply["topics"], 1):
+        if number % PAUSE_EVERY == 0:
+            pause()
         if topic["partitions"]:
             topics[topic["topic"]] = {row["partition"]: _partition(row) for row in topic["partitions"]}
         else:

@@ -95,6 +95,9 @@ class Session:
         except RemoteError as error:
             self._over = error
             raise
+        except BaseException:  # the caller was ended in a pause of the decoding: the reply is lost
+            self._over = RemoteError("a reply was not decoded to its end")
+            raise
         return replies
 
     def _check(self) -> None:

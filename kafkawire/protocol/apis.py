@@ -40,6 +40,7 @@ from kafkawire.protocol.schema import (
     nullable_string,
     since,
     string,
+    topic_name,
     until,
 )
 from kafkawire.protocol.transactionapis import (
@@ -137,6 +138,7 @@ LIST_OFFSETS = Api(
         ),
     ),
 )
+MAX_TOPICS = 200_000  # of a cluster, as a Metadata response lists them; ZooKeeper held no cluster with more partitions
 METADATA = Api(
     3,
     "Metadata",
@@ -156,7 +158,7 @@ METADATA = Api(
         topics=Array(
             Struct(
                 error=int16,
-                topic=string,
+                topic=topic_name,
                 is_internal=since(1, boolean),
                 partitions=Array(
                     Struct(
@@ -170,7 +172,8 @@ METADATA = Api(
                     )
                 ),
                 authorized_operations=since(8, int32),
-            )
+            ),
+            limit=MAX_TOPICS,
         ),
         authorized_operations=since(8, int32),
     ),

@@ -18,6 +18,9 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 DIRECT_BYTES = 32 << 10  # a remainder from here on is worth a receive of its own instead of a copy out of the scratch
 MAX_REPLY_BYTES = 104_857_600  # what a broker takes as a request (socket.request.max.bytes) is what we take as a reply
 
+MAX_PLAIN_BYTES = 32 << 20  # of a reply without messages: decoded, it takes up to 35 times its size
+MAX_METADATA_BYTES = 16 << 20  # 300,000 partitions of three replicas
+
 
 class Body(Protocol[ResultT_co]):
     """The body of one reply while it arrives.
@@ -52,7 +55,7 @@ class Body(Protocol[ResultT_co]):
 class PlainBody:
     """A reply that is decoded at its end.  The buffer grows with what arrives, never by what a size promises."""
 
-    def __init__(self, size: int, decode: Callable[[memoryview], object], limit: int = MAX_REPLY_BYTES) -> None:
+    def __init__(self, size: int, decode: Callable[[memoryview], object], limit: int = MAX_PLAIN_BYTES) -> None:
         if size > limit:
             raise RemoteError(f"a reply of {size} bytes is more than the limit of {limit}")
         self._size = size

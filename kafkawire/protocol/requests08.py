@@ -25,7 +25,15 @@ from kafkawire.model import RECORD_BATCH, TopicPartition
 from kafkawire.primitives import Writer, utf8
 from kafkawire.protocol import apis
 from kafkawire.protocol.apis import Api
-from kafkawire.protocol.bodies import MAX_REPLY_BYTES, Body, PlainBody, Steps, StreamedBody
+from kafkawire.protocol.bodies import (
+    MAX_METADATA_BYTES,
+    MAX_PLAIN_BYTES,
+    MAX_REPLY_BYTES,
+    Body,
+    PlainBody,
+    Steps,
+    StreamedBody,
+)
 from kafkawire.protocol.buffers import NONE_KEPT, Buffers
 from kafkawire.protocol.fetchrows import UNFINISHED, FetchRows, QuietRows, encode_rows
 from kafkawire.protocol.groupapis import OF_GROUP, OF_TRANSACTION
@@ -277,7 +285,8 @@ class Request:
         """
         if self.api is apis.FETCH:
             return FetchReplyParser(self.version, size, self.max_reply_bytes, buffers, self.quiet, self.asked)
-        return PlainBody(size, self._read, self.max_reply_bytes)
+        most = MAX_METADATA_BYTES if self.api is apis.METADATA else MAX_PLAIN_BYTES
+        return PlainBody(size, self._read, min(most, self.max_reply_bytes))
 
     def _read(self, data: memoryview) -> object:
         if self.quick is not None and (found := self.quick(data)) is not None:
@@ -543,11 +552,10 @@ def _request(
     api: Api,
     fields: Mapping[str, Any],
     version: int | None = None,
-    max_reply_bytes: int = MAX_REPLY_BYTES,
     finish: Callable[[dict[str, Any]], object] | None = None,
 ) -> Request:
     spoken = d.speaks(api.key) if version is None else version
-    return Request(api, spoken, [api.encode_request(spoken, fields)], finish=finish, max_reply_bytes=max_reply_bytes)
+    return Request(api, spoken, [api.encode_request(spoken, fields)], finish=finish)
 
 
 def _quickly(version: int, data: memoryview) -> dict[TopicPartition, ProducedPartition] | None:

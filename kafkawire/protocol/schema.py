@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
+from groundwork.decimals import MAX_INT32
 from kafkawire import primitives
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.primitives import INT16, INT32, Reader, Writer, utf8
 
 NEVER = 0x8000  # a version no api reaches
+_PIECE = 128  # elements of an array between looks at whether a pause is due
 
 
 class Type(Protocol):
@@ -58,12 +60,13 @@ class Boolean:
 
 @dataclass(frozen=True, eq=False)
 class String:
-    """int16 length, UTF-8; -1 is null where that is allowed."""
+    """int16 length, UTF-8; -1 is null where that is allowed.  least_bytes: a shorter one is nonsense of the sender."""
 
     nullable: bool = False
+    least_bytes: int = 0
 
     def least(self, version: int) -> int:
-        return INT16.size
+        return INT16.size + self.least_bytes
 
     def read(self, reader: Reader, version: int) -> str | None:
         at = reader.at
@@ -72,6 +75,8 @@ class String:
             if not self.nullable:
                 raise RemoteError(f"{reader.what} at byte {at}: null where a string must be")
             return None
+        if 0 <= length < self.least_bytes:
+            raise RemoteError(f"{reader.what} at byte {at}: an empty name")
         return reader.text(length)
 
     def write(self, writer: Writer, value: str | None, version: int) -> None:
@@ -81,6 +86,8 @@ class String:
             writer.integer(INT16, -1)
             return
         data = utf8(value)
+        if len(data) < self.least_bytes:
+            raise LocalError("an empty name")
         if len(data) > 0x7FFF:
             raise LocalError(f"a string of {len(data)} bytes is longer than 32767")
         writer.integer(INT16, len(data))
@@ -114,10 +121,11 @@ class Blob:
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """int32 count, then that many; -1 is null from the version on that allows it."""
+    """int32 count, then that many; -1 is null from the version on that allows it.  limit: more are not taken."""
 
     of: Type
     nullable_since: int = NEVER
+    limit: int = MAX_INT32
 
     def least(self, version: int) -> int:
         return INT32.size
@@ -129,8 +137,20 @@ class Array:
             if version < self.nullable_since:
                 raise RemoteError(f"{reader.what} at byte {at}: null where an array must be")
             return None
+        if count > self.limit:
+            raise RemoteError(
+                f"{reader.what} at byte {at}: {count} elements, more than the {self.limit} that are taken"
+            )
         read = self.of.read
-        return [read(reader, version) for _ in range(count)]
+        if count <= _PIECE:
+            found = [read(reader, version) for _ in range(count)]
+            reader.pause()
+            return found
+        found = []
+        for begin in range(0, count, _PIECE):
+            found += [read(reader, version) for _ in range(min(_PIECE, count - begin))]
+            reader.pause()
+        return found
 
     def write(self, writer: Writer, value: Iterable[Any] | None, version: int) -> None:
         if value is None:
@@ -237,6 +257,7 @@ int32 = Integer(INT32)
 int64 = Integer(primitives.INT64)
 boolean = Boolean()
 string = String()
+topic_name = String(least_bytes=1)
 nullable_string = String(nullable=True)
 blob = Blob()
 nullable_blob = Blob(nullable=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
 from kafkawire.protocol import apis
-from kafkawire.protocol.bodies import DIRECT_BYTES, MAX_REPLY_BYTES, Body, PlainBody
+from kafkawire.protocol.bodies import DIRECT_BYTES, MAX_PLAIN_BYTES, MAX_REPLY_BYTES, Body, PlainBody
 from kafkawire.protocol.requests08 import FetchReplyParser, reply_header, request_header
 
 Partition = tuple[int, int, int, bytes]
@@ -148,7 +148,7 @@ def test_a_plain_reply_takes_its_bytes_and_leaves_the_next_frames() -> None:
 def test_a_plain_reply_allocates_what_arrives_and_not_what_its_size_says() -> None:
     tracemalloc.start()
     try:
-        body = PlainBody(MAX_REPLY_BYTES, bytes)
+        body = PlainBody(MAX_PLAIN_BYTES, bytes)
         body.feed(memoryview(b"x" * 100))
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
@@ -157,7 +157,7 @@ def test_a_plain_reply_allocates_what_arrives_and_not_what_its_size_says() -> No
 
 def test_a_reply_larger_than_any_sane_one_is_refused() -> None:
     with pytest.raises(RemoteError, match="more than the limit"):
-        PlainBody(MAX_REPLY_BYTES + 1, bytes)
+        PlainBody(MAX_PLAIN_BYTES + 1, bytes)
     with pytest.raises(RemoteError, match="more than the limit"):
         FetchReplyParser(0, MAX_REPLY_BYTES + 1)
 

@@ -26,7 +26,8 @@ def values(kind: Type, version: int) -> st.SearchStrategy[Any]:
     if isinstance(kind, schema.Boolean):
         return st.booleans()
     if isinstance(kind, schema.String):
-        return st.text(max_size=8) | st.none() if kind.nullable else st.text(max_size=8)
+        text = st.text(min_size=kind.least_bytes, max_size=8)
+        return text | st.none() if kind.nullable else text
     if isinstance(kind, schema.Blob):
         return st.binary(max_size=20) | st.none() if kind.nullable else st.binary(max_size=20)
     if isinstance(kind, Array):

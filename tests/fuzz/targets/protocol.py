@@ -114,7 +114,9 @@ def sample(kind: Any, version: int, random: Random, name: str = "") -> Any:
     if isinstance(kind, Row):
         return tuple(sample(of, version, random) for of in kind.of)
     if isinstance(kind, String):
-        return random.choice((None, "t", "")) if kind.nullable else random.choice(("t", "topic", "é", ""))
+        if kind.nullable:
+            return random.choice((None, "t", ""))
+        return random.choice(("t", "topic", "é", "")) or "t" * kind.least_bytes
     if isinstance(kind, Blob):
         return random.choice((b"", b"\0" * 9, random.randbytes(30)))
     if isinstance(kind, Boolean):
