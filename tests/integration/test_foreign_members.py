@@ -153,6 +153,24 @@ def test_one_owner_node_that_stays_for_ever_costs_its_partition_only(planted):
         wait_until(lambda: ours.connector.settled, 5, "the whole share")
 
 
+def test_what_a_stranger_calls_nodes_and_writes_into_them_costs_what_it_stands_for(planted):
+    """Each of these ended the program at its start, or repeated the round for ever."""
+    planted.topic("t", 4)
+    registered = b'{"version":1,"host":"h","port":9092}'
+    for name in ("²", "9" * 4301, "01"):
+        planted.zk.create(f"/brokers/ids/{name}", registered)
+    planted.zk.create("/brokers/topics/aaa", b"junk")
+    planted.own(2, "g_ours-²")
+    planted.member("g_x", '{"version":1,"subscription":{"t":2000000000},"pattern":"static","timestamp":"1"}')
+    with Reader(planted.connect, "g", {"t": 1, "aaa": 1}, consumer_id="ours", **OURS) as ours:
+        reads(ours, 0, 1, 3)
+        told = [text for text in ours.kinds("outage") if "still trying" in text]
+        assert "2000000000 streams for 't', more than the 10000 that are believed" in told[0]
+        planted.zk.set("/brokers/topics/aaa", b'{"version":1,"partitions":{"\xc2\xb2":[0]}}')
+        planted.free(2)
+        reads(ours, 0, 1, 2, 3)
+
+
 def test_a_filter_that_cannot_be_translated_makes_us_leave_with_the_reason(planted):
     planted.topic("t", 2)
     pattern = r"(?x) t | u"
