@@ -35,6 +35,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.decimals import MAX_INT64
 from groundwork.jsontext import json_value
 
 VERSION = 1
@@ -142,24 +143,33 @@ def read(record: bytes) -> DeadLetter:
         if carried != len(data):
             said = carried if isinstance(carried, int) else "no number"  # what is no dead letter is not quoted
             raise NoDeadLetter(f"{len(data)} bytes follow the head, which says {said}")
+        texts = {name: _text(head[name]) for name in ("source", "topic", "partition", "kind", "reason", "content")}
         return DeadLetter(
-            source=head["source"],
-            topic=head["topic"],
-            partition=head["partition"],
-            offset=head["offset"],
-            offsets=head["offsets"],
-            kind=head["kind"],
-            reason=head["reason"],
-            content=head["content"],
+            **texts,
+            offset=_number(head["offset"]),
+            offsets=None if head["offsets"] is None else _number(head["offsets"]),
             data=None if head.get("null") else data,
-            size=head["size"],
-            crc32=int(head["crc32"], 16),
+            size=_number(head["size"]),
+            crc32=int(_text(head["crc32"]), 16),
             key=None if head["key"] is None else base64.b64decode(head["key"], validate=True),
-            timestamp_ms=head["timestamp_ms"],
-            at_ms=head["at_ms"],
-            headers_left_out=head.get("headers_left_out", 0),
+            timestamp_ms=None if head["timestamp_ms"] is None else _number(head["timestamp_ms"], least=-MAX_INT64),
+            at_ms=_number(head["at_ms"]),
+            headers_left_out=_number(head.get("headers_left_out", 0)),
         )
     except NoDeadLetter:
         raise
     except (KeyError, TypeError, ValueError) as exc:
         raise NoDeadLetter(f"no dead letter: its head makes no sense ({type(exc).__name__})") from exc
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: object, least: int = 0) -> int:
+    """A number of a head, which anybody may have written: at most what 64 bits hold."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_INT64:
+        raise ValueError
+    return value

@@ -7,9 +7,11 @@ extra `fast` and without it, and 8 bytes for each message that may or may not be
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Protocol
 
 from groundwork.sentences import counted
@@ -24,7 +26,7 @@ from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
 from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.config import Configuration, route_rules
-from mirrormaker.deadletter import NoDeadLetter
+from mirrormaker.deadletter import DeadLetter, NoDeadLetter
 from mirrormaker.deadletter import read as read_letter
 from mirrormaker.probe import OtherCluster, named, no_topic_matches, same_cluster, target_brokers
 from mirrormaker.verify.alignment import aligned
@@ -72,6 +74,26 @@ SINCE_MARGIN_MS = 3_600_000  # how much earlier the target's log is read: clocks
 
 
 LetterName = tuple[str, str, str, int]  # source, topic, partition, offset
+
+
+class Letters:
+    """Which messages have records in the dead letter topic: runs of offsets, for a record may stand for any number."""
+
+    def __init__(self, letters: Iterable[DeadLetter]) -> None:
+        self._runs: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+        names = ((one.source, one.topic, one.partition, one.offset, one.offset + (one.offsets or 1)) for one in letters)
+        for source, topic, partition, begin, end in sorted(names):
+            runs = self._runs.setdefault((source, topic, partition), [])
+            if runs and begin <= runs[-1][1]:
+                runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
+            else:
+                runs.append((begin, end))
+
+    def __contains__(self, name: LetterName) -> bool:
+        *where, offset = name
+        runs = self._runs.get((where[0], where[1], where[2]), [])
+        at = bisect_right(runs, offset, key=itemgetter(0))
+        return at > 0 and offset < runs[at - 1][1]
 
 
 class Show(Protocol):
@@ -161,7 +183,7 @@ class _Verifier:
         self._place = ""
         self._notes: list[str] = []
         self._differences: list[Difference] = []
-        self._letters: set[LetterName] | None = None  # None: not read
+        self._letters: Letters | None = None  # None: not read
         self._away: list[str] = []  # sources that are out of reach: sentences
 
     def run(self, began: float) -> VerifyResult:
@@ -378,22 +400,20 @@ class _Verifier:
         source, tp = scope.sources[place.part]
         return source, tp.topic, str(tp.partition), place.offset
 
-    def _dead_letters(self) -> set[LetterName]:
+    def _dead_letters(self) -> Letters:
         """Which messages have records in the dead letter topic."""
         assert self._target is not None
-        topic, found = self._configuration.mirror.dead_letter_topic, set[LetterName]()
+        topic, found = self._configuration.mirror.dead_letter_topic, list[DeadLetter]()
         tps = [TopicPartition(topic, partition) for partition in self._view.partitions(topic)]
         begins, ends = self._target.earliest(tps), self._target.ends(tps)
         for tp in sorted({*begins} & {*ends}):
             for piece in self._target.read(tp, begins[tp], ends[tp]):
                 for value in piece.columns.values() if isinstance(piece, Piece) else ():
                     try:
-                        letter = read_letter(value or b"")
+                        found.append(replace(read_letter(value or b""), data=None, key=None))
                     except NoDeadLetter:
                         continue
-                    last = letter.offset + (letter.offsets or 1)
-                    found |= {(letter.source, letter.topic, letter.partition, n) for n in range(letter.offset, last)}
-        return found
+        return Letters(found)
 
     def _align(self, scope: Scope, reading: _Reading) -> None:
         """Let both sides of a partition begin at the same message, where one of the logs lost its beginning.

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mirrormaker.deadletter import KEY_MAX, DeadLetter, NoDeadLetter, crc32, read, write
+from mirrormaker.verify.verifier import Letters
 
 DATA = b"first line\nsecond\x00\xff"
 LETTER = DeadLetter(
@@ -74,3 +75,28 @@ def test_other_records_are_no_dead_letters(record: bytes) -> None:
 def test_a_cut_record_is_no_dead_letter() -> None:
     with pytest.raises(NoDeadLetter, match="18 bytes follow the head, which says 19"):
         read(write(LETTER, 1000)[:-1])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("offset", "17"), ("offset", -1), ("offset", 2**63), ("offsets", [1]), ("offsets", True), ("source", 1),
+     ("topic", None), ("partition", 3), ("size", 1e9), ("at_ms", None), ("headers_left_out", "x")],
+)  # fmt: skip
+def test_a_head_whose_values_make_no_sense_is_no_dead_letter(field: str, value: object) -> None:
+    head, data = write(LETTER, 1000).split(b"\n", 1)
+    with pytest.raises(NoDeadLetter):
+        read(json.dumps(json.loads(head) | {field: value}).encode() + b"\n" + data)
+
+
+def test_a_letter_that_stands_for_any_number_of_messages_takes_no_memory() -> None:
+    """verify made a set of all of them: who may write to the dead letter topic ended it."""
+    many = Letters([replace(LETTER, offset=5, offsets=2**62), replace(LETTER, topic="other", offset=9, offsets=None)])
+    assert ("dc1", "orders", "3", 5) in many
+    assert ("dc1", "orders", "3", 2**62 + 4) in many
+    assert ("dc1", "orders", "3", 4) not in many
+    assert ("dc1", "orders", "3", 2**62 + 5) not in many
+    assert ("dc1", "other", "3", 9) in many
+    assert ("dc1", "other", "3", 10) not in many
+    assert ("dc2", "orders", "3", 5) not in many
+    apart = Letters([replace(LETTER, offset=n, offsets=2) for n in (20, 1, 2, 10)])
+    assert [n for n in range(30) if ("dc1", "orders", "3", n) in apart] == [1, 2, 3, 10, 11, 20, 21]

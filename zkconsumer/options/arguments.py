@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from groundwork.decimals import decimal_int
 from groundwork.sentences import counted
 from kafkawire.model import PartitionId, TopicPartition, partition_named
 from zkconsumer.errors import ConsumerError
@@ -102,14 +103,15 @@ def parse_position(text: str) -> int:
         raise WrongUsage(
             f"{text} is negative, and positions are not; `zkconsumer offsets delete` takes a position away"
         )
-    if not re.fullmatch(r"[0-9]+", text) or int(text) > LARGEST:
+    found = decimal_int(text, most=LARGEST)
+    if found is None:
         raise WrongUsage(f"{text!r} is no position: a number from 0 to {LARGEST} is expected")
-    return int(text)
+    return found
 
 
 def parse_shift(text: str) -> int:
     """A signed number of messages, as --shift-by takes it.  Raises WrongUsage."""
-    if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or abs(int(text)) > LARGEST:
+    if not re.fullmatch(r"[+-]?[0-9]{1,40}", text.strip()) or abs(int(text)) > LARGEST:
         raise WrongUsage(f"{text!r} is no number of messages: 100 or -100 is expected")
     return int(text)
 
@@ -138,7 +140,7 @@ def existing(chosen: Iterable[Chosen], topics: Mapping[str, Sequence[PartitionId
 def parse_time(text: str) -> Moment:
     """A point in time: ISO, or a number since 1970 whose digits give its unit.  Raises WrongUsage."""
     text = text.strip()
-    if re.fullmatch(r"[0-9]+", text):
+    if re.fullmatch(r"[0-9]{1,40}", text):
         return _since_1970(text)
     found = ISO_TIME.fullmatch(text)
     if not found:

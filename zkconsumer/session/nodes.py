@@ -16,7 +16,7 @@ from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 WRITES_PER_TRANSACTION = 100  # a request may have 1 MB
-VERSION = re.compile(r"Zookeeper version: (\d+)\.(\d+)")
+VERSION = re.compile(r"Zookeeper version: (\d{1,9})\.(\d{1,9})", re.ASCII)
 MAX_IN_FLIGHT = 2000  # requests: more only fill buffers, and ZooKeeper reads no more than 1,000
 
 T = TypeVar("T")
