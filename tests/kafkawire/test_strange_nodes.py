@@ -13,8 +13,10 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError, NodeError, OtherGeneration, RegistrationError
 from kafkawire.model import Broker, BrokerPartition, TopicPartition, broker_named, partition_named
 from kafkawire.znodes import v07, v08
+from kafkawire.znodes.group import STATIC, Registration
 from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.engine.groupassignment import must_be_of_this_generation
+from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.topicnodes import read_topic_nodes
 from zkconsumer.options.config import ConsumerConfig
 
@@ -54,6 +56,23 @@ def test_a_topic_that_makes_no_sense_costs_itself_at_a_start_and_in_a_running_me
     assert list(read_view(zk, EIGHT.znodes, both).topics) == ["orders"]
     assert read_topic_nodes(zk.session(), EIGHT, both) == {"orders": [0]}
     assert "topic aaa: " in caplog.text
+
+
+def test_a_topic_whose_node_makes_no_sense_for_a_while_was_not_deleted() -> None:
+    """Commits of a deleted topic are dropped, and its positions do not count."""
+    registration = Registration(STATIC, {"orders": 1})
+    zk = FakeZookeeper({**TREE, "/consumers/g/ids/g_m": EIGHT.znodes.registration_text(registration, 1).encode()})
+    zk.nodes["/consumers/g/ids/g_m"].ephemeralOwner = 1  # our session's
+    reader = GroupReader(
+        session=zk.session(), dialect=EIGHT, group="g", consumer_id="g_m", registration=registration,
+        exclude_internal=True, changed=lambda what: None,
+    )  # fmt: skip
+    assert reader.read() == {TopicPartition("orders", 0): "g_m-0"}
+    before = reader.creations
+    zk.set("/brokers/topics/orders", b"junk")
+    assert reader.read() == {}
+    assert (reader.creations, reader.absent) == (before, [])
+    assert before.keys() == {"orders"}
 
 
 def test_a_name_below_a_topic_of_0_7_costs_itself(caplog: pytest.LogCaptureFixture) -> None:

@@ -149,7 +149,8 @@ class GroupReader:
         partitions, creations = self._read_partitions(topics, session_id)
         ours = {topic: partitions[topic] for topic in group.topics_of(self.consumer_id) if topic in partitions}
         self.members, self.left_out, self.partitions = len(group.members), group.left_out, ours
-        self.creations = {topic: creations[topic] for topic in ours if topic in creations}
+        # A topic whose node makes no sense has no partitions; it exists all the same, and was not deleted.
+        self.creations = {topic: creations[topic] for topic in group.topics_of(self.consumer_id) if topic in creations}
         self._touches = {topic: n for topic, n in self._touches.items() if touches.get(topic) != n}
         self._away_read = away
         self.surplus = surplus(group.threads, ours)
@@ -204,7 +205,7 @@ class GroupReader:
         """Topics we ask for by name that did not exist when they were last read."""
         if self._registration.pattern != STATIC:
             return []
-        return sorted(self._registration.subscription.keys() - self.partitions.keys())
+        return sorted(self._registration.subscription.keys() - self.partitions.keys() - self.creations.keys())
 
     def _read_ids(self, session_id: int | None) -> dict[str, tuple[bytes, int] | None]:
         folder = self._dialect.znodes.ids(self._group)
