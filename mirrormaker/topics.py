@@ -378,6 +378,11 @@ class TargetTopics:
             created, assigned = made.get(wish.topic), assignments.get(wish.topic, {})
             if isinstance(created, LocalError):
                 wish.error = _refused(wish.topic, created)
+            elif created is False and wish.topic not in there:
+                wish.error = TopicMissing(
+                    f"target topic {wish.topic} exists, and its node in ZooKeeper makes no sense: "
+                    "how many partitions it has is not known"
+                )
             elif created:
                 replication = len(assigned[0])
                 self._say_created(wish.topic, len(assigned), replication, settings[wish.topic])

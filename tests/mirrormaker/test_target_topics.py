@@ -253,6 +253,18 @@ def test_zookeeper_gets_the_nodes_of_many_topics_at_once(monkeypatch):
     assert zk.most >= module.AT_ONCE
 
 
+def test_a_target_topic_whose_node_makes_no_sense_is_not_taken_for_one_with_the_sources_partitions(monkeypatch):
+    cluster = Cluster()
+    zk = Zookeeper(cluster)
+    zk.nodes["/brokers/topics/t"] = b"junk"
+    monkeypatch.setattr(module, "read_partitions", lambda zk, znodes, names: {})
+    monkeypatch.setattr(module, "read_brokers", lambda zk, znodes: {0: Broker(0, "b", 1)})
+    topics = TargetTopics(cluster, dialect("0.8.2").znodes, zk.opened)  # type: ignore[arg-type]
+    with pytest.raises(TopicMissing, match="target topic t exists, and its node in ZooKeeper makes no sense"):
+        topics.prepare("t", SOURCE)
+    assert "/config/topics/t" not in zk.nodes
+
+
 def test_the_first_topic_of_a_target_that_lists_no_brokers_until_then_is_made(monkeypatch):
     class Older(Cluster):
         """Brokers of 0.8 list none before the cluster has a topic."""
