@@ -148,6 +148,11 @@ def left_out(reader: object, text: str, so: str = UNREADABLE) -> None:
         log.warning("%s: left out, %s", printable(text), so)
 
 
+def told_of(reader: object) -> list[str]:
+    """The sentences about nodes that were left out for this reader."""
+    return sorted(_told.get(reader, ()))
+
+
 def secured_brokers(nodes: Mapping[int, bytes], znodes: Znodes) -> dict[int, tuple[str, ...]]:
     """The endpoints of those brokers that have no listener of the znodes' security protocol, by id."""
     found = {}

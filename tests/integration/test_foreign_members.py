@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from groupadmin.commands.cli import outcome
 from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
@@ -153,7 +154,7 @@ def test_one_owner_node_that_stays_for_ever_costs_its_partition_only(planted):
         wait_until(lambda: ours.connector.settled, 5, "the whole share")
 
 
-def test_what_a_stranger_calls_nodes_and_writes_into_them_costs_what_it_stands_for(planted):
+def test_what_a_stranger_calls_nodes_and_writes_into_them_costs_what_it_stands_for(planted, capsys):
     """Each of these ended the program at its start, or repeated the round for ever."""
     planted.topic("t", 4)
     registered = b'{"version":1,"host":"h","port":9092}'
@@ -169,6 +170,12 @@ def test_what_a_stranger_calls_nodes_and_writes_into_them_costs_what_it_stands_f
         planted.zk.set("/brokers/topics/aaa", b'{"version":1,"partitions":{"\xc2\xb2":[0]}}')
         planted.free(2)
         reads(ours, 0, 1, 2, 3)
+    capsys.readouterr()
+    assert outcome(["topics", "-z", planted.connect, "--kafka-version", "0.8.2"]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("\nt  ") == 4
+    assert "topic aaa: '²' is not a partition: left out" in said.err
+    assert "/brokers/ids/²: its name is not a broker id: left out" in said.err
 
 
 def test_a_filter_that_cannot_be_translated_makes_us_leave_with_the_reason(planted):

@@ -24,7 +24,7 @@ from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.release import candidates
 from kafkawire.cluster.versions import ClusterVersions, NoCommonVersion
 from kafkawire.cluster.view import ClusterView, PartitionView
-from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view
+from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view, told_of
 from kafkawire.dialects import expected
 from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
@@ -134,7 +134,11 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
             view = reach.session.ask("read partitions", read_view, reach.dialect.znodes, names)
             if not view.brokers and (hint := no_brokers(reach.session, reach.dialect)):
                 fail(hint, EXIT["runtime"])
-            for broker, endpoints in reach.session.ask("read brokers", read_secured, reach.dialect.znodes).items():
+            secured = reach.session.ask("read brokers", read_secured, reach.dialect.znodes)
+            for sentence in reach.session.ask("read nodes", told_of):
+                if not any(sentence.startswith(f"broker {broker} has no ") for broker in secured):
+                    print_note(f"{sentence}: left out")
+            for broker, endpoints in secured.items():
                 listed, protocol = ", ".join(endpoints), security_of(reach.links.connect).protocol
                 print_note(
                     f"broker {broker} has no {protocol} listener ({listed}): it lives, and is left out here; "
