@@ -211,8 +211,9 @@ class Coordinators:
         transaction: ready, of this owner.  at: the partition of the target that positions are committed for.  None: it
         is not wanted any more, or the transaction is over (new).  Raises TransactionRefused.
         """
-        group = transaction.id
-        if probe.tp not in self._unprobed and not self._probed(transaction, probe, False, wanted, said):
+        group, offsets = transaction.id, {probe.tp: (0, probe.metadata)}
+        # Without a probe, too, it drops what the producer id has pending, and its epoch gets into the group's log.
+        if not self._ended(transaction, {} if probe.tp in self._unprobed else offsets, False, wanted, said):
             return None
         stable = self._asked_of_group(group, wanted, said, lambda broker: self._takes_stable(broker, group))
         if stable is None:
@@ -227,27 +228,29 @@ class Coordinators:
         else:
             shown = False
             while not shown:
-                if not self._probed(transaction, probe, True, wanted, said):
+                if not self._ended(transaction, offsets, True, wanted, said):
                     return None
-                shown = self.shows(group, {probe.tp: (0, probe.metadata)}, wanted, said, PROBED_S)
+                shown = self.shows(group, offsets, wanted, said, PROBED_S)
         # What is still pending is of a producer id that the transactional id had once: it ends no more.
         return self._asked_of_group(group, wanted, said, lambda broker: self._as_cached(broker, group))
 
-    def _probed(
-        self, transaction: Transaction, probe: Probe, commit: bool, wanted: Callable[[], bool], said: Said
+    def _ended(
+        self, transaction: Transaction, offsets: Offsets, commit: bool, wanted: Callable[[], bool], said: Said
     ) -> bool:
-        """Carry out a transaction of a probe alone; False: it is not wanted any more, or to be tried again."""
+        """Carry out a transaction of its group and these offsets alone; False: it is over (new), or was not begun."""
         if not wanted():
             return False
         transaction.begin()
-        (transaction.commit if commit else transaction.abort)(transaction.id, {probe.tp: (0, probe.metadata)})
+        (transaction.commit if commit else transaction.abort)(transaction.id, offsets)
         try:
-            return self.carry_out(transaction, wanted, said)
+            if self.carry_out(transaction, wanted, said):
+                return True
         except TransactionRefused:
-            if probe.tp != INTERNAL or transaction_code(transaction.why) != TOPIC_NOT_ALLOWED:
+            if INTERNAL not in offsets or transaction_code(transaction.why) != TOPIC_NOT_ALLOWED:
                 raise
-        self._unprobed.add(probe.tp)
-        transaction.restart("")
+            self._unprobed.add(INTERNAL)
+        if transaction.state is not State.NEW:  # cut short, and not to be gone on with
+            transaction.restart("")
         return False
 
     def shows(

@@ -151,8 +151,8 @@ class Transaction:
     def abort(self, group: str = "", offsets: Offsets | None = None) -> None:
         """Abort what was sent; none of it may be in flight any more: it would land in the next transaction.
 
-        These offsets of a group become part of it first, so that the group's coordinator ends all that this producer
-        id has pending there.
+        A group, with these offsets or none, becomes part of it first, so that the group's coordinator ends all that
+        this producer id has pending there.
         """
         assert self.state is State.OPEN, self.state
         self.state = State.ABORTING
@@ -187,9 +187,11 @@ class Transaction:
             return Initialize()
         if self.state is State.OPEN and self.wanted:
             return AddPartitions(frozenset(self.wanted))
-        if self.state in (State.COMMITTING, State.ABORTING) and self._offsets:
-            return CommitOffsets(self._group, self._offsets) if self._offsets_added else AddOffsets(self._group)
         if self.state in (State.COMMITTING, State.ABORTING):
+            if self._group and not self._offsets_added:
+                return AddOffsets(self._group)
+            if self._offsets:
+                return CommitOffsets(self._group, self._offsets)
             return End(self.state is State.COMMITTING)
         return None
 
@@ -222,7 +224,7 @@ class Transaction:
 
     def _close_if_untouched(self) -> None:
         """Nothing to commit or abort."""
-        if not (self._touched or self._late or self._offsets):
+        if not (self._touched or self._late or self._group):
             self._end()
             self.state = State.READY
 

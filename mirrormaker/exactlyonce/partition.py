@@ -265,22 +265,25 @@ class PartitionTransactions:
 
     def _initialize(self) -> bool:
         """Fence who came before, and read the position; False: the period is over.  Raises TransactionRefused."""
-        transaction, period = self._transaction, self.period
+        transaction = self._transaction
         if transaction.state is not State.NEW:
             transaction.restart("")
         while self._lease_holds():
             found = self._positions(transaction)
             if found is None:
+                sleep(LAPSE_S if transaction.fenced else 0)  # who fences each other does not do so at full speed
                 continue
-            position = position_of(found, period.topic)
+            position = position_of(found, self.period.topic)
             if position is None and self._names.former:
                 found = self._positions(Transaction(self._names.former, self._how.timeout_ms))
                 if found is None:
                     continue
-                position = former_position_of(found, period.topic, period.at.topic, self._names.shared)
+                topic, target = self.period.topic, self.period.at.topic
+                position = former_position_of(found, topic, target, self._names.shared)
             assert transaction.producer is not None
             self._sequences.renew(transaction.producer)
             self._position, self._unseen = position, {}
+            self._said("")
             return True
         return False
 
@@ -290,8 +293,14 @@ class PartitionTransactions:
         if transaction.state is State.NEW and not self._coordinators.carry_out(transaction, self._current, self._said):
             return None
         assert transaction.producer is not None
-        probe = Probe(self.period.beside, probe_metadata(transaction.producer))
-        return self._coordinators.positions(transaction, self.period.at, probe, self._current, self._said)
+        at, beside = self.period.at, self.period.beside
+        probe = Probe(beside, probe_metadata(transaction.producer))
+
+        def wanted() -> bool:
+            """With these partitions: the target topic may be created again, with fewer."""
+            return self._current() and (at, beside) == (self.period.at, self.period.beside)
+
+        return self._coordinators.positions(transaction, at, probe, wanted, self._said)
 
     # ---- the gate ---------------------------------------------------------------------------------------------------
 
@@ -419,7 +428,7 @@ class PartitionTransactions:
         failpoint("after transaction commit")
         self._steps.committed()
         if self._limit is not None and now() - self._began < self._how.timeout_ms / 4000:
-            self._limit *= 2
+            self._limit = 2 * self._limit if 2 * self._limit < self._how.max_bytes() else None
         return True
 
     def _max_bytes(self) -> int:

@@ -532,6 +532,42 @@ def test_a_new_owner_reads_the_position_behind_all_that_was_committed_before(sta
         assert target.committed == values(0, 19)
 
 
+@pytest.mark.parametrize("ask", [AddOffsets, CommitOffsets, End])
+def test_a_lease_that_lapses_while_the_position_is_probed_ends_nothing(ask: type):
+    class Lapsing(FakeTarget):
+        member: Member | None = None
+
+        def ask(self, name: str, producer: ProducerId | None, asked: Ask) -> Any:
+            if type(asked) is ask and self.member is not None:
+                self.member.owned, self.member = False, None
+            return super().ask(name, producer, asked)
+
+    target = Lapsing()
+    with members(target) as (member,):
+        target.member = member
+        member.give(0, 9)
+        until(lambda: not member.owned)
+        member.owned = True
+        until(lambda: member.told(10))
+        assert (target.committed, member.unparked) == (values(0, 9), 0)
+
+
+def test_a_target_topic_that_is_created_again_with_fewer_partitions_is_probed_elsewhere():
+    class Fewer(FakeTarget):
+        def ask(self, name: str, producer: ProducerId | None, ask: Ask) -> Any:
+            if isinstance(ask, CommitOffsets) and BESIDE in ask.offsets:
+                return {BESIDE: 3}
+            return super().ask(name, producer, ask)
+
+    target = Fewer()
+    with members(target) as (member,):
+        member.give(0, 9)
+        until(lambda: target.asked.count(AddOffsets(NAME)) > 0)
+        member.transactions.reroute(TARGET, coordinators.INTERNAL, member.transactions.period.pass_on)
+        until(lambda: member.told(10))
+        assert target.committed == values(0, 9)
+
+
 @pytest.mark.parametrize("stable", [True, False], ids=["from 2.5", "up to 2.4"])
 def test_without_leave_to_commit_offsets_of_the_internal_topic_the_position_is_read_all_the_same(
     stable: bool, monkeypatch: pytest.MonkeyPatch
@@ -540,6 +576,7 @@ def test_without_leave_to_commit_offsets_of_the_internal_topic_the_position_is_r
     monkeypatch.setattr(coordinators, "MATERIALIZED_S", 0.0)
     target = FakeTarget(stable=stable)
     target.position = StableOffset(10, metadata_of(TOPIC), 0)
+    target.group(NAME).pending[1] = {TARGET: StableOffset(5, metadata_of(TOPIC), 0)}  # it came late
     target.fail[CommitOffsets] = [29]
     with members(target, beside=coordinators.INTERNAL) as (member,):
         member.give(10, 19)
