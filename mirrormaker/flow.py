@@ -37,7 +37,7 @@ from mirrormaker.sethandler import SetHandler
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from mirrormaker.throttle import FlowThrottle
-from mirrormaker.topics import OUT_OF_REACH, TopicMissing
+from mirrormaker.topics import OUT_OF_REACH, GrowthRefused, TopicMissing
 from producer.conversion import Lists, MessageHandlerFailed, Place, Placed, Rows, Step, narrowed
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import Closed
@@ -452,11 +452,16 @@ class Flow:
             raise TopicRefused(sentence)
         if self._delivery.alone:
             self._write_alone(name, target)
-        source = self.source.topic(name)
+        source, beyond = self.source.topic(name), ""
         partitions: Sequence[PartitionId] = self.target.topics.prepare(target, source)
         if len(partitions) < source.partitions and self._rules.grows(name):
-            partitions = self.target.topics.grow(target, source.partitions)
-        return TopicRoute(name, source, partitions, self._rules, target=target)
+            try:
+                partitions = self.target.topics.grow(target, source.partitions)
+            except GrowthRefused as why:  # what the target has flows; each retry of the others asks again
+                beyond = str(why)
+                text = "source %s: topic %s: its partitions beyond those of the target are held back: %s; it has %d"
+                log.warning(text, self.name, name, why, len(partitions), extra=self._event("topic-not-grown", name))
+        return TopicRoute(name, source, partitions, self._rules, target=target, beyond=beyond)
 
     def _write_alone(self, name: str, target: str) -> None:
         """Raises TopicRefused where another topic is sent to the target topic already."""

@@ -156,7 +156,7 @@ HASHED = ChosenPartitioner()
 
 
 class Partitioner:
-    """The partitioner of one target topic.  partitions: the topic's, in order."""
+    """The partitioner of one target topic.  partitions: the topic's, in order.  beyond: why it has no others."""
 
     def __init__(
         self,
@@ -165,7 +165,9 @@ class Partitioner:
         partitions: Sequence[PartitionId],
         numbering: Numbering = UNNUMBERED,
         chosen: ChosenPartitioner = HASHED,
+        beyond: str = "",
     ) -> None:
+        self._beyond = beyond
         self.chosen = chosen
         self._topic = topic
         self._scheme = scheme
@@ -291,6 +293,8 @@ class Partitioner:
             )
         if number in self._partitions:
             return number
+        if self._beyond:
+            raise NoSuchPartition(f"{self._topic}/{source}: {self._beyond}")
         has = f"the target topic has {counted(len(self._partitions), 'partition')}"
         if self._numbering:
             raise NoSuchPartition(

@@ -237,7 +237,8 @@ class RouteRules:
             return "key"
         if self.source.partitions_by_broker:
             return "identity" if self.numbering else "source"
-        enough = partitioning == "identity" or target_partitions >= source_partitions
+        # A topic that grows keeps its numbers also while a limit refuses the growth: keys would move twice.
+        enough = partitioning == "identity" or self.grow or target_partitions >= source_partitions
         return "identity" if enough else "key"
 
     def _unnumbered(self, scheme: Scheme) -> str:
@@ -258,6 +259,7 @@ class TopicRoute:
     """A topic's route into a target topic that is ready.
 
     partitions: of the target topic, in order.  target: the target topic's name; "": that of the source topic.
+    beyond: why the target has none of further numbers; "": the partitioner says what is to be done.
     """
 
     def __init__(
@@ -268,13 +270,14 @@ class TopicRoute:
         rules: RouteRules,
         *,
         target: str = "",
+        beyond: str = "",
     ) -> None:
         self.source = source
         self.target = target or topic
         self.partitions = partitions
         self.route = route = rules.choose(topic, source.partitions, len(partitions), self.target)
         chosen = rules.partitioner(topic)
-        self.partitioner = Partitioner(self.target, route.partitioning, partitions, rules.numbering, chosen)
+        self.partitioner = Partitioner(self.target, route.partitioning, partitions, rules.numbering, chosen, beyond)
         self._dialect = rules.target
         self._message_max_bytes = rules.message_max_bytes
         self._encoders = rules.encoders

@@ -9,7 +9,8 @@ topic's settings those that target.topic.configs names.
 Missing topics are made side by side: what was asked for while others were made goes in one round, up to AT_ONCE of
 them, and each goes on as soon as its own partitions have leaders.
 
-What is created or grown keeps to limits (mirrormaker.topiclimits).  A topic beyond them waits, and is named.
+What is created or grown keeps to limits (mirrormaker.topiclimits).  A new topic beyond them waits, and is named; of a
+topic that exists only the partitions beyond them wait.
 
 At a target of 0.7 ZooKeeper alone says which partitions brokers have.  A topic that no broker has registered is created
 by the first request to produce to it, on the broker that gets it.  So each live broker is sent an empty set, which
@@ -72,6 +73,10 @@ def made(topic: str) -> dict[str, str]:
 
 class TopicMissing(Exception):
     """The target topic does not exist, and is not created; names the topic and what helps."""
+
+
+class GrowthRefused(TopicMissing):
+    """The target topic exists and gets no more partitions, because of a limit; names the topic and what helps."""
 
 
 class Topics(Protocol):
@@ -156,7 +161,8 @@ class TargetTopics:
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
         """Add partitions to a topic until it has so many; the partitions that it has then.
 
-        Raises TopicMissing with what hinders, and what ZooKeeper and the brokers raise while they are out of reach.
+        Raises TopicMissing with what hinders, GrowthRefused where that is a limit, and what ZooKeeper and the brokers
+        raise while they are out of reach.
         """
         if self._admin is not None and self._admin.grows:
             return range(self._grown_by_controller(self._admin, topic, partitions))
@@ -345,11 +351,11 @@ class TargetTopics:
         return max(partitions, len(self._view.partitions(topic)))
 
     def _may_grow(self, topic: str, partitions: int, view: ClusterView) -> None:
-        """Raise TopicMissing where a topic would exceed a limit with so many partitions."""
+        """Raise GrowthRefused where a topic would exceed a limit with so many partitions."""
         if len(view.partitions(topic)) >= partitions:
             return
         if why := self._creations.refusals({topic: partitions}, view.topics, now(), "add them yourself").get(topic):
-            raise TopicMissing(f"target topic {topic} gets no partitions: {why}")
+            raise GrowthRefused(f"target topic {topic} gets no partitions: {why}")
 
     def _through_zookeeper(self, zk: Any, wishes: Sequence[Wish]) -> None:
         there = {topic: len(p) for topic, p in self._in_zookeeper(zk, wishes).items()}

@@ -447,7 +447,7 @@ def _row(
         shown = "missing, its brokers make it"
     elif not there:
         shown = f"missing, created with {wanted}" if creates else "missing, auto-creation decides"
-    refused = told.refused or held
+    refused = told.refused or ("" if there else held)
     route = f"refused: {refused}" if refused else rules.choose(told.topic, wanted, there or wanted, told.target)
     return dict(zip(COLUMNS, (source.name, told.topic, here, told.target, shown, str(route)), strict=True))
 

@@ -264,6 +264,26 @@ def test_nothing_overtakes_what_a_sender_let_go_when_the_lease_is_renewed_right_
     assert cursor.position == 0
 
 
+@pytest.mark.parametrize("first_parks", [True, False])
+def test_what_a_sender_let_go_in_front_of_a_parked_message_is_read_again(first_parks: bool):
+    """Parts of one source partition wait at several brokers of the target."""
+    world = World()
+    cursor = world.cursor()
+    cursor.enqueue(a_set(0, 4), 100)
+    _, share = next(world.stream.sets())
+    first, second = share.ticket(2), share.ticket(4)
+    if first_parks:
+        second.failed(RuntimeError("too large"), 3)
+    world.lease.valid_until = -math.inf
+    assert not first.may_send()
+    world.lease.valid_until = math.inf
+    if not first_parks:
+        second.failed(RuntimeError("too large"), 3)
+    assert cursor.withheld
+    cursor.refetch_withheld()
+    assert (cursor.position, cursor.fetchable, cursor.parked) == (0, True, None)
+
+
 def test_a_reset_under_a_reader_costs_no_second_reset():
     world = World()
     cursor = world.cursor()
