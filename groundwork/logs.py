@@ -321,7 +321,8 @@ class LogThread(io.TextIOBase):
             return len(text)
         data = text.encode(self.encoding, self.errors)
         with self._changed:
-            self._full |= self._waiting_bytes + len(data) > self._limit_bytes
+            # One record may be larger than the limit: a dump of all stacks.
+            self._full |= self._waiting_bytes > 0 and self._waiting_bytes + len(data) > self._limit_bytes
             last = self._entries[-1] if self._entries else None
             if not self._full:
                 self._waiting_bytes += len(data)

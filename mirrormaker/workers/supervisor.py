@@ -23,8 +23,10 @@ from typing import Any
 from groundwork.installed import own_version
 from groundwork.logs import current_level, log_in_thread, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
+from groundwork.output import print_note
 from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, TaskGroup, now, sleep, stacks, wait_any
+from groundwork.threads import NoThread
 from mirrormaker import exits
 from mirrormaker.changes import decide
 from mirrormaker.config import Configuration
@@ -57,7 +59,11 @@ MISSED_S = 1.0  # time for which the supervisor itself could not run: it does no
 
 def run_supervisor(configuration: Configuration, read: Callable[[], Configuration]) -> int:
     """Mirror in several processes until a signal ends it; the exit code.  read: as of run_daemon."""
-    log_in_thread()
+    try:
+        log_in_thread()
+    except NoThread as refused:
+        print_note(f"error: {refused}")
+        return exits.TEMPORARY
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
     mirror = configuration.mirror
     # The terminal writes, flushes and has a descriptor: all that is used.

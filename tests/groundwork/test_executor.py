@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
 from groundwork.executor import ThreadExecutor
 from groundwork.hub import CallersHub, HubStopped, OwnThread
+from groundwork.sockets import GAP_S
 from groundwork.tasks import TaskGroup, deadline, now, sleep
 from localkafka.waiting import wait_until
 
@@ -35,6 +37,19 @@ def test_a_call_waits_and_other_greenlets_go_on():
     one, other = hub.call(in_hub)
     hub.stop()
     assert one == other != threading.get_ident()
+
+
+def test_the_time_of_a_call_does_not_run_while_the_process_stands_still():
+    hub = CallersHub()
+    hub.start()
+    beside, tasks = ThreadExecutor(hub), TaskGroup()
+    tasks.spawn("freeze", time.sleep, 0.3 + GAP_S)  # the loop finds that the time is over, and only then the result
+    assert beside.call_within(0.2, "the disk", divmod, 7, 2) == (3, 1)
+    with pytest.raises(TimeoutError, match="the disk took longer than"):
+        beside.call_within(0.2, "the disk", time.sleep, 0.6)
+    beside.close()
+    tasks.stop(1)
+    hub.stop()
 
 
 def test_what_it_raises_comes_back_and_an_exit_does_not_end_the_hub():

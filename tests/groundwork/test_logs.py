@@ -335,6 +335,14 @@ class Pipe:
         return self._lines[:-1]
 
 
+def test_one_record_may_be_larger_than_what_may_wait() -> None:
+    pipe = Pipe()
+    pipe.start()
+    dump = "".join(f"a line of all stacks {number}\n" for number in range(13_000))
+    pipe.out.write(dump)
+    assert "\n".join(pipe.lines()) + "\n" == dump
+
+
 def test_a_pipe_that_nobody_reads_does_not_stop_the_loop_and_what_is_left_out_is_counted() -> None:
     pipe, ticks, tasks = Pipe(), [0], TaskGroup()
 

@@ -21,6 +21,7 @@ import pytest
 from groundwork import tasks
 from groundwork.connecting import connect
 from groundwork.options import Secret
+from groundwork.threads import NoThread
 from groundwork.tls import TlsUnusable
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, SecurityRefused
@@ -331,6 +332,23 @@ def test_a_disk_that_holds_certificates_and_does_not_answer_holds_up_one_connect
         first.close()
         other.close()
     group.stop(1.0)
+
+
+def test_where_no_thread_can_look_at_certificates_those_that_were_read_count(
+    cluster: FakeCluster, authority: Authority, server: Identity
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NoThread("no further thread can be started")
+
+    def base(address: tuple[str, int], timeout: float | None = None) -> Any:
+        return socket.create_connection(address, timeout)
+
+    base.in_thread = refuse  # type: ignore[attr-defined]
+    with Front(cluster.ports[1], context=server_context(server)) as front:
+        connect = Security(protocol="SSL", tls=Tls(ca=str(authority.certificate))).connect(base)
+        link = Link(front.broker, "me", connect, 5000)
+        assert link.call(METADATA)["brokers"]
+        link.close()
 
 
 def test_files_that_cannot_be_used_are_named_with_their_option(

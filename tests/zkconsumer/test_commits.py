@@ -104,22 +104,26 @@ def test_the_program_hears_once_that_commits_begin_to_fail():
     assert [event.kind for event in world.events] == ["offset"] * 3
 
 
+@pytest.mark.parametrize("between", ["another session", "a fence"])
 @pytest.mark.parametrize("commit", ["commit", "commit_at"])
-def test_a_commit_that_waited_until_there_was_another_session_is_not_written(commit):
-    """The offset map's disk takes its time.  Meanwhile the session ends, another member takes the partition, and a new
-    session begins, with a lease of its own."""
+def test_a_commit_that_waited_until_there_was_another_lease_is_not_written(commit, between):
+    """The offset map's disk takes its time.  Meanwhile the session ends and another one begins, or is silent up to the
+    fence and answers again; another member has the partition."""
     lease, store = held(), MemoryOffsets()
 
-    def another_session(_: object) -> None:
-        lease.revoke(clocks.boot())
+    def another_lease(_: object) -> None:
+        if between == "a fence":
+            lease.end_what_began()
+        else:
+            lease.revoke(clocks.boot())
         lease.beat_answered(clocks.moment(), 60.0)
 
     commits = Commits(
-        store, "g", lease=lease, still_ours=lambda tps: tps, on_event=lambda event: None, before=another_session
+        store, "g", lease=lease, still_ours=lambda tps: tps, on_event=lambda event: None, before=another_lease
     )
     cursor = Cursor(tp=A, done=50, committed=None)
     found = commits.commit([cursor]) if commit == "commit" else commits.commit_at({cursor: 50})
-    assert "session in which this began is lost" in str(found[A])
+    assert "was silent for too long since this began" in str(found[A])
     assert (store.held, cursor.committed) == ({}, None)
     lease.check(clocks.moment())
 

@@ -8,11 +8,12 @@ from contextlib import suppress
 
 import pytest
 
+from groundwork import clocks
 from groundwork.tasks import TaskGroup, now, sleep
 from tests.fakes.names import Names, names_of_a_test
 from tests.zkconsumer.test_zksession_garbage import GARBAGE, SESSION, FakeZooKeeper
 from zkconsumer.errors import Unreachable
-from zkconsumer.session.lease import Lease
+from zkconsumer.session.lease import Lease, LeaseOver
 from zkconsumer.session.zksession import SessionState, ZkSession
 
 HANG_S = 4.0
@@ -101,6 +102,7 @@ def test_the_fence_comes_with_the_end_of_the_lease_while_the_name_servers_are_si
     fenced: list[float] = []
     session = session_of(f"zk1.here:{port},zk2.here:{port}", tasks, [], on_fence=lambda: fenced.append(now()))
     session.start()
+    begun = session.lease.until_revoked()
     try:
         names.silent = set(names.known)
         server.close()
@@ -110,6 +112,8 @@ def test_the_fence_comes_with_the_end_of_the_lease_while_the_name_servers_are_si
             assert time.monotonic() < end, "no fence in time"
             sleep(0.01)
         assert fenced[0] - session.lease.valid_until < 0.5
+        with pytest.raises(LeaseOver, match="silent for too long since this began"):
+            begun.check(clocks.moment())
         assert longest[0] < 1.5, f"the event loop stood still for {longest[0]:.1f} s"
     finally:
         session.close()

@@ -126,10 +126,15 @@ class Lease:
             " partitions"
         )
 
-    def until_revoked(self) -> Lease:
-        """Return this lease as it is for something that begins now and waits: over for good once this is revoked.
+    def end_what_began(self) -> None:
+        """A fence: what began under the lease is over, also where the session lives and the lease is renewed."""
+        self._revocations += 1
 
-        A later session has a lease again, and others may own our partitions by then.
+    def until_revoked(self) -> Lease:
+        """Return this lease as it is for something that begins now and waits: over for good once this is revoked, or
+        after a fence.
+
+        There is a lease again in a later session, or when the session answers again; others may own our partitions.
         """
         return _UntilRevoked(self)
 
@@ -138,7 +143,7 @@ class Lease:
 
 
 class _UntilRevoked(Lease):
-    """Lease in one session.  It answers holds() and check(); valid_until says that it is over."""
+    """Lease up to the next fence.  It answers holds() and check(); valid_until says that it is over."""
 
     __slots__ = ("_of",)
 
@@ -151,5 +156,5 @@ class _UntilRevoked(Lease):
 
     def check(self, moment: Moment) -> None:
         if self._of._revocations != self._revocations:
-            raise LeaseOver(f"the {self._whose} session in which this began is lost, others may own our partitions")
+            raise LeaseOver(f"{self._whose} was silent for too long since this began, others may own our partitions")
         self._of.check(moment)

@@ -275,6 +275,7 @@ class ZkSession(ZkCalls):
     def _fence(self) -> None:
         if not self.fenced:
             self.fenced = True
+            self.lease.end_what_began()
             log.debug("lease over: no answer of ZooKeeper at %s in time", self.hosts)  # on_fence says it, by name
             self._on_fence()
 
