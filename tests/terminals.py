@@ -10,13 +10,19 @@ from typing import TextIO
 
 @contextmanager
 def terminal() -> Iterator[tuple[TextIO, int]]:
-    """A stream of a terminal, and the descriptor that its window has; it goes away when that is closed."""
+    """A stream of a terminal, and the descriptor that its window has, for leave()."""
     window, side = os.openpty()
     stream = os.fdopen(side, "w")
     try:
         yield stream, window
     finally:
-        with suppress(OSError):
-            os.close(window)
+        os.close(window)
         with suppress(OSError):
             stream.close()
+
+
+def leave(window: int) -> None:
+    """The terminal goes away.  Its descriptor stays in use: another thread's file would get the number."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, window)
+    os.close(nothing)

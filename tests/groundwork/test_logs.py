@@ -28,7 +28,7 @@ from groundwork.logs import (
     write_now,
 )
 from groundwork.tasks import TaskGroup, sleep
-from tests.terminals import terminal
+from tests.terminals import leave, terminal
 
 log = logging.getLogger("part")
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -294,7 +294,7 @@ def test_write_now_waits_for_no_lock_and_for_nobody_who_does_not_read(monkeypatc
 
 def test_write_now_raises_nothing_where_the_terminal_is_gone() -> None:
     with terminal() as (stream, window):
-        os.close(window)
+        leave(window)
         write_now("part", logging.CRITICAL, "ended at once", out=stream.fileno())
 
 

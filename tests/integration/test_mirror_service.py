@@ -27,7 +27,7 @@ from localkafka.waiting import wait_until
 from tests import children
 from tests.conftest import Unique
 from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, filled
-from tests.terminals import terminal
+from tests.terminals import leave, terminal
 
 pytestmark = pytest.mark.real
 
@@ -150,7 +150,7 @@ def test_a_mirror_goes_on_when_its_terminal_went_away_and_stops_in_order(
         with children.started([COMMAND, "run", mirror.file], stderr=stream, env=env) as process:
             wait_until(lambda: b"msg/s, " in shown(), 40, lambda: f"a status line: {shown().decode()}")
             wait_until(lambda: bool(shown()) and mirror.arrived(topic) == 100, 40, "all to be mirrored")
-            os.close(window)
+            leave(window)
             load.produce(topic, 2, 100, PLAIN_ONLY)
             wait_until(lambda: mirror.arrived(topic) == 200, 40, lambda: f"the mirror to go on: {process.poll()}")
             time.sleep(1.5)  # three status lines

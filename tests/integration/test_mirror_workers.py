@@ -161,7 +161,7 @@ def test_several_workers_are_one_mirror_to_commands_http_and_signals(
         metrics = mirror.got("/metrics")[1]
         assert 'mirrormaker_worker_up{worker="2"} 1.0' in metrics
         assert re.search(r'process_cpu_seconds_total\{worker="1"\} [0-9.]+', metrics)
-        assert len(list((tmp_path / "run").iterdir())) == 1, "one control socket"
+        assert len(list((tmp_path / "run").glob("*.sock"))) == 1, "one control socket"
         assert {path.name for path in (tmp_path / "state").glob("*.offsetmap")} == {
             "dc1.offsetmap",
             "dc1.worker2.offsetmap",
@@ -229,8 +229,8 @@ def test_a_worker_without_partitions_is_ready_and_one_that_keeps_dying_ends_all(
         assert mirror.got("/readyz")[0] == 200
         assert mirror.stop()[0] == 0
         mirror.env({**mirror.folders, "GROUNDWORK_FAILPOINTS": "after send before ack=raise@1"})
-        load.produce(topic, 1, 10, PLAIN_ONLY)
         mirror.start()
-        assert mirror.exit_code(90) == 70, mirror.said()
+        with load.in_background({topic: PLAIN_ONLY}, 1, 20_000):  # each worker that has the partition meets some
+            assert mirror.exit_code(90) == 70, mirror.said()
         assert re.search(r"worker [12] (could not start|died 5 times).*exit code 70.*: the mirror ends", mirror.said())
         wait_until(lambda: not any(map(alive, mirror.worker_pids)), 20, "all workers to end")

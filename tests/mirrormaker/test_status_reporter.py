@@ -25,7 +25,7 @@ from mirrormaker.source import SourceState
 from mirrormaker.status import Blocked, Snapshot, StatusLine, StatusReporter, snapshot_of
 from mirrormaker.systemd import STALL_S, Systemd, Watchdog
 from mirrormaker.target import Target
-from tests.terminals import terminal
+from tests.terminals import leave, terminal
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.offsets.group import StoreStatus
 from zkconsumer.offsets.modes import StoreCommit
@@ -161,7 +161,7 @@ def test_a_terminal_that_goes_away_ends_the_status_line_and_not_the_mirror() -> 
         with deadline(20, "the first line"):
             while not select.select([window], [], [], 0)[0]:
                 sleep(0.01)
-        os.close(window)
+        leave(window)
         with pytest.raises(OSError, match="Input/output error"):
             os.write(stream.fileno(), b"x")
         shown = reports._before

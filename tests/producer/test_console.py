@@ -22,7 +22,7 @@ from producer.console import main, run
 from producer.producer import Producer
 from tests import children
 from tests.fakes.broker import Fail, FakeCluster, Wait
-from tests.terminals import terminal
+from tests.terminals import leave, terminal
 
 pytestmark = pytest.mark.thorough  # a process for each
 
@@ -225,7 +225,7 @@ def test_a_terminal_that_goes_away_costs_no_line() -> None:
             child.stdin.write(b"first without\n")
             child.stdin.flush()
             assert b"line 1 has no key separator" in os.read(window, 1 << 16)
-            os.close(window)
+            leave(window)
             child.communicate(b"k:one\nnothing\nk:two\n", timeout=30)
         assert child.returncode == 1
         assert cluster.messages("t", 0) == [(0, b"k", b"one"), (1, b"k", b"two")]

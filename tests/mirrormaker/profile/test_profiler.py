@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from kafkawire.model import Broker
 from kafkawire.net.link import Link
 from mirrormaker.daemon import Daemon
 from mirrormaker.profile.profiler import Profiler, Requests
-from tests.terminals import terminal
+from tests.terminals import leave, terminal
 
 SOURCE, TARGET = Broker(1, "source", 9092), Broker(2, "target", 9092)
 
@@ -117,7 +116,7 @@ def test_a_profile_that_cannot_be_printed_is_a_line_of_the_log_and_no_end(
     monkeypatch.setattr("mirrormaker.daemon.Profiler", lambda flows: SimpleNamespace(run=lambda seconds: None))
     monkeypatch.setattr("mirrormaker.daemon.lines", lambda found: ["stage  runs s"])
     with terminal() as (stream, window):
-        os.close(window)
+        leave(window)
         monkeypatch.setattr("sys.stdout", stream)
         Daemon._profiled(SimpleNamespace(_flows=[]), 1.0)  # type: ignore[arg-type]
         monkeypatch.undo()
