@@ -19,7 +19,16 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.backfill.clusters import Clusters, HandOver
 from sparkpipeline.backfill.folder import BackfillFolder
 from sparkpipeline.backfill.logends import stable_ends
-from sparkpipeline.backfill.plan import BackfillPlan, Done, Lane, Request, check, differences, is_given_anew
+from sparkpipeline.backfill.plan import (
+    BackfillPlan,
+    Done,
+    Lane,
+    Request,
+    check,
+    differences,
+    is_given_anew,
+    unconfirmed,
+)
 from sparkpipeline.backfill.run import BackfillRun, CopyOutcome, on_spark
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
@@ -48,7 +57,8 @@ class Backfill:
     def open(files: Files, folder: str, asked: Request | None, secrets: Request) -> Backfill:
         """The backfill of a folder, or the one that is asked for.
 
-        asked: None where a command only names the folder.  secrets: what is never written down, as given now.
+        asked: None where a command only names the folder.  secrets: what is never written down, as given now, with the
+        addresses and the security of the clusters it is for.
         Raises OptionRefused, Refused where the folder has another plan, and whatever planning raises.
         """
         state = BackfillFolder(files, folder)
@@ -74,6 +84,12 @@ class Backfill:
         if other:
             raise Refused(
                 f"its plan is another: {'; '.join(other)}; name the folder alone to go on, or another folder",
+                folder=folder,
+            )
+        if told := unconfirmed(plan.request, secrets):
+            raise Refused(
+                "a command that gives a secret has to give that cluster's addresses and kafka.security.*, *.ssl.* and"
+                f" kafka.sasl.* too, as they were planned: {'; '.join(told)}",
                 folder=folder,
             )
         sides = Clusters.of(_with_secrets(plan.request, secrets), plan.source_release, plan.target_release)

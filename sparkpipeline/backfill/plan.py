@@ -31,6 +31,8 @@ SECRETS = (
     "kafka.sasl.oauthbearer.config",
 )  # fmt: skip
 CODE = ("kafka.sasl.oauthbearer.callback",)
+_ADDRESSES = _REACHED_BY | {"kafka.broker.list"}
+_SECURITY = ("kafka.security.", "kafka.ssl.", "kafka.sasl.", "zookeeper.ssl.")
 
 
 def is_secret(name: str) -> bool:
@@ -43,6 +45,11 @@ def is_given_anew(name: str) -> bool:
 
     Those are secrets, and what names code: whoever may write the folder would have it run."""
     return is_secret(name) or name.lower() in CODE
+
+
+def is_connection(name: str) -> bool:
+    """True for an option that says where a cluster is or how its servers prove who they are, and is no secret."""
+    return (name.lower() in _ADDRESSES or name.lower().startswith(_SECURITY)) and not is_given_anew(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +76,15 @@ class Request:
             self,
             source={k: v for k, v in self.source.items() if not is_given_anew(k)},
             target={k: v for k, v in self.target.items() if not is_given_anew(k)},
+        )
+
+    def without_connections(self) -> Request:
+        """Return what may be written down, without addresses and security of the clusters."""
+        kept = self.without_secrets()
+        return replace(
+            kept,
+            source={k: v for k, v in kept.source.items() if not is_connection(k)},
+            target={k: v for k, v in kept.target.items() if not is_connection(k)},
         )
 
 
@@ -235,6 +251,33 @@ def differences(planned: Request, asked: Request) -> list[str]:
         if was != is_:
             found.append(f"{field.name} {_shown(is_)} is asked for, {_shown(was)} was planned")
     return found
+
+
+def unconfirmed(planned: Request, given: Request) -> list[str]:
+    """What the plan says of a cluster's addresses and security, and the command does not confirm: sentences.
+
+    A command that gives a secret for a cluster says whom it is for: whoever may write the folder would be told it."""
+    found = []
+    for side in ("source", "target"):
+        was, is_ = _connection(getattr(planned, side)), _connection(getattr(given, side))
+        if (is_ or any(map(is_given_anew, getattr(given, side)))) and was != is_:
+            found += [
+                f"{name} of the {side}: {_of(is_, name)} in the command, {_of(was, name)} in the plan"
+                for name in sorted({name for name, _ in (*was, *is_)})
+                if _of(was, name) != _of(is_, name)
+            ]
+    return found
+
+
+def _connection(options: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Connection options by name in lower case; a name in several cases is there several times."""
+    return sorted(
+        ((name.lower(), value) for name, value in options.items() if is_connection(name)), key=lambda pair: pair[0]
+    )
+
+
+def _of(pairs: list[tuple[str, Any]], name: str) -> str:
+    return " and ".join(_shown(value) for key, value in pairs if key == name) or "nothing"
 
 
 def check(request: Request) -> None:

@@ -116,7 +116,7 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
 
 
 def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
-    """The request, None where nothing is asked for; and whatever is given, for its secrets."""
+    """The request, None where nothing is asked for; and whatever is given, for its secrets and whom they are for."""
     source, target = _pairs(asked["source_option"]), _pairs(asked["target_option"])
     named = {
         "kafka.bootstrap.servers": "source_brokers", "zookeeper.connect": "source_zookeeper",
@@ -145,10 +145,10 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
         group=asked["group"],
         storage=storage,
     )
-    only_secrets = given.without_secrets() == Request(source={}, target={})
-    if not only_secrets:
+    only_reached = given.without_connections() == Request(source={}, target={})
+    if not only_reached:
         target.setdefault("kafka.request.timeout.ms", "10000")  # what a run after a crash waits for
-    return (None if only_secrets else given), given
+    return (None if only_reached else given), given
 
 
 def _of_07(source: dict[str, str]) -> bool:

@@ -18,10 +18,20 @@ from kafkawire.model import MessageSet, TopicPartition
 from sparkpipeline.backfill import logends as module
 from sparkpipeline.backfill.chunkcopy import Reached, compare
 from sparkpipeline.backfill.folder import BackfillFolder
-from sparkpipeline.backfill.job import bound
+from sparkpipeline.backfill.job import Backfill, bound
 from sparkpipeline.backfill.logends import End, stable_ends
 from sparkpipeline.backfill.parts import indexed, parts
-from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane, Request, check, differences
+from sparkpipeline.backfill.plan import (
+    BackfillPlan,
+    Chunk,
+    Copied,
+    Done,
+    Lane,
+    Request,
+    check,
+    differences,
+    unconfirmed,
+)
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ranges import OffsetRange
@@ -65,6 +75,49 @@ def test_the_same_request_again_differs_in_nothing_and_another_is_told():
     assert differences(planned, REQUEST) == []
     [sentence] = differences(planned, replace(REQUEST, chunk=7))
     assert sentence == "chunk 7 is asked for, 500000 was planned"
+
+
+SECRET = {"kafka.sasl.password": "hush"}
+LOGIN = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.hosts": "old"}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"kafka.bootstrap.servers": "evil:9092"},
+        {"kafka.metadata.broker.list": "evil:9092"},
+        {"Kafka.Bootstrap.Servers": "evil:9092"},
+        {"zookeeper.connect": "evil:2181"},
+        {"kafka.broker.list": "0:evil:9092"},
+        {"kafka.security.protocol": "SASL_PLAINTEXT"},
+        {"kafka.ssl.ca.location": "/folder/evil.pem"},
+        {"kafka.ssl.endpoint.identification.algorithm": "none"},
+        {"kafka.sasl.hosts": "evil"},
+        {"zookeeper.ssl.verify": "false"},
+    ],
+)
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_secret_is_told_to_nobody_whom_only_the_folder_names(side: str, written: dict[str, str]) -> None:
+    reached = {"kafka.bootstrap.servers": "old:9092", **LOGIN}
+    both = Request(source={**reached, "subscribe": "t"}, target=reached)
+    changed = replace(both, **{side: {**getattr(both, side), **written}})
+    for given in (SECRET, {"Kafka.Sasl.OAuthBearer.Callback": "module:name"}):
+        nothing = Request(source={}, target={})
+        assert unconfirmed(both, replace(nothing, **{side: {**reached, **given}})) == []
+        assert unconfirmed(changed, replace(nothing, **{side: {**reached, **given}}))
+        assert unconfirmed(both, replace(nothing, **{side: given}))
+    assert unconfirmed(changed, nothing) == []  # the folder alone: there is nothing to tell
+
+
+def test_a_backfill_is_not_opened_where_a_secret_would_be_told_to_whom_the_folder_names(tmp_path: Path) -> None:
+    BackfillFolder(LocalFiles(), str(tmp_path / "b")).put_plan(PLAN)
+    nothing = Request(source={}, target={})
+    with pytest.raises(Refused, match='servers of the target: nothing in the command, "new:9092" in'):
+        Backfill.open(LocalFiles(), str(tmp_path / "b"), None, replace(nothing, target=SECRET))
+    with pytest.raises(Refused, match='target: "other:9092" in the command, "new:9092" in the plan'):
+        Backfill.open(
+            LocalFiles(), str(tmp_path / "b"), None, replace(nothing, target={"kafka.bootstrap.servers": "other:9092"})
+        )
 
 
 def test_a_hand_over_needs_the_zookeeper_that_shows_who_is_at_work():

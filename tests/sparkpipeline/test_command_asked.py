@@ -76,6 +76,15 @@ def test_a_pattern_of_a_backfill_is_the_whole_name_of_a_topic() -> None:
     assert [name for name in names if pattern.found_in(name)] == ["orders", "a"]
 
 
+def test_secrets_and_whom_they_are_for_ask_for_nothing_new() -> None:
+    given = {"target_brokers": "b:1", "target_option": ("kafka.sasl.password=hush", "kafka.security.protocol=SASL_SSL")}
+    asked, secrets = _request({**NOTHING, **given})
+    assert asked is None
+    assert secrets.target["kafka.bootstrap.servers"] == "b:1"
+    asked, _ = _request({**NOTHING, **given, "codec": "none"})
+    assert asked is not None
+
+
 def test_an_hour_that_is_in_no_calendar_has_its_number() -> None:
     assert label(0) == "1970-01-01T00"
     assert label((1 << 62) // 3_600_000) == f"hour {(1 << 62) // 3_600_000} since 1970"
