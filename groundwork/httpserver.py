@@ -1,8 +1,9 @@
 """A small HTTP server in the hub of its caller, for views of a running program: GET and HEAD, one request a connection.
 
 Every connection is a task with a time limit, so a slow or silent client costs one of `max_connections` and nothing
-else.  When all are taken, the oldest connection that has not sent its request is closed; where each has sent one,
-further connections are refused with 503.  Request lines and headers are bounded.  What `answer` raises is logged and
+else.  When all are taken, one gives way to a new connection: the oldest that has its response, else that has not sent
+its request, else that does not read its response.  While an answer is made for each, further connections are refused
+with 503.  Request lines and headers are bounded.  What `answer` raises is logged and
 becomes 500: a view never ends the program that it shows.
 """
 
@@ -11,10 +12,12 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
@@ -34,6 +37,7 @@ DRAIN_S = 0.5  # what a client still sends is read that long: closing with unrea
 ACCEPT_RETRY_S = 1.0
 EVENT = {"event": "http", "key": "http"}  # of log lines; repetitions of a key are held back
 TEXT = "text/plain; charset=utf-8"
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close drops what is not sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,18 @@ def parse(head: bytes) -> Request:
     return Request(method, path, headers)
 
 
+class _Phase(Enum):
+    """How far a connection has come."""
+
+    ASKING = auto()
+    ANSWERING = auto()
+    SENDING = auto()
+    DRAINING = auto()
+
+
+_GIVE_WAY = (_Phase.DRAINING, _Phase.ASKING, _Phase.SENDING)  # in this order; an answer that is made is not given up
+
+
 def is_trusted_name(host: str, hosts: Sequence[str] = ()) -> bool:
     """Whether a Host header is no name that a web site could have led a browser here by.
 
@@ -147,18 +163,18 @@ class HttpServer:
         self._first_byte_s = first_byte_s
         self._request_s = request_s
         self._response_s = response_s
-        self._asked: dict[Any, bool] = {}  # by open connection, oldest first: whether its request has arrived
+        self._phases: dict[Any, _Phase] = {}  # by open connection, oldest first
         self._listener: Any = None
 
     @property
     def connections(self) -> int:
         """How many connections are open."""
-        return len(self._asked)
+        return len(self._phases)
 
     @property
     def asking(self) -> int:
         """How many of them have not sent their requests yet."""
-        return list(self._asked.values()).count(False)
+        return list(self._phases.values()).count(_Phase.ASKING)
 
     def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen (port 0: any) and accept connections from now on; the address.  Raises OSError."""
@@ -193,18 +209,27 @@ class HttpServer:
             if self.connections >= self._max_connections and not self._made_room():
                 self._refuse(connection)
                 return
-        self._asked[connection] = False
+        self._phases[connection] = _Phase.ASKING
         self._tasks.spawn("http-connection", self._serve, connection)
 
     def _made_room(self) -> bool:
-        """Close the oldest connection that has not sent its request; whether there was one."""
-        oldest = next((connection for connection, asked in self._asked.items() if not asked), None)
-        if oldest is None:
+        """Close the oldest connection of the first phase that gives way; return whether there was one."""
+        found = [(connection, phase) for way in _GIVE_WAY for connection, phase in self._phases.items() if phase is way]
+        if not found:
             return False
-        del self._asked[oldest]
+        connection, phase = found[0]
+        del self._phases[connection]
         with suppress(OSError):
-            oldest.shutdown(2)  # SHUT_RDWR: its task finds the end, and closes it
+            if phase is _Phase.SENDING:  # else the system keeps for minutes what the client does not read
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            connection.shutdown(2)  # SHUT_RDWR: its task finds the end, and closes it
         return True
+
+    def _enter(self, connection: Any, phase: _Phase) -> None:
+        """Note how far the connection has come.  Raises EOFError where it was closed for another one."""
+        if connection not in self._phases:
+            raise EOFError
+        self._phases[connection] = phase
 
     def _refuse(self, connection: Any) -> None:
         """At once, without a task: a fresh connection takes so few bytes without waiting."""
@@ -221,7 +246,7 @@ class HttpServer:
         except (OSError, EOFError):  # TimeoutError, too: the client is gone, or too slow
             pass
         finally:
-            self._asked.pop(connection, None)
+            self._phases.pop(connection, None)
             connection.close()
 
     def _exchange(self, connection: Any) -> None:
@@ -232,8 +257,10 @@ class HttpServer:
         else:
             with deadline(self._response_s, "an answer"):
                 method, response = request.method, self._answered(request)
+        self._enter(connection, _Phase.SENDING)
         with deadline(self._response_s, "a response"):
             connection.sendall(response.head() + (response.body if method == "GET" else b""))
+        self._enter(connection, _Phase.DRAINING)
         with deadline(DRAIN_S, "the end"):
             connection.shutdown(1)  # SHUT_WR
             while connection.recv(65536):
@@ -246,9 +273,7 @@ class HttpServer:
                 received = _more(connection)
             while b"\r\n\r\n" not in received and len(received) <= MAX_HEAD_BYTES:
                 received += _more(connection)
-        if connection not in self._asked:
-            raise EOFError  # closed for another one
-        self._asked[connection] = True
+        self._enter(connection, _Phase.ANSWERING)
         head = received.partition(b"\r\n\r\n")[0]
         if len(head) > MAX_HEAD_BYTES:
             raise BadRequest(431, f"request line and headers are longer than {MAX_HEAD_BYTES} bytes")

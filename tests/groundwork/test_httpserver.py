@@ -146,11 +146,11 @@ def test_an_answer_that_takes_too_long_ends_its_connection(tasks: TaskGroup) -> 
     assert asked(address, b"GET /slow HTTP/1.1\r\n\r\n") == b""
 
 
-def test_more_connections_than_allowed_are_refused_at_once_until_some_end(tasks: TaskGroup) -> None:
-    server, address = served(tasks, max_connections=2, response_s=30.0)
+def test_connections_are_refused_at_once_while_as_many_answers_as_allowed_are_made(tasks: TaskGroup) -> None:
+    server, address = served(tasks, max_connections=2, response_s=2.0)
     with ExitStack() as held:
         for _ in range(2):
-            held.enter_context(closing(connect(address, 20))).sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            held.enter_context(closing(connect(address, 20))).sendall(b"GET /slow HTTP/1.1\r\n\r\n")
         while server.connections < 2 or server.asking:
             sleep(0.01)
         with closing(connect(address, 20)) as refused:
@@ -172,6 +172,44 @@ def test_the_oldest_connection_that_has_not_asked_gives_way_to_a_new_one(tasks: 
         assert asked(address, b"GET /readyz HTTP/1.1\r\n\r\n").endswith(b"/readyz None")
         third.sendall(b"GET /third HTTP/1.1\r\n\r\n")
         assert third.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_oldest_client_that_does_not_read_its_response_gives_way_to_a_new_one(tasks: TaskGroup) -> None:
+    server, address = served(tasks, max_connections=3)
+    with ExitStack() as held:
+        lazy = []
+        for count in range(1, 4):
+            lazy.append(held.enter_context(closing(connect(address, 20))))
+            lazy[-1].sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            while server.connections < count or server.asking:
+                sleep(0.01)
+        for _ in range(2):  # the second finds the place of the first
+            assert asked(address, b"GET /livez HTTP/1.1\r\n\r\n").endswith(b"/livez None")
+        with pytest.raises(ConnectionResetError):  # and what it left unread takes no memory
+            received_by(lazy[0])
+        assert received_by(lazy[1]) == received_by(lazy[2]) > 30_000_000
+
+
+def received_by(connection: socket.socket) -> int:
+    count = 0
+    while more := connection.recv(1 << 20):
+        count += len(more)
+    return count
+
+
+def test_an_answered_connection_that_the_client_leaves_open_gives_way_first(tasks: TaskGroup) -> None:
+    server, address = served(tasks, max_connections=3, first_byte_s=30.0)
+    with ExitStack() as held:
+        silent, *answered = (held.enter_context(closing(connect(address, 20))) for _ in range(3))
+        while server.connections < 3:
+            sleep(0.01)
+        for connection in answered:
+            connection.sendall(b"GET /quick HTTP/1.1\r\n\r\n")
+            while not connection.recv(1000).endswith(b"/quick None"):
+                pass
+        assert asked(address, b"GET /livez HTTP/1.1\r\n\r\n").endswith(b"/livez None")
+        silent.sendall(b"GET /silent HTTP/1.1\r\n\r\n")
+        assert silent.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_connection_that_is_silent_for_a_second_is_closed(tasks: TaskGroup) -> None:
