@@ -115,6 +115,18 @@ def tasks() -> Iterator[TaskGroup]:
     assert made.death is None
 
 
+@pytest.fixture
+def passable_path() -> Iterator[Path]:
+    """A folder for tests that other users get to: not below tmp_path, which is closed to them."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        folder.chmod(0o755)
+        closed = [each for each in folder.parents if each.stat().st_mode & 0o011 == 0]
+        if closed:
+            pytest.skip(f"TMPDIR is below {closed[0]}, which lets no other user through")
+        yield folder
+
+
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """A command that runs in this process sets the log up for all of it: the next test finds it as it was."""

@@ -11,8 +11,8 @@ from groundwork.folders import open_to_all, other_writer
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "above" / "own"
+def folder(passable_path: Path) -> Path:
+    made = passable_path / "above" / "own"
     made.mkdir(parents=True, mode=0o700)
     made.parent.chmod(0o755)
     return made
@@ -35,6 +35,29 @@ def test_others_may_write_to_the_folder_itself(folder: Path, mode: int, who: str
 def test_whoever_may_write_above_it_may_put_another_in_its_place(folder: Path, mode: int, who: str) -> None:
     folder.parent.chmod(mode)
     assert other_writer(folder) == f"{who} may write to {folder.parent}"
+
+
+@pytest.mark.parametrize("above", [0o700, 0o744, 0o766])
+def test_nobody_writes_below_a_folder_that_nobody_else_gets_through(folder: Path, above: int) -> None:
+    """As ~/.cache of umask 002 below a home of 0700."""
+    inner = folder / "own"
+    inner.mkdir()
+    for writable in (folder, inner):
+        writable.chmod(0o777)
+    home = folder.parent
+    home.chmod(above)
+    assert other_writer(inner) == (None if above != 0o766 else f"anybody may write to {home}")
+    for way_through in (0o710, 0o701):
+        home.chmod(way_through)
+        assert other_writer(inner) == "anybody may write to it"
+
+
+def test_whoever_may_move_a_closed_folder_may_put_another_in_its_place(folder: Path) -> None:
+    folder.parent.chmod(0o777)
+    folder.chmod(0o700)
+    inner = folder / "own"
+    inner.mkdir()
+    assert other_writer(inner) == f"anybody may write to {folder.parent}"
 
 
 def test_a_folder_of_another_user_is_his(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -557,14 +557,14 @@ def test_what_was_compiled_is_kept_in_the_folder_named_and_found_again(
 
 @pytest.mark.thorough
 def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(
-    kept: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: tuple[Path, subprocess.CompletedProcess[str]], passable_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocked = tmp_path / "a file"
+    blocked = passable_path / "a file"
     blocked.write_text("")
     run = shown(KAFKAWIRE_CACHE=str(blocked))
     assert "memoryview [0] [b'v'] True" in run.stdout
     assert "KAFKAWIRE_CACHE names another folder" in run.stderr
-    folder = tmp_path / "cache"
+    folder = passable_path / "cache"
     shutil.copytree(kept[0], folder)
     monkeypatch.setenv("KAFKAWIRE_CACHE", str(folder))
     for mode in (0o777, 0o775):

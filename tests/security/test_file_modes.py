@@ -125,9 +125,10 @@ def test_what_is_run_is_kept_where_no_other_user_writes(
     (0o777, 0o700, "anybody may write to {above}"), (0o1777, 0o777, "anybody may write to it"),
 ])  # fmt: skip
 def test_what_is_run_is_not_taken_from_where_others_may_put_it(
-    above: int, own: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "above" / "cache"
+    above: int, own: int, said: str, passable_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    folder = passable_path / "above" / "cache"
     folder.mkdir(parents=True)
     folder.chmod(own)
     folder.parent.chmod(above)
