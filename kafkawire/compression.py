@@ -49,8 +49,8 @@ _LZ4_STORED = 0x80000000
 _LZ4_RATIO = 256  # a run's length byte stands for at most 255
 
 _LZ4_GUESS = 4  # the first buffer, in sizes of the data
-_FREE_BLOCKS = 1024  # of snappy and lz4, whatever they open to; beyond it they open to _LEAST_BLOCK bytes each
-_LEAST_BLOCK = 256  # on average: the smallest that a release wrote was 1 KiB (snappy of 0.9)
+_FREE_BLOCKS = 1 << 16  # of snappy and lz4, of any size: some clients flush behind each message; 0.1 s to open them
+_LEAST_BLOCK = 256  # bytes that more blocks open to, on average: the smallest of a release was 1 KiB (snappy of 0.9)
 
 _ZSTD_GUESS = 8  # the first buffer, in sizes of the data: where it is too small the next one is four times as large
 

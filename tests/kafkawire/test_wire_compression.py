@@ -10,6 +10,7 @@ import sys
 import time
 import tracemalloc
 import zlib
+from functools import partial
 
 import cramjam
 import pytest
@@ -248,14 +249,25 @@ def test_small_blocks_take_no_more_memory_than_they_open_to(codec: int, opens_to
     few = small_blocks(codec, 1000, opens_to)
     assert decompress(codec, few, LIMIT) == opens_to * 1000
     many = small_blocks(codec, 240_000, opens_to)
+    refused = partial(pytest.raises, RemoteError, match=r"that open to .* bytes: nobody writes such small ones")
     began = time.process_time()
+    with refused():
+        decompress(codec, many, 128 << 20)
+    assert time.process_time() - began < 1
     tracemalloc.start()
-    with pytest.raises(RemoteError, match=r"that open to .* bytes: nobody writes such small ones"):
+    with refused():
         decompress(codec, many, 128 << 20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 6 * len(many)
-    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("codec", [SNAPPY, LZ4])
+@pytest.mark.parametrize(("count", "size"), [(2000, 200), (60_000, 17)])
+def test_a_block_for_each_message_is_opened(codec: int, count: int, size: int) -> None:
+    """A client that flushes its stream behind each message writes them so."""
+    piece = random.Random(7).randbytes(size)
+    assert decompress(codec, small_blocks(codec, count, piece), 128 << 20) == piece * count
 
 
 @pytest.mark.parametrize("codec", [SNAPPY, LZ4])
