@@ -37,7 +37,7 @@ def test_topics_that_a_start_would_hold_back_are_errors_and_the_others_are_made(
     shown = {row["topic"]: (row["target partitions"], row["route"].partition(":")[0]) for row in rows}
     held_back = "missing, not created", "refused"
     assert [shown["a"][0], shown["d"][0]] == ["missing, created with 200", "missing, created with 1"]
-    assert [shown["b"], shown["c"], shown["grows"]] == [held_back, held_back, ("100, not grown", "refused")]
+    assert [shown["b"], shown["c"], shown["grows"]] == [held_back, held_back, ("100, not grown", "pass-through")]
     assert [error.partition(",")[0] for error in errors] == [
         "source dc1: topic dead would be written to dead",
         "source dc1: topic __transaction_state would be written to __transaction_state",

@@ -27,7 +27,7 @@ from mirrormaker.report import COPIED, ENCODED
 from mirrormaker.routes import AsConfigured, RouteRules, SourceTopic
 from mirrormaker.selection import Selection
 from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction
-from mirrormaker.topics import TopicMissing
+from mirrormaker.topics import GrowthRefused, TopicMissing
 from zkconsumer.errors import Closed
 from zkconsumer.fetching.partition import Reset
 from zkconsumer.offsetmap.file import read_map
@@ -730,6 +730,30 @@ def test_a_target_topic_grows_with_its_source_unless_keys_choose(tasks: TaskGrou
     until(lambda: len(sends.parts) == 4)
     assert targets.counts == {"t": 4, "k": 2}
     assert [part.tp for part in sends.parts if part.tp.topic == "t"] == [TopicPartition("t", 1), TopicPartition("t", 3)]
+
+
+def test_growth_beyond_a_limit_holds_back_only_the_partitions_that_the_target_does_not_have(tasks: TaskGroup) -> None:
+    class Limited(Growing):
+        most = 2
+
+        def grow(self, topic: str, partitions: int) -> range:
+            if partitions > self.most:
+                raise GrowthRefused(f"target topic {topic} gets no partitions: it would have {partitions}")
+            return super().grow(topic, partitions)
+
+    targets, sends, beyond = Limited(t=2), Sends(), Share()
+    flow = flow_of(tasks, targets, sends, source_topic=lambda name: SourceTopic(4, 1), grow=True)
+    for partition, share in ((1, Share()), (3, beyond), (0, Share())):
+        flow.take(fetched("t", partition, 7), share)
+    until(lambda: len(sends.parts) == 2 and beyond.told)
+    assert [part.tp.partition for part in sends.parts] == [1, 0]  # as they were numbered: keys choose no others
+    assert beyond.told == [("failed", "t/3: target topic t gets no partitions: it would have 4", 7)]
+    assert flow.waiting == {}
+    targets.most = 4
+    flow.forget_route("t")  # what each retry of a parked partition does
+    flow.take(fetched("t", 3, 7), Share())
+    until(lambda: len(sends.parts) == 3)
+    assert sends.parts[2].tp == TopicPartition("t", 3)
 
 
 def test_a_map_knows_a_topic_by_its_name_in_the_target(tmp_path: Path, tasks: TaskGroup) -> None:
