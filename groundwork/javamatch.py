@@ -106,10 +106,13 @@ class Plain(Part):
         return 1, len(self.python)
 
     def ends(self, places: _Places, starts: int) -> int:
+        read = 0
         for c in self.python:
             starts = (starts & places.where(c)) << 1
+            read += 1
             if not starts:
                 break
+        places.step(read // 4)  # a character takes a quarter of what a part takes
         return starts
 
 
@@ -193,6 +196,7 @@ class Alternatives(Part):
 
     def ends(self, places: _Places, starts: int) -> int:
         found = 0
+        places.step(len(self._parts))  # also those that match nothing, and so count no steps themselves
         for part in self._parts:
             found |= part.ends(places, starts)
         return found
@@ -214,6 +218,7 @@ class Group(Part):
         return (1 if self._once else ways), steps
 
     def ends(self, places: _Places, starts: int) -> int:
+        places.step()
         return self._part.ends(places, starts)
 
 

@@ -180,6 +180,14 @@ def test_a_name_that_takes_too_many_steps_is_refused() -> None:
         to_python("(?:(?:(?:a|.)*b|.)*c|.)*d").matches("a" * 255)
 
 
+@pytest.mark.parametrize("read_on", ["|" * 2000, ("|" + "a" * 200) * 300], ids=["nothing", "characters"])
+def test_alternatives_and_characters_count_as_steps(read_on: str) -> None:
+    pattern, began = to_python(f"(?:(?=(?:a{read_on})*)a)*!"), time.process_time()
+    with pytest.raises(PatternRefused, match="too many steps"):
+        pattern.matches("a" * 255)
+    assert time.process_time() - began < 0.5  # without the count 4 s and 1 s; with it some hundredths
+
+
 def test_what_cannot_be_told_in_bounded_time_is_refused_before_there_is_a_name() -> None:
     with pytest.raises(PatternRefused, match=r"\(\.\|\.\)\*\+!.*possessive"):
         to_python("(.|.)*+!")

@@ -327,7 +327,7 @@ def filters(data: bytes) -> None:
     text = data.decode(errors="replace")
     for read in (topic_filter, Whitelist, Blacklist):
         try:
-            read(text)
+            read(text).matches("a" * 255)
         except (ValueError, ConsumerError):
             pass
 
@@ -380,7 +380,9 @@ TARGETS: Sequence[Target] = (
     Target("config-properties", _properties_seeds, properties, ()),
     Target("command-config", lambda: [b"\0" + d for d in _yaml_seeds()] + [b"\xff" + d for d in _properties_seeds()],
            command_config, (click.UsageError,)),
-    Target("filters", lambda: [b"orders.*,clicks|a[b-d]", b"(?i)x{2,3}\\p{Alpha}", b"a|b|(c)"], filters, ()),
+    Target("filters",
+           lambda: [b"orders.*,clicks|a[b-d]", b"(?i)x{2,3}\\p{Alpha}", b"a|b|(c)", b"(?:(?=(?:a|||)*)a)*!"],
+           filters, ()),
     Target("http", _http_seeds, http_request, (BadRequest,)),
     Target("control", _control_seeds, control_request, (Refused,)),
 )  # fmt: skip
