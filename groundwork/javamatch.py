@@ -6,7 +6,8 @@ backtracking takes, by the length of the name.  What takes few goes to `re`; eve
 name at once (bits of an int, place 0 the lowest), in a number of steps that is counted.
 
     matches   quick by the bound               re
-              slower                           all places at once
+              slower                           all places at once; if that takes too many steps, re up to ten times
+                                               as long, else refused
               slower, with a back reference,   refused where the pattern is translated: what they match depends on
               an atomic group or possessive    the way that led to them
 """
@@ -21,7 +22,7 @@ from groundwork.javachars import PatternRefused
 LONGEST_NAME = 255  # characters; Kafka has no longer names of topics
 LENGTHS = (31, 63, 127, LONGEST_NAME)  # for which the steps of backtracking are computed
 QUICK = 200_000  # most steps of `re` for a name where there is another way: 2 ms
-PATIENT = 1_000_000  # and where there is none: 10 ms
+PATIENT = 1_000_000  # and where there is none, or it took too many steps: 10 ms
 NAME_STEPS = 50_000  # most steps of following all places of a name: 20 ms
 UNBOUNDED = 1 << 30  # repetitions
 MANY = 1 << 50  # of ways and steps: more are not told apart
@@ -334,19 +335,31 @@ class TopicPattern:
         if len(name) > LONGEST_NAME:
             return False
         length = next(length for length in LENGTHS if length >= len(name))
-        if not self._part.followed or self._cost(length) <= QUICK:
+        cost = self._cost(length)
+        if not self._part.followed or cost <= QUICK:
             return self._compiled.fullmatch(name) is not None
         places = _Places(name)
-        return self._ends(places, 1) & places.last != 0
+        try:
+            return self._ends(places, 1) & places.last != 0
+        except PatternRefused:
+            if cost > PATIENT:
+                raise
+            return self._compiled.fullmatch(name) is not None
 
     def found_in(self, name: str) -> bool:
         """True if a part of the name matches.  Raises PatternRefused as matches()."""
         if len(name) > LONGEST_NAME:
             return False
-        if not self._part.followed or self._cost(LONGEST_NAME) * (len(name) + 1) <= QUICK:
+        cost = self._cost(LONGEST_NAME) * (len(name) + 1)
+        if not self._part.followed or cost <= QUICK:
             return self._compiled.search(name) is not None
         places = _Places(name)
-        return self._ends(places, 2 * places.last - 1) != 0
+        try:
+            return self._ends(places, 2 * places.last - 1) != 0
+        except PatternRefused:
+            if cost > PATIENT:
+                raise
+            return self._compiled.search(name) is not None
 
     def _ends(self, places: _Places, starts: int) -> int:
         try:

@@ -80,25 +80,58 @@ def _closed(regex: str) -> str:
 TopicFilter = Whitelist | Blacklist
 
 
+LeaveOut = Callable[[str, str, PatternRefused], bool]  # regex, topic and why; True: the topic is left out
+
+
+def never(regex: str, topic: str, why: PatternRefused) -> bool:
+    """Leave no topic out: that its filter cannot be evaluated is an error."""
+    return False
+
+
+class LeftOut:
+    """Leaves topics out of a member's own filter that it takes too many steps to tell about: else whoever creates a
+    topic with a long name ends the member.  say: called once for each."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self.own: str | None = None  # the regex; None: every one
+        self._say = say
+        self._topics: set[str] = set()
+
+    def __call__(self, regex: str, topic: str, why: PatternRefused) -> bool:
+        if self.own is not None and regex != self.own:
+            return False
+        if topic not in self._topics:
+            self._topics.add(topic)
+            self._say(f"a topic is left out: {why}")
+        return True
+
+
 def streams_by_topic(
-    registration: Registration, topics: Iterable[str], exclude_internal: bool = True
+    registration: Registration, topics: Iterable[str], exclude_internal: bool = True, leave_out: LeaveOut = never
 ) -> dict[str, int]:
     """Streams of a member for each topic it reads, of the existing topics; a static registration names its own.
 
+    leave_out: as of Selection.
     Raises PatternRefused where it is not certain which topics its expression selects in the JVM.
     """
-    return Selection(topics, exclude_internal).streams(registration)
+    return Selection(topics, exclude_internal, leave_out=leave_out).streams(registration)
 
 
 class Selection:
     """Topics that the members of a group read, of the existing topics.  Each expression is evaluated once.
 
     more_time(): called before each step of some milliseconds; False: the time is over.
+    leave_out(): whether a topic that a filter takes too many steps to tell about is left out of it.
     """
 
     def __init__(
-        self, topics: Iterable[str], exclude_internal: bool = True, more_time: Callable[[], bool] = lambda: True
+        self,
+        topics: Iterable[str],
+        exclude_internal: bool = True,
+        more_time: Callable[[], bool] = lambda: True,
+        leave_out: LeaveOut = never,
     ) -> None:
+        self._leave_out = leave_out
         self._topics = list(topics)
         self._exclude_internal = exclude_internal
         self._more_time = more_time
@@ -120,7 +153,13 @@ class Selection:
         found = []
         for topic in self._topics:
             self._go_on(regex)
-            if chosen.matches(topic, self._exclude_internal):
+            try:
+                selected = chosen.matches(topic, self._exclude_internal)
+            except PatternRefused as why:
+                if not self._leave_out(regex, topic, why):
+                    raise
+                selected = False
+            if selected:
                 found.append(topic)
         return found
 

@@ -195,6 +195,19 @@ def test_what_cannot_be_told_in_bounded_time_is_refused_before_there_is_a_name()
         to_python("a" * 70000)
 
 
+def test_a_name_that_backtracking_can_tell_in_ten_milliseconds_is_not_refused() -> None:
+    words = "|".join(f"w{n:03}abcd" for n in range(200))
+    but_words = to_python(f"(?:(?!{words}).)*")
+    assert javamatch.QUICK < but_words._cost(255) <= javamatch.PATIENT
+    assert but_words.matches("a" * 250)
+    assert not but_words.matches("a" * 240 + "w001abcd")
+    alternatives = to_python(f"(?:{'|'.join(f'(?:w{n:02}|w{n:02}a)(?:b|c|d)' for n in range(90))}|a)!")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(javamatch, "QUICK", 0)
+        patched.setattr(javamatch, "NAME_STEPS", 10)
+        assert alternatives.found_in("xa!")
+
+
 def test_names_that_are_longer_than_kafkas_match_nothing() -> None:
     assert to_python(".*").matches("a" * 255)
     assert not to_python(".*").matches("a" * 256)

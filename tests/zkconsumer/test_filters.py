@@ -6,6 +6,7 @@ import pytest
 
 from kafkawire.znodes.v08 import Registration
 from zkconsumer.filters import Blacklist, Whitelist, streams_by_topic
+from zkconsumer.kafkagroup.topics import GroupTopics
 
 TOPICS = ["__consumer_offsets", "orders", "orders-eu", "payments", "test.a"]
 
@@ -18,6 +19,17 @@ def test_the_whole_name_has_to_match():
     assert chosen(Whitelist("orders")) == ["orders"]
     assert chosen(Whitelist("orders.*")) == ["orders", "orders-eu"]
     assert chosen(Whitelist("rders")) == []
+
+
+def test_a_topic_that_the_own_filter_cannot_tell_is_left_out_with_a_line(caplog):
+    slow = Whitelist("(?:(?:(?:a|.)*b|.)*c|.)*d|orders").registration(1)
+    topics = GroupTopics(None, slow, "g-1", True)  # type: ignore[arg-type]
+    topics.counts = {"orders": 1, "a" * 255: 1}
+    assert topics.subscribed() == ["orders"]
+    assert topics.subscribed() == ["orders"]
+    assert not topics.subscribes("a" * 255)
+    [line] = caplog.messages
+    assert line.startswith("a topic is left out: topic filter '(?:(?:(?:a|.)*b|.)*c|.)*d|orders': it takes too many")
 
 
 def test_a_black_list_is_the_rest():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.v08 import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration, registration_text
+from zkconsumer.filters import LeftOut
 from zkconsumer.group import membership
 from zkconsumer.group.membership import (
     Group,
@@ -88,6 +90,16 @@ def test_a_members_expression_without_end_costs_its_member_and_not_the_loop():
     found = read_group("a", {"a": node(STATIC, t=1), "b": filter_node(WHITE_LIST, "(.|.)*+!")}, topics)
     assert isinstance(found, Untranslatable)
     assert found.member == "b"
+
+
+def test_a_topic_that_our_own_filter_cannot_tell_about_is_left_out_of_it_and_nobody_leaves(caplog):
+    slow, topics = "(?:(?:(?:a|.)*b|.)*c|.)*d|t", ["t", "a" * 255]
+    members, own = {"a": filter_node(WHITE_LIST, slow), "b": filter_node(WHITE_LIST, slow)}, LeftOut(logging.warning)
+    own.own = slow
+    assert read_group("a", members, topics, leave_topic=own).topics == ["t"]
+    assert "a topic is left out: topic filter" in caplog.text
+    own.own = "another"
+    assert isinstance(read_group("a", members, topics, leave_topic=own), Untranslatable)
 
 
 def test_expressions_of_all_members_are_evaluated_step_by_step_until_the_time_is_over():

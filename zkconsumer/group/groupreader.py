@@ -11,6 +11,7 @@ A watch only says that something changed; the next read shows what.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from groundwork.tasks import Event as Flag
@@ -19,7 +20,7 @@ from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import STATIC, Registration
-from zkconsumer.filters import streams_by_topic
+from zkconsumer.filters import LeftOut, streams_by_topic
 from zkconsumer.group.assignor import RANGE
 from zkconsumer.group.membership import (
     Group,
@@ -38,6 +39,8 @@ from zkconsumer.group.verify import GroupFacts
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
+
+log = logging.getLogger(__name__)
 
 FILTERS_S = 30.0  # computing which topics the members of a group read; thousands of topics and members take less
 
@@ -70,6 +73,7 @@ class GroupReader:
         self._exclude_internal = exclude_internal
         self._changed = changed
         self._path = dialect.znodes.member(group, consumer_id)
+        self._leave_out = LeftOut(log.warning)
         self._touches: dict[str, int] = {}  # topics whose watches fired since they were last read, and how often
         self._away = 0  # how often the connection went, and the watches with it
         self._away_read = 0
@@ -86,7 +90,7 @@ class GroupReader:
 
     def subscribes(self, topic: str) -> bool:
         """Whether this member subscribes to a topic, where it exists."""
-        return topic in streams_by_topic(self._registration, [topic], self._exclude_internal)
+        return topic in streams_by_topic(self._registration, [topic], self._exclude_internal, self._leave_own)
 
     @property
     def subscribed(self) -> bool:
@@ -198,7 +202,14 @@ class GroupReader:
         texts = {member: node[0] if node is not None else None for member, node in nodes.items()}
         parse = self._dialect.znodes.registration
         turns = Turns(limit_s=FILTERS_S)
-        return read_group(self.consumer_id, texts, topics, parse, self._exclude_internal, leave_out, turns.go_on)
+        own = self._leave_own
+        return read_group(self.consumer_id, texts, topics, parse, self._exclude_internal, leave_out, turns.go_on, own)
+
+    @property
+    def _leave_own(self) -> LeftOut:
+        """Leaves topics out of our filter, whichever members have it."""
+        self._leave_out.own = next(iter(self._registration.subscription), None)
+        return self._leave_out
 
     @property
     def absent(self) -> list[str]:

@@ -24,7 +24,7 @@ from groundwork.sentences import counted
 from kafkawire.errors import RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import Registration, thread_ids
-from zkconsumer.filters import Selection
+from zkconsumer.filters import LeaveOut, Selection, never
 from zkconsumer.group.assignor import RANGE, StrategyRefused, Threads, assign, java_order
 
 MAX_IDLE = 1000  # threads of a topic that are named
@@ -98,19 +98,20 @@ def read_group(
     exclude_internal: bool = True,
     leave_out: bool = False,
     more_time: Callable[[], bool] = lambda: True,
+    leave_topic: LeaveOut = never,
 ) -> Group | Unreadable | Untranslatable | Unregistered:
     """The group of consumer_id.
 
     nodes: the data of each id node, None for one that vanished after it was listed (its member is gone: the watch on
     the ids will fire, too).  topics: names of all topics there are, for the members with filters.  parse: how the
     dialect reads such data (d.znodes.registration).  leave_out: members that cannot be read are left out of the group.
-    more_time: as of Selection.
+    more_time, and leave_topic for its leave_out: as of Selection.
     """
     if nodes.get(consumer_id) is None:
         return Unregistered()
     streams: dict[str, dict[str, int]] = {}
     left_out: list[Unreadable] = []
-    selection = Selection(topics, exclude_internal, more_time)
+    selection = Selection(topics, exclude_internal, more_time, leave_topic)
     for member in java_order(nodes):
         text = nodes[member]
         if text is None:

@@ -5,14 +5,17 @@ Metadata is read for all topics together: to ask for one by name may create it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.internaltopics import INTERNAL_TOPICS
 from kafkawire.znodes.group import STATIC, Registration, thread_ids
 from zkconsumer.fetching.leaders import CurrentLeaders
-from zkconsumer.filters import streams_by_topic
+from zkconsumer.filters import LeftOut, streams_by_topic
 from zkconsumer.group.assignor import java_order
+
+log = logging.getLogger(__name__)
 
 
 class GroupTopics:
@@ -24,6 +27,7 @@ class GroupTopics:
         self.registration = registration
         self.counts: Mapping[str, int] = {}  # partitions by topic
         self._leaders = leaders
+        self._leave_out = LeftOut(log.warning)  # the others assign by the names that we subscribe to
         self._consumer_id = consumer_id
         self._exclude_internal = exclude_internal
 
@@ -45,7 +49,7 @@ class GroupTopics:
         """Those of these topics that this member reads; exclude.internal.topics is for filters."""
         filtered = self.registration.pattern != STATIC and self._exclude_internal
         there = [topic for topic in topics if not (filtered and topic in INTERNAL_TOPICS)]
-        return streams_by_topic(self.registration, there, self._exclude_internal)
+        return streams_by_topic(self.registration, there, self._exclude_internal, self._leave_out)
 
     @property
     def absent(self) -> list[str]:

@@ -25,7 +25,7 @@ from kafkawire.protocol import apis
 from kafkawire.znodes.group import Registration
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.filters import streams_by_topic
+from zkconsumer.filters import LeftOut, streams_by_topic
 from zkconsumer.offsets.commits import Commits, Committable
 from zkconsumer.offsets.group import NOT_COPIED, GroupOffsets
 from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
@@ -306,7 +306,7 @@ def committed_partitions(
     topics = set(session.children(TOPICS) or ())
     folder = znodes.offsets(group, "-").rpartition("/")[0]
     kept = topics.intersection(session.children(folder) or ())
-    read = streams_by_topic(registration, topics, exclude_internal)
+    read = streams_by_topic(registration, topics, exclude_internal, LeftOut(log.debug))
     folders = {znodes.offsets(group, topic): topic for topic in sorted(kept.intersection(read))}
     found: list[TopicPartition] = []
     for path, names in list_children(session, folders).items():
@@ -325,7 +325,8 @@ def all_partitions(
 
     Raises ZooKeeperAway, ConsumerError.
     """
-    topics = streams_by_topic(registration, set(session.children(TOPICS) or ()), exclude_internal)
+    there = set(session.children(TOPICS) or ())
+    topics = streams_by_topic(registration, there, exclude_internal, LeftOut(log.debug))
     try:
         found = session.ask("read partitions", read_partitions, dialect.znodes, sorted(topics))
     except RemoteError as e:
