@@ -317,6 +317,13 @@ def test_topics_that_cannot_be_read_change_nothing():
     assert world.store.mode == "dual"
 
 
+def test_a_topic_that_is_read_by_name_and_does_not_exist_keeps_nobody_in_dual():
+    world = World("dual")
+    world.mode.subscribe(Registration(STATIC, {"orders": 1, "absent": 1}))
+    world.mode.switch("zookeeper")
+    assert world.store.mode == "zookeeper"
+
+
 def test_nobody_leaves_dual_for_where_another_member_cannot_see():
     world = World("dual")
     world.mode.begin()

@@ -331,6 +331,8 @@ def all_partitions(
         found = session.ask("read partitions", read_partitions, dialect.znodes, sorted(topics))
     except RemoteError as e:
         raise ConsumerError(f"the partitions of the topics cannot be read: {e}") from e
-    if unread := sorted(set(topics) - found.keys()):  # its node makes no sense: Kafka may have offsets of it
+    if unread := sorted(
+        there.intersection(topics) - found.keys()
+    ):  # its node makes no sense: Kafka may have offsets of it
         raise ConsumerError(f"the partitions of the topics cannot be read: topic {unread[0]}: see its node")
     return sorted(TopicPartition(topic, partition) for topic, ids in found.items() for partition in ids)
