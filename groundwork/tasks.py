@@ -249,18 +249,18 @@ class Turns:
     """Lets other greenlets run during a long computation, which calls go_on() between its steps."""
 
     def __init__(self, turn_s: float = TURN_S, limit_s: float = math.inf) -> None:
-        """limit_s: how long the computation may run in all, without the turns of others."""
+        """limit_s: processor time that the computation may take in all, without the turns of others.  By the wall clock
+        a machine that stands still would end it."""
         self._turn_s = turn_s
         self._left_s = limit_s
-        self._began = now()
+        self._began, self._worked = now(), time.thread_time()
 
     def go_on(self) -> bool:
         """Let others run once a turn is over; whether there is time left."""
-        ran_s = now() - self._began
-        if ran_s >= self._turn_s:
-            self._left_s -= ran_s
+        if now() - self._began >= self._turn_s:
+            self._left_s -= time.thread_time() - self._worked
             sleep()
-            self._began = now()
+            self._began, self._worked = now(), time.thread_time()
         return self._left_s > 0
 
 

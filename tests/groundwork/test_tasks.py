@@ -360,6 +360,9 @@ def test_others_run_between_two_items_that_take_long():
     assert list(in_turns(items(), 0.0)) == [0, 1, 2]
     assert turns == ["item 0", "other", "item 1", "item 2"]
     assert [Turns(0.0, limit_s).go_on() for limit_s in (60.0, 0.0)] == [True, False]
+    stood_still = Turns(0.0, 0.05)
+    time.sleep(0.1)  # the machine, or another process: not the computation
+    assert stood_still.go_on()
     with_others.spawn("other", lambda: turns.append("late"))
     assert list(in_turns(items(), 60.0)) == [0, 1, 2]
     assert "late" not in turns

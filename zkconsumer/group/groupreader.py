@@ -42,7 +42,7 @@ from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
-FILTERS_S = 30.0  # computing which topics the members of a group read; thousands of topics and members take less
+FILTERS_S = 30.0  # of the processor, to tell which topics the members of a group read; thousands of both take less
 
 
 class GroupReader:
