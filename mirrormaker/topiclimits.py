@@ -6,8 +6,9 @@ How many topics and partitions a source has is said by its ZooKeeper, which stra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 MINUTE_S = 60.0
@@ -24,14 +25,20 @@ class TopicLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A topic that was made or grown.  partitions: that it has since then."""
+    """A topic that was made or grown.  partitions: that it has since then.  created_at: when it was made, if here.
+    earlier: what holds if that fails."""
 
     at: float
     partitions: int
-    new: bool
+    created_at: float = -math.inf
+    earlier: _Made | None = None
+
+    def is_new(self, at: float) -> bool:
+        """True if it was made within the last minute."""
+        return at - self.created_at < MINUTE_S
 
 
-NOTHING = _Made(0.0, 0, False)
+NOTHING = _Made(0.0, 0)
 
 
 class Creations:
@@ -53,20 +60,24 @@ class Creations:
         refused: dict[str, str] = {}
         total = sum(map(len, there.values()))
         total += sum(max(0, one.partitions - len(there.get(topic, ()))) for topic, one in self._made.items())
-        new = sum(one.new for one in self._made.values())
+        new = sum(one.is_new(at) for one in self._made.values())
         for topic, partitions in wanted.items():
             before, earlier = len(there.get(topic, ())), self._made.get(topic, NOTHING)
+            others = new - earlier.is_new(at)
             in_all = total - max(before, earlier.partitions) + partitions
-            if why := self._why(partitions, in_all, new - earlier.new if not before else 0):
+            if why := self._why(partitions, in_all, others if not before else 0):
                 refused[topic] = why.format(instead=instead)
                 continue
-            total, new = in_all, new - earlier.new + (not before)
-            self._made[topic] = _Made(at, partitions, not before)
+            made = _Made(at, partitions, earlier.created_at if before else at, replace(earlier, earlier=None))
+            total, new = in_all, others + made.is_new(at)
+            self._made[topic] = made
         return refused
 
     def give_back(self, topic: str) -> None:
-        """A topic that may be made, or grown, was not."""
-        self._made.pop(topic, None)
+        """A topic that may be made, or grown, was not: what was made of it before stays counted."""
+        made = self._made.pop(topic, NOTHING)
+        if made.earlier not in (None, NOTHING):
+            self._made[topic] = made.earlier
 
     def _why(self, partitions: int, total: int, new: int) -> str:
         of_topic, in_all, a_minute = self._limits

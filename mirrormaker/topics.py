@@ -152,7 +152,8 @@ class TargetTopics:
                 partitions = self._all(FRESH_S).partitions(topic)
             return range(len(partitions) or self._by_name(topic))
         except BaseException:
-            self._creations.give_back(topic)
+            if topic in self._may_be_named:
+                self._creations.give_back(topic)
             raise
         finally:
             self._named.pop(topic, None)

@@ -403,3 +403,19 @@ def test_a_minute_later_the_next_topics_may_be_made_and_what_was_made_is_counted
     assert creations.refusals({"d": 10}, {"a": [0] * 5, "b": [0] * 5}, 60.5).keys() == {"d"}  # c is not there yet
     creations.give_back("c")
     assert creations.refusals({"d": 10}, {"a": [0] * 5, "b": [0] * 5}, 60.5) == {}
+
+
+def test_a_new_topic_counts_for_its_minute_also_when_it_is_grown_or_its_growth_fails():
+    creations, there = Creations(TopicLimits(of_topic=10, in_all=100, a_minute=2)), {}
+    for topic in ("a", "b"):
+        assert creations.refusals({topic: 2}, there, 0.0) == {}
+        there[topic] = [0] * 2
+        assert creations.refusals({topic: 4}, there, 1.0) == {}
+        if topic == "a":
+            there[topic] = [0] * 4
+        else:
+            creations.give_back(topic)
+    assert creations.refusals({"c": 1}, there, 59.0).keys() == {"c"}
+    assert creations.refusals({"c": 1, "d": 1}, there, 60.0) == {}
+    creations.give_back("c")
+    assert creations.refusals({"e": 1, "f": 1}, there, 60.0).keys() == {"f"}
