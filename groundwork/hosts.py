@@ -21,9 +21,9 @@ def host_list(raw: object) -> tuple[str, ...]:
 
 def is_listed(host: str, hosts: Sequence[str]) -> bool:
     """True if the list names the host, or a domain that it is in."""
-    name = _plain(host)
+    name, every = _plain(host), map(_plain, hosts)
     return any(
-        listed == EVERY or name == listed or (listed.startswith(".") and name.endswith(listed)) for listed in hosts
+        listed == EVERY or name == listed or (listed.startswith(".") and name.endswith(listed)) for listed in every
     )
 
 

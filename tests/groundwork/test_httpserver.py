@@ -252,6 +252,13 @@ def test_hosts_that_a_web_site_may_have(host: str) -> None:
     assert not is_trusted_name(host)
 
 
+def test_this_machines_name_is_trusted_however_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Host.Example.com.")
+    assert is_trusted_name("Host.Example.com:9308")
+    assert is_trusted_name("host.example.com")
+    assert not is_trusted_name("host2.example.com")
+
+
 def test_hosts_that_are_listed() -> None:
     assert is_trusted_name("Mirror.Example.com.:80", ["mirror.example.com"])
     assert is_trusted_name("a.b.example.com", [".example.com"])
