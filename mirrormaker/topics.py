@@ -476,6 +476,11 @@ def _not_created(topic: str, why: str) -> TopicMissing:
 # ---- 0.7 ------------------------------------------------------------------------------------------------------------
 
 
+def made_by_brokers(view: ClusterView) -> int:
+    """Return how many partitions brokers of 0.7 make of a new topic, at least: each decides how many it has."""
+    return len(view.brokers)
+
+
 class Registrations(Protocol):
     """producer.zookeeper.ZookeeperSource."""
 
@@ -506,8 +511,8 @@ class BrokerTopics:
         with self._lock:
             view = self._source.read(None)
             if not self._registered(view, topic):
-                wanted = {topic: len(view.brokers)}  # at least: each decides how many it has
-                if why := self._creations.refusals(wanted, view.topics, now()).get(topic):
+                wanted = made_by_brokers(view)
+                if why := self._creations.refusals({topic: wanted}, view.topics, now()).get(topic):
                     raise _not_created(topic, why)
                 self._make(topic, view)
             found = self._source.read([topic]).partitions(topic)

@@ -71,6 +71,7 @@ from mirrormaker.routes import RouteRules
 from mirrormaker.selection import Explanation, merged_sentence, merged_topics, never_ends
 from mirrormaker.sizes import size_warnings, topic_limits
 from mirrormaker.topiclimits import Creations
+from mirrormaker.topics import made_by_brokers
 from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
@@ -410,11 +411,12 @@ def source_rows(
     if not seen.topics:
         print_note(f"warning: {no_topic_matches(source, mirror)}")
     rules = route_rules(source, target, mirror, here=versions.dialect, there=sent_to)
-    creates = bool(target.zookeeper) or CREATE_TOPICS.key in sent_to.versions
+    creates = sent_to.describes_itself and (bool(target.zookeeper) or CREATE_TOPICS.key in sent_to.versions)
     rows = []
     told = [chosen.explain(name, same is not None) for name in seen.topics]
+    by_brokers = 1 if sent_to.describes_itself else made_by_brokers(view)  # what a start counts
     wanted = {
-        one.target: (source.broker_partitions.total or seen.topics[one.topic]) if creates else 1
+        one.target: (source.broker_partitions.total or seen.topics[one.topic]) if creates else by_brokers
         for one in told
         if not one.refused and _changed(one, seen.topics[one.topic], view, rules)
     }

@@ -47,3 +47,22 @@ def test_topics_that_a_start_would_hold_back_are_errors_and_the_others_are_made(
         "source dc1: target topic grows is neither created nor grown: the target would have more than 500 partitions "
         "(target.max.partitions); raise that",
     ]
+
+
+def test_a_topic_that_brokers_of_0_7_make_counts_as_many_partitions_as_a_start_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        "sources:\n- {name: dc1, version: 0.7.2, zookeeper.connect: 'zk1:2181/src', group.id: g}\n"
+        "target: {target.version: 0.7.2, target.zookeeper.connect: 'zk2:2181/dst', target.max.partitions: 3}\n"
+        "mirror: {whitelist: '.*'}\n"
+    )
+    configuration = from_yaml(path)
+    monkeypatch.setattr(online, "probe_source", lambda *_: SourceView({1: Broker(1, "here", 1)}, {"a": 300, "b": 1}))
+    view = ClusterView({2: Broker(2, "there", 1), 3: Broker(3, "there", 2)}, {}, {})
+    creations = Creations(configuration.target.topic_limits._replace(a_minute=online.NO_PACE))
+    [source] = configuration.sources
+    _, rows, errors = online.source_rows(source, configuration, view, dialect("0.7"), creations)
+    assert [row["target partitions"] for row in rows] == ["missing, its brokers make it", "missing, not created"]
+    assert [error.partition(":")[0] for error in errors] == ["source dc1"]
