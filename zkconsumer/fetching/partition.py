@@ -691,10 +691,13 @@ class Partition:
     def _restart(self, position: int) -> Actions:
         if self.state is S.CLOSED:
             return NOTHING
-        parked = self.parked_at
-        if parked is not None and position >= parked.position:
+        parked, done = self.parked_at, self._done
+        # A sender may have dropped what lies before it; else all before it is done.
+        dropped = (
+            self.withheld is Withheld.BY_SENDER and done is not None and parked is not None and done < parked.position
+        )
+        if parked is not None and position >= parked.position and not dropped:
             return self._queue_failure_again()
-        done = self._done
         return self.reset_to(position if done is None else min(position, done))
 
     def _queue_failure_again(self) -> Actions:
