@@ -12,7 +12,7 @@ import pytest
 
 from mirrormaker import signals
 from tests import children
-from tests.terminals import terminal
+from tests.terminals import leave, terminal
 
 MAY_END = {"SIGKILL", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV", "SIGSYS"}
 LOADS = "import time; from mirrormaker import signals; signals.load(); print(flush=True); time.sleep(0.3)"
@@ -72,7 +72,7 @@ def test_a_terminal_that_went_away_leaves_the_exit_code() -> None:
     ):
         assert child.stdout is not None
         assert child.stdout.readline() == b"True\n"
-        os.close(window)
+        leave(window)
         child.communicate(timeout=20)
         assert child.returncode == 75
 
