@@ -458,9 +458,9 @@ def test_stretches_of_one_size_are_hopped_over_as_entry_by_entry(
         data[at % len(data)] ^= 1 << bit
     del data[len(data) - min(cut, len(data) - 1) :]
     at = count = last = 0
-    kind, least = data[16] << 8 | data[17] if len(data) > 17 else 0, 14
+    kind, least = int.from_bytes(data[16:18], signed=True), 14  # as scanning reads it
     while at + 26 <= len(data):
-        offset, size, found = struct.unpack_from(">qi4xH", data, at)
+        offset, size, found = struct.unpack_from(">qi4xh", data, at)
         if found != kind or size < least or at + 12 + size > len(data):
             break
         at, count, last = at + 12 + size, count + 1, offset
