@@ -228,9 +228,9 @@ def test_a_worker_without_partitions_is_ready_and_one_that_keeps_dying_ends_all(
         assert idle[0]["reason"].startswith("owns no partition")
         assert mirror.got("/readyz")[0] == 200
         assert mirror.stop()[0] == 0
-        mirror.env({**mirror.folders, "GROUNDWORK_FAILPOINTS": "after send before ack=raise@1"})
+        mirror.env({**mirror.folders, "GROUNDWORK_FAILPOINTS": "before send=raise@1"})
+        load.produce(topic, 1, 10, PLAIN_ONLY)  # never sent, so that each worker that has the partition dies of them
         mirror.start()
-        with load.in_background({topic: PLAIN_ONLY}, 1, 20_000):  # each worker that has the partition meets some
-            assert mirror.exit_code(90) == 70, mirror.said()
+        assert mirror.exit_code(90) == 70, mirror.said()
         assert re.search(r"worker [12] (could not start|died 5 times).*exit code 70.*: the mirror ends", mirror.said())
         wait_until(lambda: not any(map(alive, mirror.worker_pids)), 20, "all workers to end")
