@@ -15,6 +15,7 @@ name at once (bits of an int, place 0 the lowest), in a number of steps that is 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from groundwork.javachars import PatternRefused
@@ -58,7 +59,7 @@ class _Places:
         return found
 
 
-class Part:
+class Part(ABC):
     """A part of a pattern.  python: its text; shortest and longest: characters that it matches; followed: whether all
     places can be followed at once; fixed: its cost, where the name's length has no influence."""
 
@@ -71,13 +72,13 @@ class Part:
         self.followed = followed
         self.fixed = fixed
 
+    @abstractmethod
     def cost(self, length: int) -> Cost:
         """Bounds of what `re` does with it in a name of that length."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ends(self, places: _Places, starts: int) -> int:
         """The places where matches end that begin at one of the starts.  Raises PatternRefused."""
-        raise NotImplementedError
 
 
 class Chars(Part):
@@ -142,6 +143,9 @@ class Back(Part):
 
     def cost(self, length: int) -> Cost:
         return 1, 1
+
+    def ends(self, places: _Places, starts: int) -> int:
+        raise PatternRefused("a back reference cannot be followed from all places at once")
 
 
 class Following(Part):
