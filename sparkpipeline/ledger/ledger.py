@@ -45,6 +45,10 @@ class LedgerState:
     abandoned: frozenset[int]
     newest: Manifest | None
 
+    def has_plan(self, batch: int) -> bool:
+        """Whether a batch was planned, by this driver or another; the next one is, where a plan is open."""
+        return batch < self.next_batch or self.open_plan is not None
+
 
 class Ledger:
     """files: of opening.open_files(base, spark); base: as the user wrote it, .base has its normal form.
@@ -164,7 +168,7 @@ class Ledger:
         Raises OptionRefused for one that cannot be, Refused when it is not its turn or supersedes what is not live."""
         check_plan(plan)
         state = self.state()
-        if plan.batch < state.next_batch or state.open_plan is not None:
+        if state.has_plan(plan.batch):
             return self._is(self.layout.plan(plan.batch), plan.text())
         if plan.batch > state.next_batch or state.unpublished:
             raise Refused(f"batch {state.next_batch - 1} is to be published first, and no batch left out",
@@ -173,8 +177,7 @@ class Ledger:
             live = self.live_files()
             for final in plan.supersedes:
                 if final not in live:
-                    state = self.state()  # another driver may have done this batch since, and superseded it
-                    if plan.batch < state.next_batch or state.open_plan is not None:
+                    if self.state().has_plan(plan.batch):  # another driver did this batch since, and superseded it
                         return self._is(self.layout.plan(plan.batch), plan.text())
                     raise Refused(f"the plan supersedes {final}, which is not live", batch=plan.batch)
         return made(self.files, self.layout.plan(plan.batch), plan.text().encode())
