@@ -489,7 +489,7 @@ class PartitionTransactions:
     def _lost(self) -> None:
         """The transaction is over, and may be committed or not: the position tells."""
         transaction, before = self._transaction, self._offset
-        why, settled, slow = transaction.why, transaction.settled, self._too_slow()
+        why, settled, slow = transaction.why, transaction.settled, self._halved_if_too_slow()
         fenced = transaction.fenced and not slow
         log.log(
             logging.INFO if settled else logging.WARNING,
@@ -512,9 +512,9 @@ class PartitionTransactions:
         else:
             self._end_period(f"{why}; its position is {self._offset} now, and was {before}")
 
-    def _too_slow(self) -> str:
-        """Whether the coordinator has aborted the transaction because of its time-out, in a sentence; then the next one
-        takes half of its bytes."""
+    def _halved_if_too_slow(self) -> str:
+        """Let the next transaction take half of the bytes, if the coordinator has aborted this one because of its
+        time-out; the sentence that says so, else ""."""
         if self._transaction.settled or not self._steps.open or now() - self._began < self._how.timeout_ms / 1000:
             return ""
         size = self._steps.size
