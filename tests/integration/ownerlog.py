@@ -107,8 +107,9 @@ class OwnerLog:
         """What a member was handed out of partitions that it owned neither in the sample before nor in the one after,
         nor in the one that was being taken: others may have owned them.
 
-        Where nobody is seen to own it, what was seen up to BACK_S before and after counts too: an original that gives
-        away what it had deletes owner nodes by their path, ours too, and ours comes back at once.
+        Where one of these samples shows no owner, what was seen up to BACK_S before and after counts too: an original
+        that gives away what it had deletes owner nodes by their path, and a second time when its next rebalance begins.
+        That one may be ours, which came between two samples, and comes back at once.
         """
         ended = [sample.ended for sample in self.samples]
         began = [sample.began for sample in self.samples]
@@ -118,7 +119,7 @@ class OwnerLog:
             if before < 0 or after >= len(ended):
                 continue
             around = seen = self._owners(partition, before, after)
-            if not any(around):
+            if not all(around):
                 first, last = bisect_left(began, at - BACK_S), bisect_right(ended, at + BACK_S) - 1
                 seen = around + self._owners(partition, first, last)
             if not any(owner.startswith(f"{consumer_id}-") for owner in seen):

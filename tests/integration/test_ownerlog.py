@@ -30,6 +30,14 @@ def test_a_message_handed_out_while_another_owned_the_partition_is_found():
     assert [text.split(" ")[0] for text in log.handed_out_by_others("b", handed)] == ["0@9"]
 
 
+def test_an_owner_whose_node_an_original_deleted_again_is_the_owner():
+    """The original gave the partition up behind the first sample, a claimed it and was handed a message, and the
+    original deleted the node a second time, before the next one."""
+    log = log_of((1, "jvm-0", 0), (1.05, "", 0), (1.1, "a-0", 0), (1.6, "a-0", 0), (2.0, "", 0))
+    assert log.handed_out_by_others("a", [(1.03, 0, 7)]) == []
+    assert len(log.handed_out_by_others("b", [(1.03, 0, 7)])) == 1
+
+
 def test_positions_that_went_back_or_were_committed_by_somebody_are_found():
     log = log_of((1, "a-0", 0), (2, "a-0", 3), (3, "", 3), (4, "b-0", 5), (5, "b-0", 4))
     assert len(log.offsets_that_went_back(lambda owner: True)) == 1
