@@ -32,6 +32,7 @@ import gevent
 import gevent.monkey
 from gevent.greenlet import Greenlet
 
+from groundwork.forks import not_in_a_fork, sentence
 from groundwork.openfiles import TooManyOpenFiles, none_left
 from groundwork.queues import BoundedQueue, Closed, InSteps
 from groundwork.tasks import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep, threads_are_greenlets
@@ -106,12 +107,16 @@ class Inbox:
         self.thread_id = threading.get_ident()
         self._pid = os.getpid()
         self._open = True
+        not_in_a_fork(self, tasks=True)
+
+    def after_fork(self) -> None:
+        """End the calls that run, where they wait; must_be_open() refuses new ones."""
+        if self.here():
+            gevent.killall(list(self._running), block=False)
 
     def must_be_open(self) -> None:
         if self._open and os.getpid() != self._pid:
-            raise HubStopped(
-                "this process was forked after the hub had started, and has no hub thread: make a new hub here"
-            )
+            raise HubStopped(sentence("the event loop"))
         if not self._open:
             raise HubStopped(self.why_closed) from self.reason
 

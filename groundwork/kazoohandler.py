@@ -1,4 +1,4 @@
-"""kazoo's gevent handler with four changes: wake-ups, selects, names and TLS.
+"""kazoo's gevent handler with five changes: wake-ups, selects, names, TLS and forks.
 
 Wake-ups.  kazoo writes a byte for each queued call and reads one for each that it sends.  A socket pair takes about 280
 such bytes; then a writer waits, and kazoo fails in two ways: gevent refuses a second greenlet that has to wait, and
@@ -13,18 +13,25 @@ the hub, and with it the fence, for half a minute a name.
 
 TLS.  kazoo would connect and make the TLS handshake with a blocking socket: a server that does not respond would stop
 the hub, and with it the fence.
+
+Forks.  kazoo would go on in a forked child, on the connection of the parent: each takes answers of the other, and both
+lose the session.
 """
 
 from __future__ import annotations
 
+import atexit
 import random
 import select
 import socket
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection
 from typing import Any
+from weakref import WeakSet
 
 from kazoo.handlers.gevent import SequentialGeventHandler
 
+from groundwork.forks import abandon, not_in_a_fork
 from groundwork.lookups import SOON_S, ZOOKEEPER
 from groundwork.sockets import real_poll
 from groundwork.tasks import connect
@@ -107,6 +114,27 @@ def kazoo_handler(tls: Any = None) -> Any:
     class Handler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
         at_once = 0  # consecutive selects in which no other greenlet ran
 
+        def __init__(self) -> None:
+            super().__init__()
+            self._made: WeakSet[Any] = WeakSet()  # connections
+            self._spawned: WeakSet[Any] = WeakSet()
+            self._thread_id = threading.get_ident()
+            not_in_a_fork(self, tasks=True)
+
+        def after_fork(self) -> None:
+            """End all greenlets of the client, and give its connection up without a goodbye."""
+            atexit.unregister(self.stop)
+            if threading.get_ident() == self._thread_id:  # else their hub has no thread in this process
+                for each in (*self._spawned, *self._workers):
+                    each.kill(block=False)
+            for opened in list(self._made):
+                abandon(opened)
+
+        def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            spawned = super().spawn(func, *args, **kwargs)
+            self._spawned.add(spawned)
+            return spawned
+
         def create_socket_pair(self) -> Any:
             return wakeups(super().create_socket_pair())
 
@@ -148,6 +176,7 @@ def kazoo_handler(tls: Any = None) -> Any:
         def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
             opened = connect(address, timeout)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._made.add(opened)
             return opened
 
     if tls is None:
@@ -157,7 +186,9 @@ def kazoo_handler(tls: Any = None) -> Any:
         def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
             plain = super().create_connection(address, hostname, timeout)
             try:
-                return tls.wrap_socket(plain, server_hostname=hostname)  # the timeout covers the handshake, too
+                wrapped = tls.wrap_socket(plain, server_hostname=hostname)  # the timeout covers the handshake, too
+                self._made.add(wrapped)
+                return wrapped
             except BaseException:
                 plain.close()
                 raise

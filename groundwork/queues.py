@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
+from groundwork.forks import Forked, sentence
 from groundwork.tasks import Empty, Event, now
 
 T = TypeVar("T")
@@ -27,10 +28,6 @@ STEP_S = 1.0
 
 class Closed(Exception):
     """The queue is closed and empty; the reason, if there was one, is __cause__."""
-
-
-class Forked(RuntimeError):
-    """get() in a process that was forked after the queue was made: the hub runs in the parent only."""
 
 
 class Tokens(Protocol):
@@ -115,7 +112,7 @@ class BoundedQueue(Generic[T]):
     def get(self, timeout_s: float | None = None) -> T:
         """Consuming side: the next item, in order.  queue.Empty after `timeout_s`, Closed after the last item."""
         if os.getpid() != self._pid:
-            text = "this process was forked from the one that fetches: this queue stays empty here, make a new one"
+            text = sentence("the queue")
             raise Closed(text) from Forked(text)  # with a reason, so that it is reported as an error
         until = None if timeout_s is None else now() + timeout_s
         while True:

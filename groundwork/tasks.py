@@ -43,6 +43,7 @@ from greenlet import greenlet
 
 from groundwork import clocks
 from groundwork.connecting import Connector
+from groundwork.forks import Forked, not_in_a_fork, sentence
 from groundwork.lookups import addresses
 from groundwork.pauses import pauses_are
 from groundwork.plainthreads import PlainThreads
@@ -129,9 +130,21 @@ class TaskGroup:
         self._on_death = on_death
         self._tasks: set[Task] = set()
         self._stopped = Event()
+        self._thread_id = threading.get_ident()
+        self._forked = False
+        not_in_a_fork(self, tasks=True)
+
+    def after_fork(self) -> None:
+        """End all tasks where they wait, and start none: they are the parent's."""
+        self._forked = True
+        if threading.get_ident() == self._thread_id:  # else their event loop has no thread in this process
+            for task in self._tasks:
+                task.ask_to_end()
 
     def spawn(self, name: str, fn: Callable[..., object], *args: Any) -> Task:
-        """Start fn(*args) in a greenlet called `name`, at the hub's next turn.  RuntimeError after stop()."""
+        """Start fn(*args) in a greenlet called `name`, at the hub's next turn.  RuntimeError after stop(); Forked."""
+        if self._forked:
+            raise Forked(sentence(f"the task group of {name}"))
         if self._stopped.is_set():
             raise RuntimeError(f"{name} cannot start: its task group is stopped")
         task = Task(name, self._run, fn, args)

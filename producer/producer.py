@@ -18,15 +18,14 @@ waits when there is no room.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import Any, cast, overload
-from weakref import WeakSet
 
+from groundwork.forks import not_in_a_fork, sentence
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from groundwork.tasks import Event, now
@@ -51,7 +50,7 @@ log = logging.getLogger(__name__)
 CHUNK = 500  # messages of send_many that are put into one bucket
 CALLBACKS_S = 1.0  # minimum time for delivery callbacks at close()
 EXIT_S = 3.0  # for sending at the interpreter's exit, without close()
-FORKED = "this process was forked after the producer was made, and has none of its connections; make a producer here"
+FORKED = sentence("the producer")
 
 
 class Producer:
@@ -123,7 +122,7 @@ class Producer:
         self._starting = threading.Lock()
         self._started = self._closed = self._forked = False
         self._not_running = True  # not started, closed or forked: send() has to check
-        _producers.add(self)
+        not_in_a_fork(self)
 
     def start(self) -> None:
         """Start the event loop and its greenlets, which send() would do, too.  Does not connect yet.  Raises NoThread
@@ -291,6 +290,8 @@ class Producer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._forked:
+            return  # a child that exits: the parent closes it
         try:
             self.close()
         except SendFailed as failure:
@@ -388,14 +389,3 @@ class Totals:
         raise SendFailed(
             "; ".join(filter(None, (bad, late, gone))), first or (TimeoutError(late) if late else LinkLost(gone))
         )
-
-
-_producers: WeakSet[Producer] = WeakSet()  # of this process, as long as they exist
-
-
-def _in_child() -> None:
-    for producer in list(_producers):
-        producer.after_fork()
-
-
-os.register_at_fork(after_in_child=_in_child)

@@ -23,6 +23,7 @@ from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
+from groundwork.forks import not_in_a_fork
 from groundwork.hub import Hub, HubStopped, OwnThread, Which, pick_hub
 from groundwork.options import OptionError, warnings_of
 from kafkawire.cluster.versions import ClusterVersions
@@ -108,6 +109,12 @@ class ConsumerConnector:
         self._metrics: ConsumerMetrics | None = None
         self._lock = threading.Lock()
         self._ending = False
+        self._forked = False
+        not_in_a_fork(self)
+
+    def after_fork(self) -> None:
+        """Have nothing to do in a forked child: sessions, connections and streams are the parent's."""
+        self._forked = True
 
     def listen(self, listener: ConsumerListener) -> ConsumerListener:
         """Use this listener from now on; returns the one before it, so that calls can be passed on to it.
@@ -269,7 +276,7 @@ class ConsumerConnector:
     @property
     def settled(self) -> bool:
         """Whether the member reads all that is assigned to it, as far as it knows."""
-        return self._engine is not None and self._engine.settled
+        return self._engine is not None and self._engine.settled and not self._forked
 
     @property
     def silent_s(self) -> float:
@@ -443,6 +450,8 @@ class ConsumerConnector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._forked:
+            return  # a child that exits: the parent shuts it down
         if error is None:
             self.shutdown()
         else:

@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from groundwork import clocks
 from groundwork.connecting import connect as blocking_connect
+from groundwork.forks import not_in_a_fork, sentence
 from groundwork.openfiles import too_many
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused
 from kafkawire.model import Broker
@@ -123,6 +124,7 @@ class Link:
         self._transport: Transport | None = None
         self._used_at = 0.0  # when bytes were last sent or received
         self._replies: deque[Reply] = deque()
+        not_in_a_fork(self)
 
     @property
     def outstanding(self) -> int:
@@ -204,6 +206,15 @@ class Link:
             self.broken = LinkLost(f"{self.broker}: the link was closed{self._loss()}")
         self.draining = False
         self._shut()
+
+    def after_fork(self) -> None:
+        """Break it in a forked child: the connection is the parent's, who reads the responses."""
+        if self.broken is None:
+            self.closed_here = True
+            self.broken = LinkLost(f"{self.broker}: {sentence('the link')}")
+        opened, self._transport = self._transport, None
+        if opened is not None:
+            opened.abandon()
 
     def _check(self) -> None:
         if self.broken is not None:

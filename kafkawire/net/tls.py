@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from groundwork.forks import abandon
 from groundwork.openfiles import too_many
 from groundwork.options import Secret
 from groundwork.sockets import TimeLeft, in_slices, slice_of, tuned
@@ -190,6 +191,9 @@ class TlsTransport:
 
     def close(self) -> None:
         close(self._socket)
+
+    def abandon(self) -> None:
+        abandon(self._socket)
 
     # bytes ------------------------------------------------------------------------------------------------------------
 

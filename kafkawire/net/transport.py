@@ -12,6 +12,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from groundwork.forks import abandon
 from groundwork.sockets import TimeLeft, in_slices, ready, slice_of, tuned
 
 # Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
@@ -36,6 +37,9 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close it, from anywhere: calls that wait raise OSError."""
+
+    def abandon(self) -> None:
+        """Give it up in a forked child; the parent's copy stays open."""
 
 
 class PlainTransport:
@@ -101,6 +105,9 @@ class PlainTransport:
 
     def close(self) -> None:
         close(self._socket)
+
+    def abandon(self) -> None:
+        abandon(self._socket)
 
 
 def ended(opened: Any) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -224,6 +227,49 @@ def test_a_forked_child_is_refused_with_a_sentence_and_its_parent_goes_on(source
         assert "forked" in in_a_fork(connector.shutdown)
         assert offsets(rest(stream)) == list(range(1, 20))
         assert connector.commit_offsets() == {TopicPartition(topic, 0): None}
+
+
+GEVENT_PROGRAM = """
+    from gevent import monkey
+    monkey.patch_all()
+    import os, sys, time
+    from zkconsumer.connector import ConsumerConnector
+    from zkconsumer.errors import ConsumerTimeout
+
+    zookeeper, group, topic = sys.argv[1:]
+    options = {"zookeeper.connect": zookeeper, "group.id": group, "auto.offset.reset": "smallest",
+               "zookeeper.session.timeout.ms": 6000, "consumer.timeout.ms": 500}
+    events = []
+    with ConsumerConnector(options, on_event=lambda event: events.append(event.kind)) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        got = [next(stream).offset]
+        began = len(events)
+        child = os.fork()
+        until = time.monotonic() + 9
+        while time.monotonic() < until:
+            try:
+                for message in stream:
+                    got.append(message.offset)
+            except ConsumerTimeout:
+                pass
+            except RuntimeError as forked:
+                if child == 0:
+                    time.sleep(8)  # longer than a session
+                    sys.exit(7)
+                raise
+        print(got == list(range(20)), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), events[began:])
+"""
+
+
+def test_a_gevent_program_that_forks_keeps_its_session_and_its_partitions(source, unique):
+    topic, group = topic_with(source, unique.topic(), 1, 20), unique.group()
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(GEVENT_PROGRAM), source.zookeeper, group, topic],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.stdout, ended.stderr) == ("True 7 []\n", "")
 
 
 def test_a_handler_that_blocks_for_three_sessions_costs_neither_the_session_nor_the_other_stream(source, unique):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import Generic, Protocol, TypeVar
 
+from groundwork.forks import Forked, not_in_a_fork, sentence
 from groundwork.hub import Hub
 from groundwork.queues import BoundedQueue, Closed, Empty
 from groundwork.tasks import now
@@ -110,6 +111,13 @@ class Stream:
         self._sets = SetReader()
         self._reading: Reader = self._sets  # the style in which the user asked last; no other has anything of a set
         self._reader = 0  # the thread that reads
+        self._forked = False
+        not_in_a_fork(self)
+
+    def after_fork(self) -> None:
+        """Deliver nothing more in a forked child, also of a set that is half iterated: the parent delivers it."""
+        self._forked = True
+        self._errors.append(Forked(sentence(f"stream {self.name}")))  # which ends the part of a set that is iterated
 
     # message by message ---------------------------------------------------------------------------------------------
 
@@ -158,6 +166,8 @@ class Stream:
     def _turn_to(self, style: Reader) -> None:
         """The user asks in this style; raises the first of the errors that wait for that."""
         self._reader = get_ident()
+        if self._forked:
+            raise Forked(sentence(f"stream {self.name}"))
         if self._errors:
             raise self._errors.popleft()
         if self._reading is not style:
