@@ -114,8 +114,29 @@ class Timer:
         self.stop()
 
 
+class Async:
+    """What another thread would wake a loop with: here everything is one thread."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._callback: Callable[..., object] | None = None
+        self._args: tuple[Any, ...] = ()
+
+    def start(self, callback: Callable[..., object], *args: Any) -> None:
+        self._callback, self._args = callback, args
+
+    def send(self) -> None:
+        if self._callback is not None:
+            self._loop.run_callback(self._callback, *self._args)
+
+    def stop(self) -> None:
+        self._callback = None
+
+    close = stop
+
+
 class Loop:
-    """The event loop of one process: gevent asks for callbacks and timers, nothing else."""
+    """The event loop of one process: gevent asks for callbacks and timers, and groundwork.hub for one to wake it."""
 
     def __init__(self, process: Process) -> None:
         self.error_handler: Any = None
@@ -131,6 +152,9 @@ class Loop:
 
     def timer(self, after: float, repeat: float = 0.0, ref: bool = True, priority: object = None) -> Timer:
         return Timer(self._process, after)
+
+    def async_(self, ref: bool = True, priority: object = None) -> Async:
+        return Async(self)
 
     def update_now(self) -> None:
         pass

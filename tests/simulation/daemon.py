@@ -1,0 +1,415 @@
+"""One mirror daemon as a simulated process: the real mirrormaker.daemon, from its start to its exit code.
+
+What stands for something else: time, threads and connections (virtual.py, network.py); kazoo's client (zookeeper); the
+signals of the operating system, which are given by hand; the log, which goes nowhere or into the story; the control
+socket, whose actions are called.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gevent._hub_local import get_hub_if_exists, set_hub
+from gevent.greenlet import Greenlet
+from gevent.hub import GreenletExit
+from greenlet import getcurrent, greenlet
+from kazoo.protocol.states import KazooState
+
+import mirrormaker.daemon
+import mirrormaker.zookeeper
+import producer.zookeeper
+from groundwork.tasks import Event
+from mirrormaker.config import Configuration
+from mirrormaker.control.actions import RunningMirror, actions_of
+from mirrormaker.control.live import LiveControl
+from mirrormaker.happenings import Happenings
+from mirrormaker.report import MirrorReport
+from mirrormaker.signals import Signals
+from tests.simulation import virtual
+from tests.simulation.network import Network
+from tests.simulation.process import Process, Timeline
+from tests.simulation.virtual import Disk, here
+from tests.simulation.zookeeper import Link, SimClient, SimZookeeper
+from zkconsumer.session import zksession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CRASHED = 1  # exit code of a program that ends with an exception
+
+
+class MirrorProcess(Process):
+    """A process with a disk, a network and a way to each ZooKeeper (by its connect string).
+
+    daemon: what runs in it, once it is made.
+    """
+
+    def __init__(
+        self, name: str, timeline: Timeline, failed: Callable[[BaseException], None], machine: Machine
+    ) -> None:
+        super().__init__(name, timeline, failed)
+        self.disk = Disk(self)
+        self.network = machine.network
+        self.machine = machine
+        self.daemon: SimDaemon | None = None
+        self.handlers: list[logging.Handler] = []  # of this process's log
+        self.clients: list[Kazoo] = []  # kazoo's, in the order in which they were made
+
+    def kill(self, tells: bool = True) -> None:
+        """SIGKILL; tells: its machine goes on, and ends its connections."""
+        if not self.dead:
+            super().kill()
+            self.network.gone(self, tells)
+
+    def greenlets(self) -> Iterator[greenlet]:
+        return (
+            each
+            for each in gc.get_objects()
+            if isinstance(each, greenlet) and each.parent is self._hub and not each.dead
+        )
+
+    def dispose(self) -> None:
+        """Take the greenlets of a process that is gone apart: else the garbage collector would, at any moment."""
+        self.kill()
+        hub: Any = self._hub
+        hub.switch = hub.switch_out = _gone
+        before = get_hub_if_exists()
+        set_hub(hub)
+        try:
+            for each in list(self.greenlets()):
+                try:
+                    each.throw(GreenletExit)
+                except BaseException:
+                    pass
+            self._loop.ready.clear()
+        finally:
+            set_hub(before)
+
+
+class Gone(BaseException):
+    """This process is gone: nothing can be waited for."""
+
+
+def _gone(*_: object) -> Any:
+    raise Gone
+
+
+class Machine:
+    """What processes run on.  zookeepers, links: by connect string; a link for each process, too."""
+
+    def __init__(self, network: Network, zookeepers: Mapping[str, SimZookeeper]) -> None:
+        self.network = network
+        self.zookeepers = zookeepers
+        self.links: dict[tuple[str, str], Link] = {}
+
+    def link(self, process: str, connect: str) -> Link:
+        """The way from one process to a ZooKeeper."""
+        key = process, connect
+        if key not in self.links:
+            self.links[key] = Link(self.network.timeline, self.network.rng)
+        return self.links[key]
+
+
+class Kazoo(SimClient):
+    """kazoo's client with a start, an end, listeners, and calls that wait."""
+
+    def __init__(self, process: MirrorProcess, connect: str) -> None:
+        hosts, slash, chroot = connect.partition("/")
+        machine = process.machine
+        super().__init__(process, machine.zookeepers[hosts], machine.link(process.name, hosts), self._state)
+        process.clients.append(self)
+        self._connection: Any = _Kept()
+        self.chroot = slash + chroot
+        self.hosts = [(hosts, 2181)]
+        self.logger: Any = None
+        self.handler: Any = None
+        self._conn_retry: Any = self
+        self._listeners: dict[Callable[[str], object], None] = {}
+        self._up, self._down = Event(), Event()
+        self._ended = False
+
+    def copy(self) -> None:
+        """Of its rule for tries, which nobody needs."""
+
+    def add_listener(self, listener: Callable[[str], object]) -> None:
+        self._listeners[listener] = None
+
+    def remove_listener(self, listener: Callable[[str], object]) -> None:
+        self._listeners.pop(listener, None)
+
+    def _state(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._up.set()
+        for listener in [*self._listeners]:
+            listener(state)
+
+    def start_async(self) -> Any:
+        self.open()
+        return self._up
+
+    def _connect(self) -> None:
+        if not self._ended:
+            super()._connect()
+
+    def _watch_over(self) -> None:
+        if not self._ended:
+            super()._watch_over()
+
+    def closed(self, line: Any) -> None:
+        if self._ended:
+            self._down.set()
+        else:
+            super().closed(line)
+
+    def stop(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._connected:
+            self.goodbye()
+            self._down.wait()
+            self._connected = False
+        self._connection.connection_stopped.set()
+
+    def close(self) -> None:
+        self._ended = True
+
+    def get(self, path: str) -> Any:
+        return self.get_async(path).get()
+
+    def exists(self, path: str) -> Any:
+        return self.exists_async(path).get()
+
+    def get_children(self, path: str) -> Any:
+        return self.get_children_async(path).get()
+
+    def create(self, path: str, data: bytes) -> Any:
+        return self.create_async(path, data).get()
+
+
+class _Kept:
+    """kazoo's connection, as far as a session asks it."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.negotiated_s = 0.0
+        self.trouble = ""
+        self.connection_stopped = Event()
+
+    def abandon(self) -> None:
+        self.connection_stopped.set()
+
+
+class _Handler:
+    """kazoo's handler."""
+
+    def __init__(self, tls: object = None) -> None:
+        self.sleep_func = None
+
+    def stop(self) -> None:
+        pass
+
+    def create_connection(self) -> None:
+        pass
+
+
+def _kazoo(hosts: str, **_: object) -> Kazoo:
+    process: Any = here()
+    return Kazoo(process, hosts)
+
+
+def _started(client: Kazoo, timeout_s: float) -> bool:
+    return bool(client.start_async().wait(timeout=timeout_s))
+
+
+class SimDaemon(mirrormaker.daemon.Daemon):
+    """The real one; its process knows it."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        process: Any = here()
+        process.daemon = self
+
+    def signal(self, number: int) -> None:
+        """As the operating system would call the handler of a signal."""
+        self._signals._handler(number)(number, None)
+
+    def report(self) -> MirrorReport:
+        return self._reporter.report()
+
+    def do(self, action: str, arguments: Mapping[str, Any]) -> list[Any]:
+        """An action of its control socket, and what it answers."""
+        return list(self._control.actions[action](arguments))  # type: ignore[attr-defined]
+
+
+def _begin_control(self: Any, reporter: Any, more: object) -> None:
+    """In the place of LiveControl.start: what was kept is applied, and nobody listens."""
+    self.limiter.restore(None)
+    self._tasks.spawn("limits", self.limiter.run)
+    self.actions = actions_of(
+        RunningMirror(
+            sources=self._sources,
+            flows=self._flows,
+            selections=self._selections,
+            reporter=reporter,
+            limiter=self.limiter,
+        )
+    )
+
+
+def _attach(self: Happenings) -> None:
+    process: Any = here()
+    process.handlers.append(self)
+
+
+def settle() -> None:
+    """virtual.settle, and what only a daemon needs.  Repeatable."""
+    virtual.settle()
+    patched: Any
+    for patched, name, value in (
+        (mirrormaker.daemon, "Daemon", SimDaemon),
+        (mirrormaker.daemon, "_start_threads", lambda: ""),
+        (mirrormaker.daemon, "set_up_logging", lambda *args, **named: None),
+        (mirrormaker.daemon, "collect_garbage_rarely", lambda: None),
+        (mirrormaker.daemon.sys, "setswitchinterval", lambda seconds: None),
+        (Signals, "take", lambda self: None),
+        (LiveControl, "start", _begin_control),
+        (Happenings, "attach", _attach),
+        (Happenings, "detach", lambda self: None),
+        (zksession, "_Connection", _Kept),
+        *(
+            (module, name, value)
+            for module in (zksession, mirrormaker.zookeeper, producer.zookeeper)
+            for name, value in (("KazooClient", _kazoo), ("kazoo_handler", _Handler), ("started", _started))
+        ),
+    ):
+        setattr(patched, name, value)
+
+
+class Mirror:
+    """One mirror by its name, in one life after the other.
+
+    ended(mirror, code): its process has ended by itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        configuration: Configuration,
+        machine: Machine,
+        *,
+        failed: Callable[[Mirror, BaseException], object],
+        ended: Callable[[Mirror, int], object],
+    ) -> None:
+        self.name = name
+        self.configuration = configuration  # as its file is now: what the next start, or a reload, reads
+        self.process: MirrorProcess | None = None
+        self.lives: list[MirrorProcess] = []
+        self._machine = machine
+        self._failed = failed
+        self._ended = ended
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and not self.process.dead
+
+    @property
+    def daemon(self) -> SimDaemon | None:
+        """What runs in its process, frozen or not."""
+        return self.process.daemon if self.process is not None and not self.process.dead else None
+
+    def start(self) -> None:
+        if self.alive:
+            return
+        timeline = self._machine.network.timeline
+        process = MirrorProcess(self.name, timeline, lambda e: self._failed(self, e), self._machine)
+        self.process = process
+        self.lives.append(process)
+        process.after(0.0, self._begin, process)
+
+    def _begin(self, process: MirrorProcess) -> None:
+        Greenlet(self._run, process).start()
+
+    def _run(self, process: MirrorProcess) -> None:
+        try:
+            code = mirrormaker.daemon.run_daemon(self.configuration, lambda: self.configuration)
+        except Exception as e:
+            self._failed(self, e)
+            code = CRASHED
+        process.timeline.after(0.0, self._exited, process, code)
+
+    def _exited(self, process: MirrorProcess, code: int) -> None:
+        if not process.dead:
+            process.kill()
+            self._ended(self, code)
+
+    # what a schedule does -----------------------------------------------------------------------------------------
+
+    def kill(self, tells: bool = True) -> None:
+        """kill -9; tells: its machine goes on."""
+        if self.process is not None:
+            self.process.kill(tells)
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        """A signal; before the daemon is made it ends the process, as at the real start."""
+        process = self.process
+        if process is None or process.dead:
+            return
+        if process.daemon is not None:
+            process.arrive(process.daemon.signal, number)
+        elif number in (signal.SIGTERM, signal.SIGINT):
+            process.kill()
+
+    def freeze(self, seconds: float, sockets_first: bool = False) -> None:
+        process = self.process
+        if process is not None and not process.frozen:
+            process.freeze()
+            process.timeline.after(seconds, process.thaw, sockets_first)
+
+    def suspend(self, seconds: float) -> None:
+        process = self.process
+        if process is not None and not process.frozen:
+            process.suspend(seconds)
+            process.timeline.after(seconds, process.thaw, True)
+
+    def do(self, action: str, **arguments: Any) -> None:
+        """An operator's action, such as pause; what it answers or raises is nobody's."""
+        daemon = self.daemon
+        if daemon is not None and self.process is not None:
+            self.process.arrive(lambda: Greenlet(_quietly, daemon.do, action, arguments).start())
+
+    def dispose(self) -> None:
+        for process in self.lives:
+            process.dispose()
+        self.lives.clear()
+
+
+def _quietly(fn: Callable[..., object], *args: Any) -> None:
+    try:
+        fn(*args)
+    except Exception:
+        pass
+
+
+class LogRouter(logging.Handler):
+    """Gives each record to the handlers of the process that runs, and the text of each to `told`."""
+
+    def __init__(self, timeline: Timeline, told: Callable[[str], object] | None) -> None:
+        super().__init__()
+        self._timeline = timeline
+        self._told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = here()
+        if self._told is not None:
+            who = process.name if process is not None else "-"
+            self._told(f"{self._timeline.now:9.3f} s  {who}: {record.levelname.lower()}: {record.getMessage()}")
+        for handler in getattr(process, "handlers", ()):
+            if record.levelno >= handler.level:
+                handler.handle(record)
+
+
+__all__ = ["LogRouter", "Machine", "Mirror", "MirrorProcess", "SimDaemon", "getcurrent", "settle"]

@@ -1,0 +1,195 @@
+"""A world of whole mirrors in virtual time: clusters, ZooKeepers, the network, daemons, and what happens to them.
+
+    world = MirrorWorld(seed)
+    world.zookeeper("source-zk"); world.cluster("source", "0.8.2.2", 1, {"t": 4}, zookeeper="source-zk")
+    world.mirror("m1", YAML)            a daemon; mirror.start(), kill(), signal(), freeze(), do("pause", ...)
+    world.at(5.0, mirror.kill)          seconds from the begin of the world
+    world.run(60.0)
+    world.end()
+
+Everything that is late, cut or lost comes from `world.rng`.  What watches the promises is an Observer.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from mirrormaker.config import Configuration, from_yaml
+from tests.simulation import daemon as daemons
+from tests.simulation import virtual
+from tests.simulation.daemon import LogRouter, Machine, Mirror
+from tests.simulation.network import Network
+from tests.simulation.process import Timeline
+from tests.simulation.zookeeper import SimZookeeper
+
+ROOM = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+
+
+class Observer:
+    """Who watches a world.  Each call is made when it happens; the brokers' logs are the clusters' to look at."""
+
+    def begun(self, world: MirrorWorld) -> None:
+        """The world is there, and empty."""
+
+    def happened(self, what: str) -> None:
+        """Something of the schedule is about to happen."""
+
+    def failed(self, mirror: Mirror, error: BaseException) -> None:
+        """Something in a daemon's process ended with an exception that nobody caught."""
+
+    def ended(self, mirror: Mirror, code: int) -> None:
+        """A daemon has ended by itself."""
+
+    def wrote(self, path: str, data: bytes | None, session: int, gone: bool) -> None:
+        """A node of ZooKeeper was written, or is gone."""
+
+
+class MirrorWorld:
+    """told: gets a line of everything that is said; None: nobody says anything, which is faster."""
+
+    def __init__(
+        self,
+        seed: object,
+        observer: Observer | None = None,
+        *,
+        told: Callable[[str], object] | None = None,
+        traced: bool = False,
+    ) -> None:
+        daemons.settle()
+        self.timeline = Timeline()
+        self.began = self.timeline.now
+        self.rng = Random(f"world {seed}")
+        virtual.running(self.timeline, Random(f"chance {seed}"))
+        self.observer = observer if observer is not None else Observer()
+        self.network = Network(self.timeline, self.rng, traced=traced)
+        self.zookeepers: dict[str, SimZookeeper] = {}
+        self.clusters: dict[str, Any] = {}
+        self.mirrors: dict[str, Mirror] = {}
+        self.machine = Machine(self.network, self.zookeepers)
+        self.folder = _folder()
+        self._told = told
+        self._log = LogRouter(self.timeline, told)
+        self._collected = gc.isenabled()
+        gc.disable()  # it would end greenlets of killed processes at any moment
+        self._log_level = logging.root.level
+        self._handlers = list(logging.root.handlers)
+        logging.root.handlers[:] = [self._log]
+        if told is None:
+            logging.disable(logging.CRITICAL)
+        else:
+            logging.root.setLevel(logging.INFO)
+        self.observer.begun(self)
+
+    # what there is ------------------------------------------------------------------------------------------------
+
+    def zookeeper(self, connect: str) -> SimZookeeper:
+        """A ZooKeeper of its own, by the connect string that mirrors have for it."""
+        made = SimZookeeper(self.timeline, self.rng, self.observer.wrote)
+        self.zookeepers[connect] = made
+        return made
+
+    def listen(self, cluster: Any, brokers: int) -> None:
+        """The brokers of a cluster are reached by the addresses that it tells."""
+        for broker in cluster.brokers:
+            self.network.listen(cluster.address(broker), lambda wire, broker=broker: cluster.open(broker, wire))
+
+    def mirror(self, name: str, yaml: str) -> Mirror:
+        """A daemon with a configuration, FOLDER in which is a folder of its own.  It does not start by itself."""
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        configuration = configured(yaml.replace("FOLDER", str(folder)), name)
+        made = Mirror(name, configuration, self.machine, failed=self._failed, ended=self._ended)
+        self.mirrors[name] = made
+        return made
+
+    def _failed(self, mirror: Mirror, error: BaseException) -> None:
+        self.tell(f"{mirror.name}: {type(error).__name__}: {error}")
+        self.observer.failed(mirror, error)
+
+    def _ended(self, mirror: Mirror, code: int) -> None:
+        self.tell(f"{mirror.name} has ended with {code}")
+        self.observer.ended(mirror, code)
+
+    # what happens -------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since the world began."""
+        return self.timeline.now - self.began
+
+    def tell(self, sentence: str) -> None:
+        if self._told is not None:
+            self._told(f"{self.timeline.now:9.3f} s  {sentence}")
+
+    def at(self, seconds: float, fn: Callable[..., object], *args: Any, what: str = "") -> None:
+        """Call fn(*args) so many seconds after the begin."""
+        self.timeline.at(self.began + seconds, self._happen, what, fn, args)
+
+    def _happen(self, what: str, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+        if what:
+            self.tell(what)
+        self.observer.happened(what)
+        fn(*args)
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.timeline.run_until(self.timeline.now + seconds)
+
+    def run_until(self, reached: Callable[[], bool], within_s: float, step_s: float = 0.1) -> bool:
+        """Let time pass until that holds; whether it does within that time."""
+        until = self.timeline.now + within_s
+        while not reached():
+            if self.timeline.now >= until:
+                return False
+            self.run(step_s)
+        return True
+
+    @property
+    def trace(self) -> str:
+        """A hash of all that arrived anywhere until now, and when."""
+        assert self.network.trace is not None
+        return self.network.trace.hexdigest()
+
+    def end(self) -> None:
+        """Take everything apart; the world cannot be used any more."""
+        for mirror in self.mirrors.values():
+            mirror.dispose()
+        virtual.running(None, None)
+        logging.disable(logging.NOTSET)
+        logging.root.handlers[:] = self._handlers
+        logging.root.setLevel(self._log_level)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._collected:
+            gc.enable()
+
+    def __enter__(self) -> MirrorWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def _folder() -> Path:
+    """The same for each world of this process, so that a configuration is read once; empty."""
+    folder = ROOM / f"simulation-{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@lru_cache(256)
+def configured(yaml: str, name: str) -> Configuration:
+    """What the product reads from a file of this text."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.yaml"
+        path.write_text(yaml)
+        return from_yaml(path)
