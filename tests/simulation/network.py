@@ -415,6 +415,15 @@ class SimSocket:
             if self._timed_out("_writer"):
                 raise TimeoutError("timed out")
 
+    def sendall(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            at += self.sendmsg([data[at:]])
+
+    def recv(self, size: int) -> bytes:
+        place = bytearray(size)
+        return bytes(place[: self.recv_into(memoryview(place))])
+
     def recv_into(self, place: memoryview) -> int:
         least = 1  # what is there is taken at once; who waits, waits for more
         while self._bytes < least:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import random
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +27,7 @@ from gevent._hub_local import get_hub_if_exists
 if TYPE_CHECKING:
     from tests.simulation.process import Process, Timeline
 
+UNUSED = ("__main__", "commands", "http", "compiled", "keyloops")  # modules that no daemon needs here, or numba does
 PROJECT = ("groundwork", "kafkawire", "zkconsumer", "producer", "mirrormaker", "groupadmin")
 REAL = {
     name: getattr(time, name)
@@ -33,7 +36,10 @@ REAL = {
         "sleep",
     )
 }  # fmt: skip
+HELLO = b"\x16\x03\x01\x02\x00" + bytes(512)  # the first message of a TLS handshake, by which a listener is told
 _real_urandom = os.urandom
+_REAL_INSTANCE: random.Random = random._inst  # type: ignore[attr-defined]  # of random.random and its like
+_lasting: list[random.Random] = []
 _chance: random.Random | None = None  # of the schedule that runs
 _timeline: Timeline | None = None
 
@@ -48,7 +54,9 @@ def running(timeline: Timeline | None, chance: random.Random | None) -> None:
     """A schedule begins (None: it has ended): what is asked outside of its processes is answered from it, too."""
     global _timeline, _chance
     _timeline, _chance = timeline, chance
-    random.seed(chance.getrandbits(64) if chance is not None else None)
+    if chance is not None:
+        for each in (_REAL_INSTANCE, *_lasting):  # what a module made when it was imported outlives the schedule
+            each.seed(chance.getrandbits(64))
 
 
 # Clocks ---------------------------------------------------------------------------------------------------------------
@@ -109,6 +117,8 @@ class Chance(random.Random):
 
     def __init__(self, x: Any = None) -> None:
         super().__init__(_chance.getrandbits(64) if x is None and _chance is not None else x)
+        if x is None and _chance is None:
+            _lasting.append(self)
 
 
 class SystemChance(Chance):
@@ -135,6 +145,8 @@ def install() -> None:
     named.clock_gettime = _clock_gettime
     named.process_time, named.thread_time = _worked("process_time"), _worked("thread_time")
     named.sleep = _sleep
+    assert tempfile.gettempdir()  # its names are by real chance: they are nobody's but the file system's
+    next(tempfile._get_candidate_names())  # type: ignore[attr-defined]
     chance: Any = random
     chance.Random, chance.SystemRandom = Chance, SystemChance
     os.urandom = _urandom
@@ -164,14 +176,24 @@ def _disk() -> Disk:
     return disk
 
 
+def _import_all() -> None:
+    """Import what a daemon may import later, so that the first schedule is as the second."""
+    for package in ("groundwork", "kafkawire", "zkconsumer", "producer", "mirrormaker"):
+        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not any(part in UNUSED for part in found.name.split(".")):
+                importlib.import_module(found.name)
+
+
 def settle() -> None:
     """Import the product, and let it meet the simulated machine.  Repeatable."""
     from groundwork import executor, hub, plainthreads, sockets, tasks
+    from kafkawire.cluster import release
     from kafkawire.net import transport
     from tests.simulation.network import SimSocket
 
     if executor.ThreadExecutor._queue is _queued:
         return
+    _import_all()
 
     def begin(self: Any, fn: Callable[[], Any], name: str = "") -> Any:
         if (call := self.named.get(name)) is not None:
@@ -205,6 +227,7 @@ def settle() -> None:
         (tasks.HubConnect, "__call__", connect),
         (sockets, "ready", ready),
         (transport, "ready", ready),
+        (release, "_client_hello", lambda host, tls: HELLO),
     ):
         setattr(patched, name, value)
 
