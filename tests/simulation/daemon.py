@@ -11,7 +11,8 @@ import gc
 import logging
 import signal
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from gevent._hub_local import get_hub_if_exists, set_hub
 from gevent.greenlet import Greenlet
@@ -22,6 +23,7 @@ from kazoo.protocol.states import KazooState
 import mirrormaker.daemon
 import mirrormaker.zookeeper
 import producer.zookeeper
+from groundwork.loopdelay import HubLag
 from groundwork.tasks import Event
 from mirrormaker.config import Configuration
 from mirrormaker.control.actions import RunningMirror, actions_of
@@ -32,12 +34,10 @@ from mirrormaker.signals import Signals
 from tests.simulation import virtual
 from tests.simulation.network import Network
 from tests.simulation.process import Process, Timeline
-from tests.simulation.virtual import Disk, here
+from tests.simulation.virtual import Disk, Files, here
 from tests.simulation.zookeeper import Link, SimClient, SimZookeeper
+from zkconsumer.engine import groupassignment
 from zkconsumer.session import zksession
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CRASHED = 1  # exit code of a program that ends with an exception
 
@@ -53,6 +53,7 @@ class MirrorProcess(Process):
     ) -> None:
         super().__init__(name, timeline, failed)
         self.disk = Disk(self)
+        self.files = Files()
         self.network = machine.network
         self.machine = machine
         self.daemon: SimDaemon | None = None
@@ -63,24 +64,18 @@ class MirrorProcess(Process):
         """SIGKILL; tells: its machine goes on, and ends its connections."""
         if not self.dead:
             super().kill()
+            self.files.end()
             self.network.gone(self, tells)
 
-    def greenlets(self) -> Iterator[greenlet]:
-        return (
-            each
-            for each in gc.get_objects()
-            if isinstance(each, greenlet) and each.parent is self._hub and not each.dead
-        )
-
     def dispose(self) -> None:
-        """Take the greenlets of a process that is gone apart: else the garbage collector would, at any moment."""
+        """Take a process that is gone apart, after which nothing of it holds anything."""
         self.kill()
         hub: Any = self._hub
         hub.switch = hub.switch_out = _gone
         before = get_hub_if_exists()
         set_hub(hub)
         try:
-            for each in list(self.greenlets()):
+            for each in _greenlets_of(hub):
                 try:
                     each.throw(GreenletExit)
                 except BaseException:
@@ -88,6 +83,11 @@ class MirrorProcess(Process):
             self._loop.ready.clear()
         finally:
             set_hub(before)
+
+
+def _greenlets_of(hub: object) -> list[greenlet]:
+    """Those that have not ended."""
+    return [each for each in gc.get_objects() if isinstance(each, greenlet) and each.parent is hub and not each.dead]
 
 
 class Gone(BaseException):
@@ -266,7 +266,9 @@ def _attach(self: Happenings) -> None:
 
 
 def settle() -> None:
-    """virtual.settle, and what only a daemon needs.  Repeatable."""
+    """virtual.settle, and what only a daemon needs; looks at clocks that find nothing here are fewer.  Repeatable."""
+    if mirrormaker.daemon.Daemon is SimDaemon:
+        return
     virtual.settle()
     patched: Any
     for patched, name, value in (
@@ -279,6 +281,10 @@ def settle() -> None:
         (LiveControl, "start", _begin_control),
         (Happenings, "attach", _attach),
         (Happenings, "detach", lambda self: None),
+        (mirrormaker.daemon, "HubLag", partial(HubLag, tick_ms=1000.0)),
+        (groupassignment, "AUDIT_S", 1e6),  # it would hide a watch that was missed
+        (zksession, "BEATS_PER_TIMEOUT", 6),
+        (zksession, "LOOK_S", 0.5),
         (zksession, "_Connection", _Kept),
         *(
             (module, name, value)
@@ -287,6 +293,8 @@ def settle() -> None:
         ),
     ):
         setattr(patched, name, value)
+    gc.collect()
+    gc.freeze()  # what is imported is looked at by no collection, and by no search for greenlets
 
 
 class Mirror:

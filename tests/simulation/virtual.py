@@ -129,6 +129,56 @@ def _urandom(size: int) -> bytes:
     return _chance.randbytes(size) if _chance is not None else _real_urandom(size)
 
 
+# Files ----------------------------------------------------------------------------------------------------------------
+
+_real_open, _real_close = os.open, os.close
+
+
+class Files:
+    """Descriptors of one process, which its end closes; with what they were opened on, since others may close them."""
+
+    def __init__(self) -> None:
+        self._opened: dict[int, tuple[int, int]] = {}
+        self._over = False
+
+    def opened(self, number: int) -> None:
+        found = os.fstat(number)
+        self._opened[number] = found.st_dev, found.st_ino
+
+    def close(self, number: int) -> None:
+        if not self._over:  # else it may be another process's by now
+            self._opened.pop(number, None)
+            _real_close(number)
+
+    def end(self) -> None:
+        """As the kernel does for a process that is gone: locks are free then."""
+        self._over = True
+        opened, self._opened = self._opened, {}
+        for number, identity in opened.items():
+            try:
+                found = os.fstat(number)
+                if (found.st_dev, found.st_ino) == identity:
+                    _real_close(number)
+            except OSError:
+                pass  # closed by what was made of it
+
+
+def _open(*args: Any, **named: Any) -> int:
+    number = _real_open(*args, **named)
+    files: Files | None = getattr(here(), "files", None)
+    if files is not None:
+        files.opened(number)
+    return number
+
+
+def _close(number: int) -> None:
+    files: Files | None = getattr(here(), "files", None)
+    if files is None:
+        _real_close(number)
+    else:
+        files.close(number)
+
+
 def install() -> None:
     """Replace clocks and chance.  Raises RuntimeError where the project is imported already."""
     if early := sorted(name for name in sys.modules if name.partition(".")[0] in PROJECT):
@@ -150,6 +200,8 @@ def install() -> None:
     chance: Any = random
     chance.Random, chance.SystemRandom = Chance, SystemChance
     os.urandom = _urandom
+    os.open, os.close = _open, _close
+    os.fsync = os.fdatasync = lambda fd: None  # no power cut is simulated
 
 
 # Threads --------------------------------------------------------------------------------------------------------------
