@@ -75,7 +75,7 @@ class MirrorProcess(Process):
         before = get_hub_if_exists()
         set_hub(hub)
         try:
-            for each in _greenlets_of(hub):
+            for each in (*_greenlets_of(hub), hub):
                 try:
                     each.throw(GreenletExit)
                 except BaseException:
@@ -317,6 +317,7 @@ class Mirror:
         self.process: MirrorProcess | None = None
         self.lives: list[MirrorProcess] = []
         self._machine = machine
+        self._freezes = 0
         self._failed = failed
         self._ended = ended
 
@@ -372,16 +373,32 @@ class Mirror:
             process.kill()
 
     def freeze(self, seconds: float, sockets_first: bool = False) -> None:
+        """SIGSTOP, and SIGCONT after that."""
         process = self.process
-        if process is not None and not process.frozen:
+        if process is not None and not process.frozen and not process.dead:
             process.freeze()
-            process.timeline.after(seconds, process.thaw, sockets_first)
+            process.timeline.after(seconds, self._thaw, process, self._next_freeze(), sockets_first)
 
     def suspend(self, seconds: float) -> None:
+        """Its machine sleeps."""
         process = self.process
-        if process is not None and not process.frozen:
+        if process is not None and not process.frozen and not process.dead:
             process.suspend(seconds)
-            process.timeline.after(seconds, process.thaw, True)
+            process.timeline.after(seconds, self._thaw, process, self._next_freeze(), True)
+
+    def _next_freeze(self) -> int:
+        self._freezes += 1
+        return self._freezes
+
+    def _thaw(self, process: MirrorProcess, freeze: int, sockets_first: bool) -> None:
+        if process.frozen and not process.dead and freeze == self._freezes:
+            process.thaw(sockets_first)
+
+    def mend(self) -> None:
+        """It runs, and its disk answers; a dead one stays dead."""
+        if self.process is not None:
+            self._thaw(self.process, self._freezes, False)
+            self.process.disk.slow_s = 0.0
 
     def do(self, action: str, **arguments: Any) -> None:
         """An operator's action, such as pause; what it answers or raises is nobody's."""

@@ -31,6 +31,7 @@ from tests.simulation.network import Network
 from tests.simulation.process import Timeline
 from tests.simulation.zookeeper import SimZookeeper
 
+BROKERS_MAKE = ("/consumers", "/brokers/ids", "/brokers/topics")  # when the first of a cluster starts
 ROOM = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 
 
@@ -94,6 +95,8 @@ class MirrorWorld:
     def zookeeper(self, connect: str) -> SimZookeeper:
         """A ZooKeeper of its own, by the connect string that mirrors have for it."""
         made = SimZookeeper(self.timeline, self.rng, self.observer.wrote)
+        for path in BROKERS_MAKE:
+            made.set(path, b"")
         self.zookeepers[connect] = made
         return made
 
@@ -139,6 +142,18 @@ class MirrorWorld:
             self.tell(what)
         self.observer.happened(what)
         fn(*args)
+
+    def mend(self) -> None:
+        """The network and the processes are as they should be; a dead process stays dead, and brokers are their
+        cluster's affair."""
+        for path in self.network.paths.values():
+            path.heal()
+        for link in self.machine.links.values():
+            link.slow_up_s = link.slow_down_s = 0.0
+            link.silent = False
+            link.heal()
+        for mirror in self.mirrors.values():
+            mirror.mend()
 
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
