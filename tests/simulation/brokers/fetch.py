@@ -21,6 +21,7 @@ FROM_FOLLOWERS, FIRST_WHOLE, SESSIONS, EPOCHS, PARTITION_LIMITS = 11, 3, 7, 9, 2
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _ROW_V0, _ROW_V4, _ROW_V5 = struct.Struct(">ihq"), struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
+_NULL = b"\xff\xff\xff\xff"
 _PADDING = struct.Struct(">qi")
 
 
@@ -32,7 +33,7 @@ class Answered(NamedTuple):
     stable: int = -1
     start: int = -1
     aborted: list[tuple[int, int]] | None = None
-    data: bytes = b""
+    data: bytes | None = b""
     preferred: int = -1
     available: int = 0  # bytes that count for min_bytes
 
@@ -148,7 +149,7 @@ def read_all(broker: SimBroker, request: Request, rows: Rows) -> tuple[list[Answ
         if one.available:
             available += one.available
             whole = False
-            left = max(0, left - len(one.data))
+            left = max(0, left - len(one.data or b""))
         answered.append(one)
     return answered, failed, available
 
@@ -248,7 +249,7 @@ def _empty() -> dict[str, Any]:
 def respond(broker: SimBroker, request: Request, rows: Rows, answered: list[Answered], aside: Rows) -> None:
     """Send the answer: partitions in the order of the request, those of unknown topics last."""
     version = request.version
-    size = sum(len(one.data) for one in answered)
+    size = sum(len(one.data or b"") for one in answered)
     throttle_ms = broker.cluster.quotas.fetched(request.client_id, size)
     if throttle_ms and broker.rules.throttles_after_answer:  # no topics at all; the data is asked for again (7)
         request.throttle_s = throttle_ms / 1000
@@ -263,6 +264,8 @@ def respond(broker: SimBroker, request: Request, rows: Rows, answered: list[Answ
     for (topic, row), one in zip(rows, answered, strict=True):
         if not groups or groups[-1][0] != topic:
             groups.append((topic, []))
+        if one.code == formats.ZSTD_TOO_OLD and broker.rules.null_sets:
+            one = one._replace(data=None)
         _row(groups[-1][1], version, row["partition"], one)
     for topic, row in aside:
         if not groups or groups[-1][0] != topic:
@@ -289,9 +292,9 @@ def _row(parts: list[bytes], version: int, partition: int, one: Answered) -> Non
         else:
             parts.append(_ROW_V5.pack(partition, one.code, one.hw, one.stable, one.start))
         if one.aborted is None:
-            parts.append(b"\xff\xff\xff\xff")
+            parts.append(_NULL)
         else:
             parts.append(_INT32.pack(len(one.aborted)) + b"".join(_ABORTED.pack(*pair) for pair in one.aborted))
         if version >= 11:
             parts.append(_INT32.pack(one.preferred))
-    parts.append(_INT32.pack(len(one.data)) + one.data)
+    parts.append(_NULL if one.data is None else _INT32.pack(len(one.data)) + one.data)

@@ -281,7 +281,8 @@ class Replica:
 
     def _altered(self, isr: tuple[int, ...], version: int) -> None:
         self.isr, self.version = isr, version
-        self.move_hw()
+        if self.rules.hw_moves_with_altered_isr:
+            self.move_hw()
         self.moved()  # a smaller one can also mean 20
 
     def enough(self, required: int, acks: int) -> int | None:

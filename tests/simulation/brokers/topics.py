@@ -30,7 +30,6 @@ DELETE_RECORDS = Api(
     reply=Struct(throttle_time_ms=int32, topics=by_topic(low_watermark=int64, error=int16)),
 )
 TABLES: dict[int, Api] = {**APIS, DELETE_TOPICS.key: DELETE_TOPICS, DELETE_RECORDS.key: DELETE_RECORDS}
-TABLE_VERSIONS = {key: api.newest for key, api in TABLES.items()}
 
 
 def api_versions(broker: SimBroker, request: Request) -> None:
