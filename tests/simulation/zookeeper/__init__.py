@@ -9,9 +9,10 @@ session    SimSession: the real ZkSession on such a client
 link       ways: Link between a client and ZooKeeper, Connection on it
 """
 
-from tests.simulation.zookeeper.client import SimClient, client_for
+from tests.simulation.zookeeper.client import SESSION_S, SimClient, client_for
 from tests.simulation.zookeeper.ensemble import SimZookeeper
 from tests.simulation.zookeeper.link import Link
+from tests.simulation.zookeeper.server import Server
 from tests.simulation.zookeeper.session import SimSession
 
-__all__ = ["Link", "SimClient", "SimSession", "SimZookeeper", "client_for"]
+__all__ = ["SESSION_S", "Link", "Server", "SimClient", "SimSession", "SimZookeeper", "client_for"]

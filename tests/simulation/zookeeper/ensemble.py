@@ -14,7 +14,7 @@ from random import Random
 from kazoo.protocol.states import EventType
 
 from tests.simulation.process import Timeline
-from tests.simulation.zookeeper.quorum import Quorum
+from tests.simulation.zookeeper.quorum import Leadership, Quorum
 from tests.simulation.zookeeper.server import Proposal, Server
 from tests.simulation.zookeeper.tree import Change, Draft, Node, Session, Tree
 
@@ -105,6 +105,17 @@ class SimZookeeper:
         proposal.changes = draft.changes
         if draft.changes:
             term.propose(proposal)
+            if not proposal.committed:
+                self.timeline.after(self.tick_s, self._by_hand_again, edit, term, proposal)
+
+    def _by_hand_again(self, edit: Callable[[Draft], None], term: Leadership, proposal: Proposal) -> None:
+        """Once more where the leader lost it; nothing is done twice, since that changes nothing."""
+        if proposal.committed:
+            return
+        if term.open:
+            self.timeline.after(self.tick_s, self._by_hand_again, edit, term, proposal)
+        else:
+            self._by_hand(edit)
 
     def committed(self, proposal: Proposal) -> None:
         """From now on it is true, and whoever leads later knows it."""

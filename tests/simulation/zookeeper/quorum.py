@@ -271,10 +271,11 @@ class Leadership:
 
     def join(self, server: Server) -> None:
         """A server follows: it takes the leader's nodes, and what is proposed from now on."""
-        following = Following(self, server, self._now)
-        self.followers[server.number] = following
-        server.following = following
-        following.down(self._taken, following)
+        self.following(server).down(self._taken, self.followers[server.number])
+
+    def following(self, server: Server) -> Following:
+        following = server.following = self.followers[server.number] = Following(self, server, self._now)
+        return following
 
     def _taken(self, following: Following) -> None:
         if self.open:
@@ -347,8 +348,7 @@ class Quorum:
             self._epoch = 1
             leadership.begin()
             for server in self.servers[:-1]:
-                leadership.join(server)
-                following = leadership.followers[server.number]
+                following = leadership.following(server)
                 following.synced = True
                 self._check_later(server, following)
 
@@ -363,6 +363,11 @@ class Quorum:
     def isolate(self, server: Server) -> None:
         """Cut it off from the other servers; clients still reach it."""
         self._cuts[server.number] = self._cuts.get(server.number, 0) + 1
+
+    def mend(self, server: Server) -> None:
+        """No cut lasts any longer."""
+        self._cuts[server.number] = 1
+        self.heal(server)
 
     def heal(self, server: Server) -> None:
         self._cuts[server.number] = max(0, self._cuts.get(server.number, 0) - 1)

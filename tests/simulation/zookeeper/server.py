@@ -265,7 +265,8 @@ class Server:
 
     def commit(self, proposal: Proposal) -> None:
         """The leader says that most servers have it."""
-        self.logged.remove(proposal)
+        assert self.logged[0] is proposal, "commits keep the order of proposals"
+        self.logged.popleft()
         self.apply(proposal)
 
     @property
