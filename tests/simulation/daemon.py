@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -17,14 +18,12 @@ from typing import Any
 from gevent._hub_local import get_hub_if_exists, set_hub
 from gevent.greenlet import Greenlet
 from gevent.hub import GreenletExit
-from greenlet import getcurrent, greenlet
-from kazoo.protocol.states import KazooState
+from greenlet import greenlet
 
 import mirrormaker.daemon
 import mirrormaker.zookeeper
 import producer.zookeeper
 from groundwork.loopdelay import HubLag
-from groundwork.tasks import Event
 from mirrormaker.config import Configuration
 from mirrormaker.control.actions import RunningMirror, actions_of
 from mirrormaker.control.live import LiveControl
@@ -35,7 +34,7 @@ from tests.simulation import virtual
 from tests.simulation.network import Network
 from tests.simulation.process import Process, Timeline
 from tests.simulation.virtual import Disk, Files, here
-from tests.simulation.zookeeper import Link, SimClient, SimZookeeper
+from tests.simulation.zookeeper import Link, SimClient, SimZookeeper, client_for
 from zkconsumer.engine import groupassignment
 from zkconsumer.session import zksession
 
@@ -58,7 +57,7 @@ class MirrorProcess(Process):
         self.machine = machine
         self.daemon: SimDaemon | None = None
         self.handlers: list[logging.Handler] = []  # of this process's log
-        self.clients: list[Kazoo] = []  # kazoo's, in the order in which they were made
+        self.clients: list[SimClient] = []  # kazoo's, in the order in which they were made
 
     def kill(self, tells: bool = True) -> None:
         """SIGKILL; tells: its machine goes on, and ends its connections."""
@@ -114,115 +113,14 @@ class Machine:
         return self.links[key]
 
 
-class Kazoo(SimClient):
-    """kazoo's client with a start, an end, listeners, and calls that wait."""
-
-    def __init__(self, process: MirrorProcess, connect: str) -> None:
-        hosts, slash, chroot = connect.partition("/")
-        machine = process.machine
-        super().__init__(process, machine.zookeepers[hosts], machine.link(process.name, hosts), self._state)
-        process.clients.append(self)
-        self._connection: Any = _Kept()
-        self.chroot = slash + chroot
-        self.hosts = [(hosts, 2181)]
-        self.logger: Any = None
-        self.handler: Any = None
-        self._conn_retry: Any = self
-        self._listeners: dict[Callable[[str], object], None] = {}
-        self._up, self._down = Event(), Event()
-        self._ended = False
-
-    def copy(self) -> None:
-        """Of its rule for tries, which nobody needs."""
-
-    def add_listener(self, listener: Callable[[str], object]) -> None:
-        self._listeners[listener] = None
-
-    def remove_listener(self, listener: Callable[[str], object]) -> None:
-        self._listeners.pop(listener, None)
-
-    def _state(self, state: str) -> None:
-        if state == KazooState.CONNECTED:
-            self._up.set()
-        for listener in [*self._listeners]:
-            listener(state)
-
-    def start_async(self) -> Any:
-        self.open()
-        return self._up
-
-    def _connect(self) -> None:
-        if not self._ended:
-            super()._connect()
-
-    def _watch_over(self) -> None:
-        if not self._ended:
-            super()._watch_over()
-
-    def closed(self, line: Any) -> None:
-        if self._ended:
-            self._down.set()
-        else:
-            super().closed(line)
-
-    def stop(self) -> None:
-        if self._ended:
-            return
-        self._ended = True
-        if self._connected:
-            self.goodbye()
-            self._down.wait()
-            self._connected = False
-        self._connection.connection_stopped.set()
-
-    def close(self) -> None:
-        self._ended = True
-
-    def get(self, path: str) -> Any:
-        return self.get_async(path).get()
-
-    def exists(self, path: str) -> Any:
-        return self.exists_async(path).get()
-
-    def get_children(self, path: str) -> Any:
-        return self.get_children_async(path).get()
-
-    def create(self, path: str, data: bytes) -> Any:
-        return self.create_async(path, data).get()
-
-
-class _Kept:
-    """kazoo's connection, as far as a session asks it."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.negotiated_s = 0.0
-        self.trouble = ""
-        self.connection_stopped = Event()
-
-    def abandon(self) -> None:
-        self.connection_stopped.set()
-
-
-class _Handler:
-    """kazoo's handler."""
-
-    def __init__(self, tls: object = None) -> None:
-        self.sleep_func = None
-
-    def stop(self) -> None:
-        pass
-
-    def create_connection(self) -> None:
-        pass
-
-
-def _kazoo(hosts: str, **_: object) -> Kazoo:
+def _kazoo(hosts: str, handler: object = None, **given: Any) -> SimClient:
+    """In the place of KazooClient(...): one of the process that runs."""
     process: Any = here()
-    return Kazoo(process, hosts)
-
-
-def _started(client: Kazoo, timeout_s: float) -> bool:
-    return bool(client.start_async().wait(timeout=timeout_s))
+    machine: Machine = process.machine
+    connect = hosts.partition("/")[0]
+    client = client_for(process, machine.zookeepers[connect], machine.link(process.name, connect), hosts=hosts, **given)
+    process.clients.append(client)
+    return client
 
 
 class SimDaemon(mirrormaker.daemon.Daemon):
@@ -276,7 +174,7 @@ def settle() -> None:
         (mirrormaker.daemon, "_start_threads", lambda: ""),
         (mirrormaker.daemon, "set_up_logging", lambda *args, **named: None),
         (mirrormaker.daemon, "collect_garbage_rarely", lambda: None),
-        (mirrormaker.daemon.sys, "setswitchinterval", lambda seconds: None),
+        (sys, "setswitchinterval", lambda seconds: None),
         (Signals, "take", lambda self: None),
         (LiveControl, "start", _begin_control),
         (Happenings, "attach", _attach),
@@ -285,12 +183,9 @@ def settle() -> None:
         (groupassignment, "AUDIT_S", 1e6),  # it would hide a watch that was missed
         (zksession, "BEATS_PER_TIMEOUT", 6),
         (zksession, "LOOK_S", 0.5),
-        (zksession, "_Connection", _Kept),
-        *(
-            (module, name, value)
-            for module in (zksession, mirrormaker.zookeeper, producer.zookeeper)
-            for name, value in (("KazooClient", _kazoo), ("kazoo_handler", _Handler), ("started", _started))
-        ),
+        (zksession, "KazooClient", _kazoo),
+        (mirrormaker.zookeeper, "KazooClient", _kazoo),
+        (producer.zookeeper, "KazooClient", _kazoo),
     ):
         setattr(patched, name, value)
     gc.collect()
@@ -309,7 +204,7 @@ class Mirror:
         configuration: Configuration,
         machine: Machine,
         *,
-        failed: Callable[[Mirror, BaseException], object],
+        failed: Callable[[Mirror, BaseException], None],
         ended: Callable[[Mirror, int], object],
     ) -> None:
         self.name = name
@@ -437,4 +332,4 @@ class LogRouter(logging.Handler):
                 handler.handle(record)
 
 
-__all__ = ["LogRouter", "Machine", "Mirror", "MirrorProcess", "SimDaemon", "getcurrent", "settle"]
+__all__ = ["LogRouter", "Machine", "Mirror", "MirrorProcess", "SimDaemon", "settle"]

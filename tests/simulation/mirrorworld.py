@@ -1,7 +1,8 @@
 """A world of whole mirrors in virtual time: clusters, ZooKeepers, the network, daemons, and what happens to them.
 
     world = MirrorWorld(seed)
-    world.zookeeper("source-zk"); world.cluster("source", "0.8.2.2", 1, {"t": 4}, zookeeper="source-zk")
+    zookeeper = world.zookeeper("source-zk:2181")
+    world.cluster("source", "0.8.2.2", 1, topics={"t": 4}, zookeeper=zookeeper)
     world.mirror("m1", YAML)            a daemon; mirror.start(), kill(), signal(), freeze(), do("pause", ...)
     world.at(5.0, mirror.kill)          seconds from the begin of the world
     world.run(60.0)
@@ -18,7 +19,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +27,7 @@ from typing import Any
 from mirrormaker.config import Configuration, from_yaml
 from tests.simulation import daemon as daemons
 from tests.simulation import virtual
+from tests.simulation.brokers import SimCluster
 from tests.simulation.daemon import LogRouter, Machine, Mirror
 from tests.simulation.network import Network
 from tests.simulation.process import Timeline
@@ -73,7 +75,7 @@ class MirrorWorld:
         self.observer = observer if observer is not None else Observer()
         self.network = Network(self.timeline, self.rng, traced=traced)
         self.zookeepers: dict[str, SimZookeeper] = {}
-        self.clusters: dict[str, Any] = {}
+        self.clusters: dict[str, SimCluster] = {}
         self.mirrors: dict[str, Mirror] = {}
         self.machine = Machine(self.network, self.zookeepers)
         self.folder = _folder()
@@ -92,18 +94,21 @@ class MirrorWorld:
 
     # what there is ------------------------------------------------------------------------------------------------
 
-    def zookeeper(self, connect: str) -> SimZookeeper:
-        """A ZooKeeper of its own, by the connect string that mirrors have for it."""
-        made = SimZookeeper(self.timeline, self.rng, self.observer.wrote)
+    def zookeeper(self, connect: str, servers: int = 1) -> SimZookeeper:
+        """A ZooKeeper of its own, one server or an ensemble, by the connect string that mirrors have for it."""
+        made = SimZookeeper(self.timeline, self.rng, self.observer.wrote, servers)
         for path in BROKERS_MAKE:
             made.set(path, b"")
         self.zookeepers[connect] = made
         return made
 
-    def listen(self, cluster: Any, brokers: int) -> None:
-        """The brokers of a cluster are reached by the addresses that it tells."""
-        for broker in cluster.brokers:
-            self.network.listen(cluster.address(broker), lambda wire, broker=broker: cluster.open(broker, wire))
+    def cluster(self, name: str, release: str, brokers: int, **given: Any) -> SimCluster:
+        """Brokers NAME-1, NAME-2 ..., reached at port 9092.  given: arguments of SimCluster."""
+        made = SimCluster(self.timeline, self.rng, release, brokers, name=name, **given)
+        self.clusters[name] = made
+        for broker in made.brokers:
+            self.network.listen(made.address(broker), partial(made.open, broker))
+        return made
 
     def mirror(self, name: str, yaml: str) -> Mirror:
         """A daemon with a configuration, FOLDER in which is a folder of its own.  It does not start by itself."""
