@@ -171,11 +171,12 @@ class SimBroker:
             # without a live leader: it keeps its former role until one is named (2.3)
 
     def _log(self, tp: Tp) -> Log:
-        config = self.cluster.config(tp[0])
+        """The log on disk; to 2.7 also that of a deleted topic of the same name (5.1)."""
+        config, topic_id = self.cluster.config(tp[0]), self.cluster.controller.topic_id(tp[0])
         log = self.disk.pop(tp, None)
-        if log is None:
-            return Log(self.rules, config, self.cluster.now_ms())
-        log.config = config
+        if log is None or (self.rules.has_topic_ids and log.topic_id != topic_id):
+            log = Log(self.rules, config, self.cluster.now_ms())
+        log.config, log.topic_id = config, topic_id
         return log
 
     def _begin_fetching(self, replica: Replica) -> None:

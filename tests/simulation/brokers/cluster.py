@@ -125,6 +125,13 @@ class SimCluster:
             found.stop_at_once()
             self.controller.fell_silent(found)
 
+    def crash(self, broker: int, unwritten_s: float) -> None:
+        """The machine dies: what was appended in the last seconds is on no disk (2.6, L6)."""
+        found, since_ms = self.brokers[broker], self.now_ms() - int(unwritten_s * 1000)
+        self.kill(broker)
+        for log in found.disk.values():
+            log.truncate(min((entry.base for entry in log.entries if entry.stored_ms > since_ms), default=log.end))
+
     def stop(self, broker: int) -> None:
         """SIGTERM: it gives up what it leads first, if the release does that."""
         found = self.brokers[broker]

@@ -94,6 +94,7 @@ class Rules:
         self.lags_by_fetch = self.v08  # any fetch counts; later only one that reads to the leader's end
         self.equal_end_is_in_sync = r >= (2, 1)
         self.hw_waits_for_caught_up = r >= (0, 10, 2)
+        self.hw_waits_for_live = r >= (3, 6)
         self.hw_needs_min_isr = r >= (3, 7)
         self.min_isr_capped = r >= (3, 7)
         self.has_min_isr = r >= (0, 8, 2)
@@ -127,6 +128,7 @@ class Rules:
         self.has_log_start = r >= (0, 11)
         self.start_moves_before_44 = (0, 11) <= r < (1, 1)
         self.cleans = r >= (0, 9)
+        self.has_topic_ids = r >= (2, 8)
         self.deletes_topics = r >= (1,)
         # producer state (6)
         self.idempotent = r >= (0, 11)
