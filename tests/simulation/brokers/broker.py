@@ -223,11 +223,11 @@ class SimBroker:
     def append(
         self, tp: Tp, data: bytes, acks: int, timeout_ms: int, done: Callable[[int, int], object], version: int = 2
     ) -> None:
-        """Append as a Produce request does; done(code, base offset), -1 as the offset if nothing was stored."""
+        """Append as a Produce request does, whatever the sequence; done(code, base offset), -1: nothing was stored."""
         version = 3 if len(data) > 16 and data[16] == 2 else version
 
         def write(replica: Replica) -> Any:
-            return replica.append(data, acks, version)
+            return replica.append(data, acks, version, of_client=False)
 
         append_rows(self, [(tp, write)], acks, timeout_ms, lambda rows: done(rows[0].code, rows[0].base))
 
