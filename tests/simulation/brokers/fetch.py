@@ -177,6 +177,8 @@ def _read(
     stable = log.stable_end() if version >= 4 else hw
     committed = version >= 4 and request.body["isolation_level"] == READ_COMMITTED
     until = stable if committed else hw
+    if not committed and not rules.tells_stable_end:
+        stable = -1
     if replica.leads and version >= FROM_FOLLOWERS and request.body["rack_id"]:
         preferred = broker.cluster.preferred(replica, request.body["rack_id"], offset)
         if preferred is not None:
@@ -230,7 +232,11 @@ def _cut(
     if rules.message_format > magic and any(entry.magic > magic for entry in taken):
         if not broker.settings.downconverts:
             return NO_DOWNCONVERSION, b"", 0
+        if not whole_ones and rules.nothing_if_cut:
+            return 0, b"", 0
         if whole_ones or rules.pads_converted:
+            if rules.message_format == 1:
+                return 0, formats.converted_as_one(taken[:whole_ones]), size
             return 0, _converted(taken[:whole_ones], magic, offset, size, rules.pads_converted), size
     data = b"".join([entry.data for entry in taken]) if len(taken) > 1 else taken[0].data
     return 0, data[:size] if len(data) > size else data, size

@@ -156,7 +156,10 @@ class Replica:
             raise Refused(NOT_ENOUGH)
         log, broker = self.log, self.broker
         now_ms = broker.cluster.now_ms()
-        made = formats.admitted(data, self.rules, log.config.limits, version, log.end, self.epoch, now_ms)
+        try:
+            made = formats.admitted(data, self.rules, log.config.limits, version, log.end, self.epoch, now_ms)
+        except formats.NothingInside:
+            return Appended(log.end, log.end, -1)
         if not made:
             return Appended(-1, 0, -1)
         first = made[0]
@@ -179,6 +182,7 @@ class Replica:
 
     def _append(self, made: list[Entry], now_ms: int) -> Appended:
         log = self.log
+        base = log.end
         log.append(made, now_ms)
         cluster = self.broker.cluster
         if cluster.on_append:
@@ -188,7 +192,7 @@ class Replica:
             wake(self.follower_fetches)
         self.move_hw()
         self.broker.after(0.0, self.moved)  # requests that wait are completed behind the append
-        return Appended(made[0].base, made[-1].last + 1, now_ms if log.config.append_time else -1)
+        return Appended(base, made[-1].last + 1, now_ms if log.config.append_time else -1)
 
     # ---- high watermark ----------------------------------------------------------------------------------------------
 
@@ -212,7 +216,9 @@ class Replica:
                     low = follower.end
         if low <= log.hw:
             return False
-        log.hw = low
+        before, log.hw = log.hw, low
+        for told in self.broker.cluster.on_visible:
+            told(self, before, low)
         return True
 
     def _may_count(self, other: int) -> bool:
