@@ -65,7 +65,8 @@ class SimCluster:
         self.quotas = Quotas(timeline)
         self.unclean_elections = 0
         self.halts: list[str] = []  # brokers that have stopped themselves, and why
-        self.on_append: list[Callable[[Replica, list[Entry]], object]] = []
+        self.on_append: list[Callable[[Replica, list[Entry]], object]] = []  # by a leader
+        self.on_visible: list[Callable[[Replica, int, int], object]] = []  # its high watermark: before, now
         self.on_answer: list[Callable[[SimBroker, Request, list[produce.Row]], object]] = []  # of Produce
         self.verifies: Any = None  # a coordinator's check of transactional batches (3.6 and later)
         self.handlers: dict[int, Handler] = dict(HANDLERS)
@@ -124,6 +125,13 @@ class SimCluster:
         if found.up:
             found.stop_at_once()
             self.controller.fell_silent(found)
+
+    def crash(self, broker: int, unwritten_s: float) -> None:
+        """The machine dies: what was appended in the last seconds is on no disk (2.6, L6)."""
+        found, since_ms = self.brokers[broker], self.now_ms() - int(unwritten_s * 1000)
+        self.kill(broker)
+        for log in found.disk.values():
+            log.truncate(min((entry.base for entry in log.entries if entry.stored_ms > since_ms), default=log.end))
 
     def stop(self, broker: int) -> None:
         """SIGTERM: it gives up what it leads first, if the release does that."""
