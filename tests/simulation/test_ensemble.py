@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.mutations import ENSEMBLE_MUTATIONS, mutated
 from tests.simulation.schedule import Event, Schedule, schedule
 from tests.simulation.world import BEFORE_S, World, run, shortest, virtual_time
 
