@@ -45,7 +45,7 @@ class Coordination:
 
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
-        self.rules = rules = Rules(cluster.release)
+        self.rules = rules = Rules(cluster.rules.release)
         self.nodes: dict[int, Node] = {}
         self._producer_ids = 0
         handlers: dict[int, Callable[[Node], Callable[[Any], object]]] = {}

@@ -25,11 +25,11 @@ Protocols = list[tuple[str, bytes]]
 
 class Member:
     """joining, syncing: who waits for the answer to a JoinGroup, a SyncGroup.  deadline: when its session ends;
-    watched: a timer looks at it."""
+    look_at: when a timer looks at it."""
 
     __slots__ = (
-        "assignment", "client_host", "client_id", "deadline", "id", "instance_id", "is_new", "joining", "protocols",
-        "rebalance_s", "session_s", "syncing", "unsynced", "watched",
+        "assignment", "client_host", "client_id", "deadline", "id", "instance_id", "is_new", "joining", "look_at",
+        "protocols", "rebalance_s", "session_s", "syncing", "unsynced",
     )  # fmt: skip
 
     def __init__(
@@ -49,7 +49,7 @@ class Member:
         self.unsynced = False
         self.is_new = False
         self.deadline = 0.0
-        self.watched = False
+        self.look_at: float | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((data for name, data in self.protocols if name == protocol), b"")

@@ -15,6 +15,7 @@ from tests.simulation.coordinators.rules import Rules
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+CREATION_S = 0.005  # until the controller hears that a topic is wanted
 
 Done = Callable[[int, int], object]  # code, base offset
 
@@ -74,23 +75,23 @@ class Host:
                 yield len(data), batch
 
     def high_watermark(self, tp: TopicPartition) -> int:
-        return int(self.broker.high_watermark(tp))
+        replica = self.broker.replicas.get(tp)
+        return -1 if replica is None else int(replica.log.hw)
 
     # the metadata cache ----------------------------------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int | None:
         """Number of partitions that this broker has heard of; None: it does not know the topic."""
-        found: int | None = self.broker.known_partitions(topic)
-        return found
+        found = self.broker.cache.topics.get(topic)
+        return None if found is None else len(found)
 
     def leader(self, tp: TopicPartition) -> int | None:
         """The leader that this broker has heard of, if it holds that broker for alive."""
-        found: int | None = self.broker.known_leader(tp)
-        return found
+        said = self.broker.cache.topics.get(tp[0], {}).get(tp[1])
+        return None if said is None or said.leader not in self.broker.cache.brokers else int(said.leader)
 
     def alive(self) -> list[int]:
-        found: list[int] = self.broker.known_brokers()
-        return found
+        return list(self.broker.cache.brokers)
 
     # ZooKeeper -------------------------------------------------------------------------------------------------------
 
@@ -108,4 +109,12 @@ class Host:
         return str(name), int(port)
 
     def create_topic(self, topic: str, partitions: int, replication: int, configs: dict[str, str]) -> None:
-        self.cluster.create_topic(topic, partitions, replication, configs)
+        """Ask the controller, which a broker that is cut off does not reach."""
+        controller = self.cluster.controller
+        if not self.broker.isolated:
+            self.after(CREATION_S, controller.act, controller.create, topic, partitions, replication, configs, {})
+
+    def registered_partitions(self, topic: str) -> int | None:
+        """Number of partitions as it is recorded, which a broker reads when it starts."""
+        found = self.cluster.controller.topics.get(topic)
+        return None if found is None else len(found.partitions)

@@ -89,19 +89,21 @@ class Membership:
     # sessions ------------------------------------------------------------------------------------------------------
 
     def _touch(self, group: Group, member: Member, seconds: float | None = None) -> None:
+        """Its session begins again; a timer that is due no later than that looks again then."""
         member.deadline = self.host.now + (member.session_s if seconds is None else seconds)
-        if not member.watched:
-            member.watched = True
-            self.host.after(member.deadline - self.host.now, self._look, group, member)
+        if member.look_at is None or member.look_at > member.deadline:
+            self._look_at(group, member)
 
-    def _look(self, group: Group, member: Member) -> None:
-        member.watched = False
-        if group.state == DEAD or group.members.get(member.id) is not member:
+    def _look_at(self, group: Group, member: Member) -> None:
+        member.look_at = member.deadline
+        self.host.after(member.deadline - self.host.now, self._look, group, member, member.deadline)
+
+    def _look(self, group: Group, member: Member, due: float) -> None:
+        if member.look_at != due or group.state == DEAD or group.members.get(member.id) is not member:
             return
-        left = member.deadline - self.host.now
-        if left > 1e-6:
-            member.watched = True
-            self.host.after(left, self._look, group, member)
+        member.look_at = None
+        if member.deadline > due:
+            self._look_at(group, member)
             return
         waits = member.joining is not None or member.syncing is not None
         if not waits or (member.is_new and self.rules.new_members_expire):

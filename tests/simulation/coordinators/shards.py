@@ -83,7 +83,7 @@ class Shards:
         self.load_s = host.setting("simulation.load.s", 0.0)
         self.cut_loads: dict[int, int] = {}
         self.race_chance = host.setting("simulation.unload.race", 0.02)
-        self.count = host.partitions(OFFSETS_TOPIC)  # read once (1.1)
+        self.count = host.registered_partitions(OFFSETS_TOPIC)  # read once (1.1)
 
     # who coordinates -----------------------------------------------------------------------------------------------
 

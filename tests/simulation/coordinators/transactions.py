@@ -124,7 +124,7 @@ class Transactions:
         self.shards: dict[int, Shard] = {}
         self._next_id = next_id
         self._write_marker = write_marker
-        self._count = host.partitions(TRANSACTIONS_TOPIC)
+        self._count = host.registered_partitions(TRANSACTIONS_TOPIC)
         self.max_timeout_ms = host.setting("transaction.max.timeout.ms", MAX_TIMEOUT_MS)
         self.expiry_ms = host.setting("transactional.id.expiration.ms", 7 * DAY_S * 1000)
         if self.rules.has_transactions:
