@@ -23,6 +23,7 @@ from kafkawire.protocol.groupapis import OF_GROUP, OF_TRANSACTION
 from kafkawire.protocol.schema import Array, Struct
 from tests.simulation.sequences.cluster import Cluster, Connection, Fields, Gone, Speech, Waiting
 from tests.simulation.sequences.sequence import until
+from tests.simulation.sequences.tables import DELETE_RECORDS
 
 T = TypeVar("T")
 
@@ -116,13 +117,15 @@ class Client:
         self.speaks = dialect(cluster.release)
         self._connections: dict[int, Connection] = {}
 
-    def ask(self, broker: int, api: Speech, fields: Fields, version: int | None = None) -> Waiting:
+    def ask(
+        self, broker: int, api: Speech, fields: Fields, version: int | None = None, reconnect: bool = True
+    ) -> Waiting:
         """Send a request in the newest version that the release and our tables have.  fields: of all versions; those
         that this one lacks are left out."""
         newest = self.speaks.speaks(api.key) if version is None else version
         fitting = _fit(api.request, fields, newest) if isinstance(api, Api) else fields
         connection = self._connections.get(broker)
-        if connection is None or connection.closed:
+        if connection is None or (reconnect and connection.closed):
             try:
                 connection = self._connections[broker] = self.cluster.connect(broker)
             except _CLOSING:
@@ -239,11 +242,17 @@ class Client:
         at = self.leader(topic, partition) if broker is None else broker
         return Asked(self.ask(at, apis.LIST_OFFSETS, fields, spoken), read)
 
-    def metadata(self, topic: str, broker: int = 0) -> Asked[Any]:
+    def delete_records(self, topic: str, before: int) -> Asked[int]:
+        """Code; of partition 0."""
+        rows = [{"topic": topic, "partitions": [{"partition": 0, "offset": before}]}]
+        waiting = self.ask(self.leader(topic), DELETE_RECORDS, {"topics": rows, "timeout_ms": 10_000}, 0)
+        return Asked(waiting, lambda told: _only(told)["error"])
+
+    def metadata(self, topic: str, broker: int = 0, reconnect: bool = True) -> Asked[Any]:
         """The topic's row, as the release describes it."""
         more = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
         fields = {"topics": [topic], "allow_auto_topic_creation": True, **more}
-        return Asked(self.ask(broker, apis.METADATA, fields), lambda told: told["topics"][0])
+        return Asked(self.ask(broker, apis.METADATA, fields, None, reconnect), lambda told: told["topics"][0])
 
     # ---- groups
 

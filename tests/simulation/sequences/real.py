@@ -21,7 +21,6 @@ from kafkawire.cluster import topics
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS
 from kafkawire.protocol.api import Api
 from kafkawire.protocol.apis import LIST_OFFSETS, METADATA
-from kafkawire.protocol.schema import Array, Struct, int16, int32, string
 from localkafka import releases
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
@@ -29,18 +28,12 @@ from localkafka.serverprocess import ServerProcess
 from localkafka.waiting import wait_until
 from tests.simulation.sequences.cluster import Fields, Gone, Speech
 from tests.simulation.sequences.sequence import Profile
+from tests.simulation.sequences.tables import DELETE_TOPICS
 
 _SIZE, _HEAD, _CORRELATION = struct.Struct(">i"), struct.Struct(">hhih"), struct.Struct(">i")
 _CLIENT = b"sequence"
 _CONNECT_S = 10
 _QUIET_TICKS = 20  # a session may last so many ticks of ZooKeeper
-DELETE_TOPICS = Api(
-    20,
-    "DeleteTopics",
-    1,
-    request=Struct(topics=Array(string), timeout_ms=int32),
-    reply=Struct(throttle_time_ms=int32, topics=Array(Struct(topic=string, error=int16))),
-)
 
 
 class RealWaiting:
