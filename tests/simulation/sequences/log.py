@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from kafkawire.protocol.apis import PRODUCE
@@ -369,7 +370,7 @@ def moves(c: Cluster, see: See) -> None:
     for n in range(20):
         to = order[(n + 1) % c.size]
         c.move_leader("u14", 0, to)
-        until(c, lambda to=to: c.leader_of("u14", 0) == to)
+        until(c, partial(_led_by, c, "u14", to))
         for _ in range(20):
             leader = c.leader_of("u14", 0)
             if leader is None:
@@ -403,6 +404,10 @@ def from_a_follower(c: Cluster, see: See) -> None:
 def _values(asked: Asked[Fetched]) -> list[tuple[int, bytes]]:
     told = asked.get(5)
     return [] if isinstance(told, Gone) else told.values
+
+
+def _led_by(c: Cluster, topic: str, broker: int) -> bool:
+    return c.leader_of(topic, 0) == broker
 
 
 def _three(values: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:

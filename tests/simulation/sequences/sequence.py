@@ -40,12 +40,21 @@ _COMMON = {"auto.create.topics.enable": "true", "delete.topic.enable": "true", "
 _OFFSETS3 = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "12",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",  # with one replica, so that one stopped broker holds up no other
 }
-_OFFSETS2 = {**_OFFSETS3, "offsets.topic.replication.factor": "2", "transaction.state.log.replication.factor": "2"}
+_OFFSETS2 = {**_OFFSETS3, "offsets.topic.replication.factor": "2"}
 
-S = Profile("S", 1, 6, {**_COMMON, "log.retention.check.interval.ms": "1000"})
+S = Profile(
+    "S",
+    1,
+    6,
+    {
+        **_COMMON,
+        "log.retention.check.interval.ms": "1000",
+        "group.min.session.timeout.ms": "1000",
+        "group.initial.rebalance.delay.ms": "500",
+    },
+)
 # Stopped brokers keep their sessions: only the leader takes them out of the ISR.
 T = Profile("T", 2, 60, {**_COMMON, **_LAG, **_OFFSETS2})
 T_SLOW = Profile("T, lag 30 s", 2, 60, {**_COMMON, **_SLOW_LAG, **_OFFSETS2})
