@@ -105,7 +105,8 @@ def long_metadata(c: Cluster, see: See) -> None:
     codes = client.commit(at, "q6", {("q6", 0): (5, "m" * 4097), ("q6", 1): (6, "m" * 4096)}).get()
     see("commit", codes, {("q6", 0): 12, ("q6", 1): 0})
     first = tuple(client.committed(at, "q6", "q6", 0).get())
-    see("fetch of the first", first, by(c, {"0": (3, -1), "0.9": (0, -1)}))
+    # 0.8.2 puts what it refused into its cache, though not into its log: it is gone with the next coordinator.
+    see("fetch of the first", first, by(c, {"0": (0, 5), "0.9": (0, -1)}))
     see("fetch of the second", tuple(client.committed(at, "q6", "q6", 1).get()), (0, 6))
 
 
@@ -250,7 +251,7 @@ def forgotten_generation(c: Cluster, see: See) -> None:
         beat = until(c, lambda: _told(one.heartbeat(moved, group, g + 1, m1.member).get()))
         see("heartbeat at g+1", beat, [22])
         members = until(c, lambda: one.described(moved, group).get().members)
-        see("members", members, sorted((m1.member, m2.member)))
+        see("members are the two of g", members == sorted((m1.member, m2.member)), True)
         first = one.join(moved, group, m1.member)
         second = two.join(moved, group, m2.member)
         see("generation of the next rebalance", {first.get(60).generation, second.get(60).generation}, {g + 1})
