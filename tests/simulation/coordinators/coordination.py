@@ -12,7 +12,7 @@ from tests.simulation.coordinators.commits import Commits
 from tests.simulation.coordinators.finding import Finding
 from tests.simulation.coordinators.host import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Host
 from tests.simulation.coordinators.membership import Membership
-from tests.simulation.coordinators.records import TopicPartition
+from tests.simulation.coordinators.records import TRANSACTIONAL, TopicPartition, producer_of
 from tests.simulation.coordinators.rules import Codes, Rules
 from tests.simulation.coordinators.shards import Shards
 from tests.simulation.coordinators.transactions import Markers, Transactions
@@ -75,6 +75,8 @@ class Coordination:
             cluster.handlers[key] = self._serving(chosen)
         for broker in cluster.brokers.values():
             broker.on_leadership.append(self._hearing(broker))
+            broker.on_deleted.append(self._forgetting(broker))
+        cluster.verifies = self.verify_produce
 
     def node(self, broker: Any) -> Node:
         found = self.nodes.get(broker.id)
@@ -101,6 +103,9 @@ class Coordination:
             (shards.elected if leads else shards.resigned)(tp[1], epoch)
 
         return hear
+
+    def _forgetting(self, broker: Any) -> Callable[[str], None]:
+        return lambda topic: self.node(broker).commits.topic_deleted(topic)
 
     # between brokers -----------------------------------------------------------------------------------------------
 
@@ -149,19 +154,49 @@ class Coordination:
         self._ask(broker, coordinator, carry_out, done)
 
     def verify_produce(
-        self, broker: Any, name: str, producer_id: int, epoch: int, tp: TopicPartition, done: Done
-    ) -> None:
-        """As verify(), with the codes that a Produce request is answered (4.6): 19 for all that passes."""
+        self, broker: Any, request: Any, writes: list[tuple[TopicPartition, Any]], sets: dict[TopicPartition, bytes]
+    ) -> tuple[list[tuple[TopicPartition, Any]], list[tuple[TopicPartition, int]]]:
+        """Ask whether each partition is in the transaction, at its first batch there (4.6).
 
-        def answer(code: int) -> None:
-            if code == -1 or code in _PASSING:
-                code = Codes.NOT_ENOUGH_REPLICAS
-            done(Codes.INVALID_EPOCH if code == Codes.PRODUCER_FENCED else code)
+        Returns the writes that may go on, and the codes of the others: 19 for all that passes.  It takes no time.
+        """
+        name: str | None = request.body.get("transactional_id")
+        if name is None or not self.rules.verifies_produce:
+            return writes, []
+        allowed, refused = [], []
+        for tp, write in writes:
+            code = 0 if self._is_open(broker, tp, sets[tp]) else self._verified(broker, name, tp, sets[tp])
+            if code:
+                refused.append((tp, code))
+            else:
+                allowed.append((tp, write))
+        return allowed, refused
 
-        if self.rules.verifies_produce:
-            self.verify(broker, name, producer_id, epoch, tp, answer)
-        else:
-            done(0)
+    @staticmethod
+    def _is_open(broker: Any, tp: TopicPartition, data: bytes) -> bool:
+        """Whether the producer has a transaction open at this partition, or its batch is no part of one."""
+        attributes, producer_id, epoch = producer_of(data)
+        replica = broker.replicas.get(tp)
+        known = None if replica is None else replica.log.producers.by_id.get(producer_id)
+        opened = known is not None and known.epoch == epoch and known.open_at is not None
+        return not attributes & TRANSACTIONAL or opened
+
+    def _verified(self, broker: Any, name: str, tp: TopicPartition, data: bytes) -> int:
+        _, producer_id, epoch = producer_of(data)
+        node = self.node(broker)
+        at = node.host.leader((TRANSACTIONS_TOPIC, node.transactions.number(name)))
+        other = None if at is None else self.cluster.brokers[at]
+        if (
+            other is None
+            or not other.up
+            or other.frozen
+            or (other is not broker and (other.isolated or broker.isolated))
+        ):
+            return Codes.NOT_ENOUGH_REPLICAS
+        code = self.node(other).transactions.verify(name, producer_id, epoch, tp)
+        if code in _PASSING:
+            return Codes.NOT_ENOUGH_REPLICAS
+        return Codes.INVALID_EPOCH if code == Codes.PRODUCER_FENCED else code
 
 
 def _nobody() -> None:

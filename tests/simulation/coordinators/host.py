@@ -15,7 +15,6 @@ from tests.simulation.coordinators.rules import Rules
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-CREATION_S = 0.005  # until the controller hears that a topic is wanted
 
 Done = Callable[[int, int], object]  # code, base offset
 
@@ -110,9 +109,7 @@ class Host:
 
     def create_topic(self, topic: str, partitions: int, replication: int, configs: dict[str, str]) -> None:
         """Ask the controller, which a broker that is cut off does not reach."""
-        controller = self.cluster.controller
-        if not self.broker.isolated:
-            self.after(CREATION_S, controller.act, controller.create, topic, partitions, replication, configs, {})
+        self.cluster.controller.auto_create(self.broker, topic, partitions, replication, configs)
 
     def registered_partitions(self, topic: str) -> int | None:
         """Number of partitions as it is recorded, which a broker reads when it starts."""

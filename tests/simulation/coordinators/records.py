@@ -208,6 +208,14 @@ def batches(data: bytes, base: int | None = None) -> Iterator[Batch]:
         at = end
 
 
+def producer_of(data: bytes) -> tuple[int, int, int]:
+    """Attributes, producer id and epoch of a batch; of older formats: 0 and -1."""
+    if len(data) < 61 or data[16] != 2:
+        return 0, -1, -1
+    attributes, _, _, _, producer_id, epoch = struct.unpack_from(">hiqqqh", data, 21)
+    return attributes, producer_id, epoch
+
+
 def _batch(data: bytes, at: int, base: int) -> Batch:
     attributes, _, _, _, pid, epoch, _, count = struct.unpack_from(">hiqqqhii", data, at + 21)
     records, pos = [], at + 61
