@@ -28,7 +28,7 @@ class Node:
 
     def __init__(self, coordination: Coordination, broker: Any) -> None:
         rules = coordination.rules
-        self.host = host = Host(broker, rules)
+        self.host = host = Host(broker, rules, coordination.offset_nodes)
         self.background = Background(host.after, rules.one_background_thread)
         self.shards = Shards(host, self.background)
         self.membership = Membership(host, self.shards)
@@ -47,6 +47,7 @@ class Coordination:
         self.cluster = cluster
         self.rules = rules = Rules(cluster.rules.release)
         self.nodes: dict[int, Node] = {}
+        self.offset_nodes: dict[str, bytes] = {}
         self._producer_ids = 0
         handlers: dict[int, Callable[[Node], Callable[[Any], object]]] = {}
         if rules.zookeeper_offsets or rules.keeps_offsets:
