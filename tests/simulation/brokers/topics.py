@@ -1,0 +1,121 @@
+"""ApiVersions, and topics made, grown, deleted and described by request: CreateTopics and its neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkawire.protocol.adminapis import OF_BROKER, OF_TOPIC
+from kafkawire.protocol.api import Api, by_topic
+from kafkawire.protocol.apis import APIS
+from kafkawire.protocol.schema import Array, Struct, int16, int32, int64, since, string
+from tests.simulation.brokers.serving import Request
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.broker import SimBroker
+
+UNKNOWN, TOPIC_EXISTS, NOT_CONTROLLER, TOPIC_DELETION_DISABLED = 3, 36, 41, 73
+# Apis that the product does not send; tests do.
+DELETE_TOPICS = Api(
+    20,
+    "DeleteTopics",
+    3,
+    request=Struct(topics=Array(string), timeout_ms=int32),
+    reply=Struct(throttle_time_ms=since(1, int32), topics=Array(Struct(topic=string, error=int16))),
+)
+DELETE_RECORDS = Api(
+    21,
+    "DeleteRecords",
+    1,
+    request=Struct(topics=by_topic(offset=int64), timeout_ms=int32),
+    reply=Struct(throttle_time_ms=int32, topics=by_topic(low_watermark=int64, error=int16)),
+)
+TABLES: dict[int, Api] = {**APIS, DELETE_TOPICS.key: DELETE_TOPICS, DELETE_RECORDS.key: DELETE_RECORDS}
+TABLE_VERSIONS = {key: api.newest for key, api in TABLES.items()}
+
+
+def api_versions(broker: SimBroker, request: Request) -> None:
+    request.answer({"error": 0, "api_versions": broker.ranges_of(), "throttle_time_ms": 0})
+
+
+def create_topics(broker: SimBroker, request: Request) -> None:
+    """The handler of CreateTopics: the answer comes when the controller has made them, or told why not."""
+    body, controller = request.body, broker.cluster.controller
+    rows: list[dict[str, Any]] = []
+    for row in body["topics"]:
+        code = NOT_CONTROLLER
+        if controller.is_at(broker):
+            code = controller.create(
+                row["topic"],
+                row["partitions"],
+                row["replication"],
+                {one["name"]: one["value"] or "" for one in row["configs"]},
+                {one["partition"]: one["brokers"] for one in row["assignments"]},
+                dry=bool(body.get("validate_only")),
+            )
+        rows.append({"topic": row["topic"], "error": code, "error_message": None})
+    _answer_later(broker, request, rows)
+
+
+def create_partitions(broker: SimBroker, request: Request) -> None:
+    body, controller = request.body, broker.cluster.controller
+    rows = []
+    for row in body["topics"]:
+        code = NOT_CONTROLLER
+        if controller.is_at(broker):
+            given = None if row["assignments"] is None else [one["brokers"] for one in row["assignments"]]
+            code = controller.grow(row["topic"], row["count"], given, dry=bool(body.get("validate_only")))
+        rows.append({"topic": row["topic"], "error": code, "error_message": None})
+    _answer_later(broker, request, rows)
+
+
+def delete_topics(broker: SimBroker, request: Request) -> None:
+    controller = broker.cluster.controller
+    rows = []
+    for topic in request.body["topics"]:
+        code = NOT_CONTROLLER
+        if controller.is_at(broker):
+            code = controller.delete(topic)
+        rows.append({"topic": topic, "error": code})
+    _answer_later(broker, request, rows)
+
+
+def _answer_later(broker: SimBroker, request: Request, rows: list[dict[str, Any]]) -> None:
+    wait_s = 0.0 if all(row["error"] for row in rows) else broker.cluster.controller.creation_s + 0.02
+    broker.after(wait_s, request.answer, {"throttle_time_ms": 0, "topics": rows})
+
+
+def describe_configs(broker: SimBroker, request: Request) -> None:
+    resources = []
+    for row in request.body["resources"]:
+        code, settings = 0, []
+        if row["resource_type"] == OF_TOPIC:
+            if broker.cache.has(row["name"]):
+                settings = broker.cluster.config(row["name"]).described()
+            else:
+                code = UNKNOWN
+        elif row["resource_type"] == OF_BROKER:
+            settings = [(name, value, True) for name, value in sorted(broker.settings.given.items())]
+        wanted = row["configs"]
+        configs = [
+            {
+                "name": name,
+                "value": value,
+                "read_only": False,
+                "is_default": not own,
+                "source": 5 if not own else 1 if row["resource_type"] == OF_TOPIC else 4,
+                "is_sensitive": False,
+                "synonyms": [],
+            }
+            for name, value, own in settings
+            if wanted is None or name in wanted
+        ]
+        resources.append(
+            {
+                "error": code,
+                "error_message": None,
+                "resource_type": row["resource_type"],
+                "name": row["name"],
+                "configs": configs,
+            }
+        )
+    request.answer({"throttle_time_ms": 0, "resources": resources})
