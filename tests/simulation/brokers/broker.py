@@ -42,6 +42,7 @@ class SimBroker:
         self.cache = MetadataCache()
         self.connections: dict[Connection, None] = {}
         self.on_leadership: list[Callable[[Tp, bool, int], object]] = []
+        self.on_deleted: list[Callable[[str], object]] = []
         self._fetchers: dict[int, Fetcher] = {}
         self._backlog: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
@@ -222,11 +223,11 @@ class SimBroker:
     def append(
         self, tp: Tp, data: bytes, acks: int, timeout_ms: int, done: Callable[[int, int], object], version: int = 2
     ) -> None:
-        """Append as a Produce request does; done(code, base offset), -1 as the offset if nothing was stored."""
+        """Append as a Produce request does, whatever the sequence; done(code, base offset), -1: nothing was stored."""
         version = 3 if len(data) > 16 and data[16] == 2 else version
 
         def write(replica: Replica) -> Any:
-            return replica.append(data, acks, version)
+            return replica.append(data, acks, version, of_client=False)
 
         append_rows(self, [(tp, write)], acks, timeout_ms, lambda rows: done(rows[0].code, rows[0].base))
 
@@ -250,7 +251,12 @@ class SimBroker:
 
     def cache_update(self, *said: Any) -> None:
         """The controller's UpdateMetadata."""
+        before = list(self.cache.topics)
         self.cache.update(*said)
+        for topic in before:
+            if topic not in self.cache.topics:
+                for told in self.on_deleted:
+                    told(topic)
 
     def role_code(self, tp: Tp) -> int:
         """Why a request for a partition's leader is refused here: 3, 6, or 0 (1.1, rows 6 and 7)."""

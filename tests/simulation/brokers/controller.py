@@ -374,14 +374,19 @@ class Controller:
 
     # ---- topics ------------------------------------------------------------------------------------------------------
 
-    def auto_create(self, broker: SimBroker, topic: str) -> None:
+    def auto_create(
+        self,
+        broker: SimBroker,
+        topic: str,
+        partitions: int = -1,
+        replication: int = -1,
+        configs: Mapping[str, str] = {},
+    ) -> None:
         """A broker was asked for a topic that it does not know; one that exists all the same is left alone."""
-        if broker.isolated:
-            return
-        settings = self.settings
-        self.cluster.timeline.after(
-            self._delay(), self._act, self.create, topic, settings.partitions, settings.replication, {}, {}
-        )
+        if not broker.isolated:
+            self.cluster.timeline.after(
+                self._delay(), self._act, self.create, topic, partitions, replication, configs, {}
+            )
 
     def create(
         self, name: str, partitions: int, replication: int, configs: Mapping[str, str],

@@ -146,8 +146,8 @@ class Replica:
 
     # ---- appending ---------------------------------------------------------------------------------------------------
 
-    def append(self, data: bytes, acks: int, version: int) -> Appended:
-        """Append a produced set as leader.  Raises Refused; nothing is stored then (1.1, rows 8 to 14)."""
+    def append(self, data: bytes, acks: int, version: int, *, of_client: bool = True) -> Appended:
+        """Append a set as leader.  Raises Refused; nothing is stored then (1.1, rows 8 to 14)."""
         if acks == -1 and len(self.isr) < self.min_isr:
             raise Refused(NOT_ENOUGH)
         log, broker = self.log, self.broker
@@ -156,7 +156,9 @@ class Replica:
         if not made:
             return Appended(-1, 0, -1)
         first = made[0]
-        if first.pid >= 0:
+        if first.pid >= 0 and not of_client:
+            log.producers.check_epoch(first)
+        elif first.pid >= 0:
             known = log.producers.duplicate(first)
             if known is not None:
                 return Appended(known.base, known.last + 1, known.timestamp if log.config.append_time else -1)
