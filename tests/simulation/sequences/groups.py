@@ -24,6 +24,7 @@ from tests.simulation.sequences.sequence import (
 OFFSETS = "__consumer_offsets"
 GROUPS = "0.9"  # since then brokers coordinate members
 SESSION_S = 6.0
+_HEARD_S = 1.5  # followers have heard of the high watermark: to 0.10 the next coordinator reads no further (Q9)
 _DELAY_S = 0.5  # group.initial.rebalance.delay.ms of the profile
 
 
@@ -211,6 +212,7 @@ def failover(c: Cluster, see: See) -> None:
     c.create_topic("q10", [[c.controller()]])
     group, at = _group(c, client, "q10", lambda node: node != c.controller())
     m1 = _alone(c, client, at, group)
+    c.wait(_HEARD_S)
     with _killed(c, at):
         commits, beats = set[int](), set[int]()
 
@@ -246,6 +248,7 @@ def forgotten_generation(c: Cluster, see: See) -> None:
     next1, next2, m3 = asked[0].get(), asked[1].get(), joining.get()
     g = m1.generation
     see("generations handed out", {next1.generation, next2.generation, m3.generation}, {g + 1})
+    c.wait(_HEARD_S)
     with _killed(c, at):
         moved = one.coordinator(group, brokers=_others(c, at), other_than=at)
         beat = until(c, lambda: _told(one.heartbeat(moved, group, g + 1, m1.member).get()))
@@ -268,6 +271,7 @@ def timers(c: Cluster, see: See) -> None:
     alone = _alone(c, one, at, group, session_s=SESSION_S)
     m1, m2 = _entered(c, at, group, (one, alone), two)
     _synced(at, group, (one, m1), (two, m2))
+    c.wait(_HEARD_S)
     see("heartbeat of the one", one.heartbeat(at, group, m1.generation, m1.member).get(), 0)
     c.wait(1)
     see("heartbeat of the other", two.heartbeat(at, group, m2.generation, m2.member).get(), 0)
@@ -291,6 +295,7 @@ def zombie(c: Cluster, see: See) -> None:
     see("commit", _committed(client, at, group, 20, m1, topic="q15"), 0)
     for each in (other, third):
         each.committed(at, group, "q15").get()  # connected before the broker stops
+    c.wait(_HEARD_S)
     with _stopped(c, at):
         moved = client.coordinator(group, brokers=_others(c, at), other_than=at)
         assert until(c, lambda: client.heartbeat(moved, group, m1.generation, m1.member).get() == 0, 60)
