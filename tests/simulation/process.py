@@ -39,6 +39,11 @@ class Timeline:
         self._due: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._number = count()
 
+    @property
+    def due(self) -> float | None:
+        """When something comes due next."""
+        return self._due[0][0] if self._due else None
+
     def at(self, when: float, fn: Callable[..., object], *args: Any) -> None:
         heapq.heappush(self._due, (max(when, self.now), next(self._number), fn, args))
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence as Several
+from contextlib import ExitStack
 
 from tests.simulation.sequences import ALL, RELEASES
 from tests.simulation.sequences.real import RealCluster
 from tests.simulation.sequences.sequence import Profile, See, Sequence, watched
+from tests.simulation.sequences.simulated import SimulatedCluster
 
 
 def main() -> int:
@@ -31,20 +32,19 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _run(release: str, profile: Profile, some: list[Sequence], given: argparse.Namespace) -> int:
+def _run(release: str, profile: Profile, some: Several[Sequence], given: argparse.Namespace) -> int:
+    """The number of rows that are not as they should be."""
     bad = 0
-    with _clusters(release, profile, given) as kinds:
+    with ExitStack() as stack:
+        real = None if given.simulated else stack.enter_context(RealCluster(release, profile))
+        simulated = None if given.real else stack.enter_context(SimulatedCluster(release, profile))
         for each in some:
-            seen = [None if kind is None else watched(each, kind) for kind in kinds]
-            for kind in kinds:
-                if isinstance(kind, RealCluster):
-                    kind.disconnect()
+            seen = [None if cluster is None else watched(each, cluster) for cluster in (real, simulated)]
+            said = [_said(see) for see in seen]
+            print(f"| {each.key} {each.title} | {release} | {said[0]} | {said[1]} |", flush=True)
             bad += any(see is not None and see.wrong for see in seen)
-            print(f"| {each.key} {each.title} | {release} | {_said(seen[0])} | {_said(seen[1])} |", flush=True)
             if given.facts:
-                for see in filter(None, seen):
-                    for what, found, expected in see.rows:
-                        print(f"    {what}: {found!r}" + ("" if found == expected else f" (expected {expected!r})"))
+                _tell(seen)
     return bad
 
 
@@ -54,22 +54,23 @@ def _said(see: See | None) -> str:
     return "; ".join(see.wrong) or "as expected"
 
 
-@contextmanager
-def _clusters(release: str, profile: Profile, given: argparse.Namespace) -> Iterator[list[RealCluster | None]]:
-    if given.simulated:
-        yield [None, None]
-        return
-    with RealCluster(release, profile) as real:
-        yield [real, None]
+def _tell(seen: Several[See | None]) -> None:
+    for kind, see in zip(("real", "simulated"), seen, strict=True):
+        for what, found, expected in see.rows if see is not None else ():
+            print(f"    {kind}: {what}: {found!r}" + ("" if found == expected else f" (expected {expected!r})"))
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.sequences", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation.sequences",
+        description="Run the sequences of the broker models on real and on simulated brokers.",
+    )
     parser.add_argument("--release", action="append", choices=RELEASES)
     parser.add_argument("--only", type=lambda text: set(text.split(",")), help="numbers, with commas between them")
-    parser.add_argument("--real", action="store_true")
-    parser.add_argument("--simulated", action="store_true")
-    parser.add_argument("--facts", action="store_true")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--real", action="store_true", help="on real brokers only")
+    which.add_argument("--simulated", action="store_true", help="on simulated brokers only")
+    parser.add_argument("--facts", action="store_true", help="print each fact")
     return parser.parse_args()
 
 

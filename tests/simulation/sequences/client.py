@@ -118,12 +118,13 @@ class Client:
         self._connections: dict[int, Connection] = {}
 
     def ask(
-        self, broker: int, api: Speech, fields: Fields, version: int | None = None, reconnect: bool = True
+        self, broker: int | None, api: Speech, fields: Fields, version: int | None = None, reconnect: bool = True
     ) -> Waiting:
         """Send a request in the newest version that the release and our tables have.  fields: of all versions; those
-        that this one lacks are left out."""
+        that this one lacks are left out.  broker: None: the first."""
         newest = self.speaks.speaks(api.key) if version is None else version
         fitting = _fit(api.request, fields, newest) if isinstance(api, Api) else fields
+        broker = self.cluster.brokers[0] if broker is None else broker
         connection = self._connections.get(broker)
         if connection is None or (reconnect and connection.closed):
             try:
@@ -248,7 +249,7 @@ class Client:
         waiting = self.ask(self.leader(topic), DELETE_RECORDS, {"topics": rows, "timeout_ms": 10_000}, 0)
         return Asked(waiting, lambda told: _only(told)["error"])
 
-    def metadata(self, topic: str, broker: int = 0, reconnect: bool = True) -> Asked[Any]:
+    def metadata(self, topic: str, broker: int | None = None, reconnect: bool = True) -> Asked[Any]:
         """The topic's row, as the release describes it."""
         more = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
         fields = {"topics": [topic], "allow_auto_topic_creation": True, **more}
@@ -256,7 +257,9 @@ class Client:
 
     # ---- groups
 
-    def coordinator_now(self, key: str, *, transaction: bool = False, broker: int = 0) -> Asked[tuple[int, int]]:
+    def coordinator_now(
+        self, key: str, *, transaction: bool = False, broker: int | None = None
+    ) -> Asked[tuple[int, int]]:
         """Code and node."""
         fields = {"group": key, "key_type": OF_TRANSACTION if transaction else OF_GROUP}
         return Asked(
@@ -268,7 +271,7 @@ class Client:
         self, key: str, *, transaction: bool = False, brokers: Sequence[int] = (), other_than: int = -1
     ) -> int:
         """Wait until one of the brokers names a coordinator that is not `other_than`, and that one has loaded."""
-        asked = list(brokers) or list(range(self.cluster.size))
+        asked = list(brokers) or list(self.cluster.brokers)
 
         def found() -> list[int]:
             for broker in asked:
@@ -397,7 +400,9 @@ class Client:
 
     # ---- transactions
 
-    def init_producer(self, at: int, transaction: str | None = None, timeout_ms: int = 60_000) -> Asked[Producer]:
+    def init_producer(
+        self, at: int | None, transaction: str | None = None, timeout_ms: int = 60_000
+    ) -> Asked[Producer]:
         fields = {"transactional_id": transaction, "transaction_timeout_ms": timeout_ms}
         return Asked(
             self.ask(at, transactionapis.INIT_PRODUCER_ID, fields),

@@ -1,6 +1,6 @@
 """What a sequence asks of a cluster, and a real and a simulated cluster both give it.
 
-    Cluster       brokers 0, 1, ... of one release: topics, leaders, signals to brokers, time
+    Cluster       the brokers of one release: topics, leaders, signals to brokers, time
     Connection    one connection of a client to a broker; requests on it are answered one after the other
     Waiting       a request that was sent: its answer once it is there, and the time that it took
 
@@ -57,13 +57,16 @@ class Connection(Protocol):
 
 
 class Cluster(Protocol):
-    """release: "2.8.2".  size: number of brokers."""
+    """release: "2.8.2".  brokers: their ids."""
 
     release: str
-    size: int
+    brokers: Sequence[int]
 
     def connect(self, broker: int) -> Connection:
         """Raises ConnectionError where the broker is down."""
+
+    def disconnect(self) -> None:
+        """Close all connections that were made."""
 
     def now(self) -> float:
         """Seconds, from any beginning."""
@@ -71,10 +74,10 @@ class Cluster(Protocol):
     def wait(self, seconds: float) -> None: ...
 
     def create_topic(
-        self, topic: str, replicas: Sequence[Sequence[int]] = ((0,),), config: Mapping[str, str] | None = None
+        self, topic: str, replicas: Sequence[Sequence[int]] = (), config: Mapping[str, str] | None = None
     ) -> None:
-        """replicas: of each partition, the preferred leader first.  Returns once all of them are in sync and every
-        broker knows the topic."""
+        """replicas: of each partition, the preferred leader first; none: of one partition, on the first broker.
+        Returns once all of them are in sync and every broker knows the topic."""
 
     def delete_topic(self, topic: str) -> None:
         """Ask the controller; returns at once."""
@@ -104,4 +107,4 @@ class Cluster(Protocol):
         """Sorted, as the controller has it."""
 
     def controller(self) -> int:
-        """The broker that is the controller; in KRaft the broker whose process has it, else 0."""
+        """The broker that is the controller; in KRaft the broker whose process has it, else the first."""

@@ -76,11 +76,11 @@ def unknown_topic(c: Cluster, see: See) -> None:
 @sequence("4", S, "a message that is larger than the fetch")
 def too_large(c: Cluster, see: See) -> None:
     client = Client(c)
-    c.create_topic("large", [[0], [0]])
+    c.create_topic("large", [c.brokers[:1]] * 2)
     for partition in (0, 1):
         data = messages(c, bytes(10_000))
         see(f"produced {partition}", client.produce("large", data, partition=partition).get().code, 0)
-    told = client.fetch_many({("large", 0): 0, ("large", 1): 0}, broker=0, max_bytes=100).get()
+    told = client.fetch_many({("large", 0): 0, ("large", 1): 0}, broker=c.brokers[0], max_bytes=100).get()
     first, second = told["large", 0], told["large", 1]
     whole = client.speaks.gives_whole_entries
     see("codes", (first.code, second.code), (0, 0))
@@ -95,7 +95,7 @@ def refused_without_answer(c: Cluster, see: See) -> None:
     c.create_topic("unasked")
     rows = [{"partition": partition, "message_set": messages(c, b"a")} for partition in (99, 0)]
     topics = [{"topic": "unasked", "partitions": rows}]
-    sent = client.ask(0, PRODUCE, {"transactional_id": None, "acks": 0, "timeout_ms": 1000, "topics": topics})
+    sent = client.ask(None, PRODUCE, {"transactional_id": None, "acks": 0, "timeout_ms": 1000, "topics": topics})
     see("Metadata on that connection", client.metadata("unasked", reconnect=False).get(5), Gone.CLOSED)
     see("Produce", sent.answer(0), Gone.CLOSED)
     see("stored", client.fetch("unasked", 0).get().values, [(0, b"a")])
@@ -106,9 +106,9 @@ def killed(c: Cluster, see: See) -> None:
     client = Client(c)
     c.create_topic("killed")
     see("produced", client.produce("killed", messages(c, *_TEN)).get().code, 0)
-    c.kill(0)
-    c.start(0)
-    first = until(c, lambda: _settled(client.offset("killed", END, broker=0).get(5)))
+    c.kill(c.brokers[0])
+    c.start(c.brokers[0])
+    first = until(c, lambda: _settled(client.offset("killed", END, broker=c.brokers[0]).get(5)))
     # The broker leads a moment before its high watermark, which it has from disk, rises to the end of its log.
     see("first end that is told", first, by(c, {"0": Either([[10], [0]]), "2.2": [10]}))
     see("end", until(c, lambda: client.offset("killed", END).get().offset == 10), True)
@@ -119,7 +119,7 @@ def killed(c: Cluster, see: See) -> None:
 def duplicates(c: Cluster, see: See) -> None:
     client = Client(c)
     c.create_topic("again")
-    producer = until(c, lambda: _ready(client.init_producer(0).get()))
+    producer = until(c, lambda: _ready(client.init_producer(None).get()))
     told = [client.produce("again", numbered(producer, n, b"%d" % n)).get() for n in range(7)]
     see("0 to 6", told, [(0, n) for n in range(7)])
     see("6 again", tuple(client.produce("again", numbered(producer, 6, b"6")).get()), (0, 6))
@@ -134,7 +134,7 @@ def duplicates(c: Cluster, see: See) -> None:
 def unknown_producer(c: Cluster, see: See) -> None:
     client = Client(c)
     c.create_topic("fifth")
-    producer = until(c, lambda: _ready(client.init_producer(0).get()))
+    producer = until(c, lambda: _ready(client.init_producer(None).get()))
     told = client.produce("fifth", numbered(producer, 5, b"a")).get()
     see("code and base", tuple(told), by(c, {"0": (45, -1), "1.0": (59, -1), "2.5": (0, 0)}))
 
@@ -180,7 +180,7 @@ def resurrected(c: Cluster, see: See) -> None:
 
     see("there again", until(c, back), True)
     see("codes meanwhile", set(codes) - {0}, by(c, {"0": {5}, "4.0": {3}}))
-    produced = until(c, lambda: _stored(client.produce("again20", messages(c, b"new"), broker=0).get()))
+    produced = until(c, lambda: _stored(client.produce("again20", messages(c, b"new"), broker=c.brokers[0]).get()))
     see("produced: base", produced, [0])
     see("fetch at 100", client.fetch("again20", 100).get().code, 1)
     see("fetch at 0", client.fetch("again20", 0).get().values, [(0, b"new")])
@@ -206,7 +206,7 @@ def _ready(told: Any) -> Any:
 def _pair(c: Cluster) -> tuple[int, int]:
     """Leader and follower; the leader is the controller, so that the follower may be stopped."""
     leader = c.controller()
-    return leader, next(broker for broker in range(c.size) if broker != leader)
+    return leader, next(broker for broker in c.brokers if broker != leader)
 
 
 def _replicated(c: Cluster, topic: str, **config: str) -> tuple[int, int]:
@@ -267,10 +267,13 @@ def shrinks_meanwhile(c: Cluster, see: See) -> None:
     leader, follower = _replicated(c, "t8", min_insync_replicas="2")
     with _stopped(c, follower):
         asked = client.produce("t8", messages(c, b"a"), acks=-1, timeout_ms=20_000, broker=leader)
-        see("produced: code and base", tuple(asked.get(60)), by(c, {"0": (20, 0), "3.7": (7, 0)}))
-        see.took("answered after", asked.took_s, *by(c, {"0": (1.0, 10.0), "3.7": (19.5, 30)}))
+        # 2.7 to 3.0 ask the controller to shrink the ISR and leave the high watermark as it is when it has answered
+        # (KAFKA-13091); from 3.7 on it stands still while the ISR is too small.
+        waits = by(c, {"0": False, "2.7": True, "3.1": False, "3.7": True})
+        see("produced: code and base", tuple(asked.get(60)), (7, 0) if waits else (20, 0))
+        see.took("answered after", asked.took_s, *((19.5, 30) if waits else (1.0, 10.0)))
         fetched = client.fetch("t8", 0, broker=leader).get()
-        see("fetched meanwhile", fetched.values, by(c, {"0": [(0, b"a")], "3.7": []}))
+        see("fetched meanwhile", fetched.values, [] if waits else [(0, b"a")])
     _grown(c, "t8")
     see("fetched at the end", until(c, lambda: client.fetch("t8", 0).get().values), [(0, b"a")])
 
@@ -292,7 +295,7 @@ def seen_by_nobody(c: Cluster, see: See) -> None:
 def moved_meanwhile(c: Cluster, see: See) -> None:
     client = Client(c)
     leader = c.controller()
-    other, idle = (broker for broker in range(c.size) if broker != leader)
+    other, idle = (broker for broker in c.brokers if broker != leader)
     c.create_topic("u10", [[leader, other, idle]])
     with _stopped(c, idle):
         asked = client.produce("u10", messages(c, b"a"), acks=-1, timeout_ms=20_000, broker=leader)
@@ -366,11 +369,11 @@ def _two_dead(c: Cluster, client: Client, see: See, topic: str) -> tuple[int, in
 @sequence("14", U_SLOW, "the leader moves under load", slow=True)
 def moves(c: Cluster, see: See) -> None:
     writer, reader = Client(c), Client(c)
-    order = [c.controller(), *(broker for broker in range(c.size) if broker != c.controller())]
+    order = [c.controller(), *(broker for broker in c.brokers if broker != c.controller())]
     c.create_topic("u14", [order])
     position, lower, codes, ends = 0, False, set[int](), set[int]()
     for n in range(20):
-        to = order[(n + 1) % c.size]
+        to = order[(n + 1) % len(order)]
         c.move_leader("u14", 0, to)
         until(c, partial(_led_by, c, "u14", to))
         for _ in range(20):

@@ -121,7 +121,7 @@ class RealCluster:
 
     def __init__(self, release: str, profile: Profile) -> None:
         self.release = release
-        self.size = profile.brokers
+        self.brokers: Sequence[int] = list(range(profile.brokers))
         self._profile = profile
         self._connections: list[RealConnection] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -159,7 +159,6 @@ class RealCluster:
         return made
 
     def disconnect(self) -> None:
-        """Close what a sequence left open."""
         for connection in self._connections:
             connection.close()
         self._connections.clear()
@@ -173,8 +172,9 @@ class RealCluster:
     # ---- topics
 
     def create_topic(
-        self, topic: str, replicas: Sequence[Sequence[int]] = ((0,),), config: Mapping[str, str] | None = None
+        self, topic: str, replicas: Sequence[Sequence[int]] = (), config: Mapping[str, str] | None = None
     ) -> None:
+        replicas = replicas or [self.brokers[:1]]
         if self._kraft:
             assignments = [{"partition": n, "brokers": list(each)} for n, each in enumerate(replicas)]
             configs = [{"name": name, "value": value} for name, value in (config or {}).items()]
@@ -205,7 +205,7 @@ class RealCluster:
             told = self._admin(CREATE_PARTITIONS, 1, {"topics": rows, "timeout_ms": 10_000, "validate_only": False})
             assert told["topics"][0]["error"] == 0, told
         else:
-            topics.grow(self._zk().registry().zk, topic, partitions, list(range(self.size)))
+            topics.grow(self._zk().registry().zk, topic, partitions, self.brokers)
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
         zk = self._zk().registry().zk

@@ -155,10 +155,12 @@ def sequence(
 
 
 def watched(each: Sequence, c: Cluster) -> See:
-    """Run a sequence on a cluster; what it saw."""
+    """Run a sequence on a cluster; what it saw.  Closes what it left open."""
     see = See()
     try:
         each.run(c, see)
-    except AssertionError as broken:
+    except (AssertionError, AttributeError, TypeError) as broken:  # Gone in the place of an answer, too
         see("went on to its end", str(broken).partition("\n")[0], "yes")
+    finally:
+        c.disconnect()
     return see
