@@ -28,7 +28,7 @@ class Node:
 
     def __init__(self, coordination: Coordination, broker: Any) -> None:
         rules = coordination.rules
-        self.host = host = Host(broker, rules, coordination.offset_nodes)
+        self.host = host = Host(broker, rules)
         self.background = Background(host.after, rules.one_background_thread)
         self.shards = Shards(host, self.background)
         self.membership = Membership(host, self.shards)
@@ -47,7 +47,6 @@ class Coordination:
         self.cluster = cluster
         self.rules = rules = Rules(cluster.rules.release)
         self.nodes: dict[int, Node] = {}
-        self.offset_nodes: dict[str, bytes] = {}
         self._producer_ids = 0
         handlers: dict[int, Callable[[Node], Callable[[Any], object]]] = {}
         if rules.zookeeper_offsets or rules.keeps_offsets:
@@ -78,6 +77,7 @@ class Coordination:
             broker.on_leadership.append(self._hearing(broker))
             broker.on_deleted.append(self._forgetting(broker))
         cluster.verifies = self.verify_produce
+        cluster.coordination = self
 
     def node(self, broker: Any) -> Node:
         found = self.nodes.get(broker.id)

@@ -20,9 +20,9 @@ Done = Callable[[int, int], object]  # code, base offset
 
 
 class Host:
-    """broker: a SimBroker.  settings: those of server.properties.  nodes: offsets, where the cluster has no ZooKeeper."""
+    """broker: a SimBroker."""
 
-    def __init__(self, broker: Any, rules: Rules, nodes: dict[str, bytes]) -> None:
+    def __init__(self, broker: Any, rules: Rules) -> None:
         self.broker = broker
         self.cluster = broker.cluster
         self.id: int = broker.id
@@ -30,7 +30,6 @@ class Host:
         self.rng: Random = broker.cluster.rng
         self.settings: Mapping[str, str] = broker.cluster.settings.given
         self.life: int = broker.life
-        self._nodes = nodes
 
     @property
     def now(self) -> float:
@@ -96,14 +95,9 @@ class Host:
     # ZooKeeper -------------------------------------------------------------------------------------------------------
 
     def put(self, path: str, data: bytes) -> None:
-        if self.cluster.zookeeper is None:
-            self._nodes[path] = data
-        else:
-            self.cluster.zookeeper.put(path, data)
+        self.cluster.zookeeper.put(path, data)
 
     def get(self, path: str) -> bytes | None:
-        if self.cluster.zookeeper is None:
-            return self._nodes.get(path)
         node = self.cluster.zookeeper.nodes.get(path)
         return None if node is None else node.data
 
