@@ -6,18 +6,17 @@ arrives or comes due waits) and cut off from the controller and the other broker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkawire.protocol.api import Api
 from tests.simulation.brokers.fetchers import Fetcher
 from tests.simulation.brokers.log import Log
-from tests.simulation.brokers.metadata import MetadataCache
+from tests.simulation.brokers.metadata import Address, MetadataCache
 from tests.simulation.brokers.produce import append_rows
 from tests.simulation.brokers.releases import takes
 from tests.simulation.brokers.replica import LeaderAndIsr, Replica, Tp
 from tests.simulation.brokers.serving import Connection, Wire
-from tests.simulation.brokers.topics import TABLE_VERSIONS, TABLES
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.cluster import SimCluster
@@ -42,7 +41,7 @@ class SimBroker:
         self.cache = MetadataCache()
         self.connections: dict[Connection, None] = {}
         self.on_leadership: list[Callable[[Tp, bool, int], object]] = []
-        self.on_deleted: list[Callable[[str], object]] = []
+        self.on_deleted: list[Callable[[str], object]] = []  # it has heard that a topic is deleted
         self._fetchers: dict[int, Fetcher] = {}
         self._backlog: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
@@ -132,12 +131,12 @@ class SimBroker:
 
     def api(self, key: int, version: int) -> tuple[Api, int] | None:
         """The table of a request and its version; None: this release does not take it."""
-        table = TABLES.get(key)
+        table = self.cluster.apis.get(key)
         if table is None or key not in self.cluster.handlers:
             return None
         if not self.rules.looks_at_versions and key < 4:
             return table, 0
-        return (table, version) if takes(self.rules, key, version, TABLE_VERSIONS) else None
+        return (table, version) if takes(self.rules, key, version, table.newest) else None
 
     def ranges_of(self, *keys: int) -> list[tuple[int, int, int]]:
         """(key, lowest, highest) of these apis, or of all that are served, as ApiVersions tells them."""
@@ -147,8 +146,8 @@ class SimBroker:
 
     # ---- roles -------------------------------------------------------------------------------------------------------
 
-    def lead_and_follow(self, said: dict[Tp, LeaderAndIsr]) -> None:
-        """The controller's LeaderAndIsr (RM.becomeLeaderOrFollower)."""
+    def lead_and_follow(self, said: dict[Tp, LeaderAndIsr], live: Mapping[int, Address]) -> None:
+        """The controller's LeaderAndIsr, and the brokers that live in its eyes (RM.becomeLeaderOrFollower)."""
         for tp, one in said.items():
             if self.id not in one.replicas:
                 continue
@@ -161,7 +160,7 @@ class SimBroker:
                 self._stop_fetching(tp)
                 replica.lead(one)
                 self._tell(tp, True, one.epoch)
-            elif one.leader >= 0 or self.rules.kraft:
+            elif one.leader in live or self.rules.kraft:
                 led = replica.leads
                 if replica.follow(one):
                     self._stop_fetching(tp)
@@ -169,14 +168,15 @@ class SimBroker:
                         self._tell(tp, False, one.epoch)
                     if one.leader >= 0:
                         self._begin_fetching(replica)
-            # without a leader: it keeps its former role until one is named (2.3)
+            # without a live leader: it keeps its former role until one is named (2.3)
 
     def _log(self, tp: Tp) -> Log:
-        config = self.cluster.config(tp[0])
+        """The log on disk; to 2.7 also that of a deleted topic of the same name (5.1)."""
+        config, topic_id = self.cluster.config(tp[0]), self.cluster.controller.topic_id(tp[0])
         log = self.disk.pop(tp, None)
-        if log is None:
-            return Log(self.rules, config, self.cluster.now_ms())
-        log.config = config
+        if log is None or (self.rules.has_topic_ids and log.topic_id != topic_id):
+            log = Log(self.rules, config, self.cluster.now_ms())
+        log.config, log.topic_id = config, topic_id
         return log
 
     def _begin_fetching(self, replica: Replica) -> None:
@@ -251,12 +251,9 @@ class SimBroker:
 
     def cache_update(self, *said: Any) -> None:
         """The controller's UpdateMetadata."""
-        before = list(self.cache.topics)
-        self.cache.update(*said)
-        for topic in before:
-            if topic not in self.cache.topics:
-                for told in self.on_deleted:
-                    told(topic)
+        for topic in self.cache.update(*said):
+            for told in self.on_deleted:
+                told(topic)
 
     def role_code(self, tp: Tp) -> int:
         """Why a request for a partition's leader is refused here: 3, 6, or 0 (1.1, rows 6 and 7)."""

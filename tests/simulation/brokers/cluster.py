@@ -16,20 +16,22 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from kafkawire.protocol.api import Api
 from tests.simulation.brokers import fetch, metadata, offsets, produce, topics
 from tests.simulation.brokers.broker import SimBroker
 from tests.simulation.brokers.controller import Controller
 from tests.simulation.brokers.entries import Entry
 from tests.simulation.brokers.log import Log
+from tests.simulation.brokers.nodes import Nodes
 from tests.simulation.brokers.quotas import Quotas
 from tests.simulation.brokers.releases import Rules
 from tests.simulation.brokers.replica import Replica, Tp
 from tests.simulation.brokers.serving import Connection, Request, Wire
 from tests.simulation.brokers.settings import Settings, TopicConfig
+from tests.simulation.brokers.topics import TABLES
 from tests.simulation.process import Timeline
 
 PORT = 9092
-BEGAN_MS = 1_700_000_000_000  # time of day when the timeline says 0
 Handler = Callable[[SimBroker, Request], object]
 
 
@@ -46,10 +48,16 @@ class SimCluster:
         settings: Mapping[str, str] = {},
         zookeeper: Any = None,
         name: str = "kafka",
+        first: int = 1,
+        began_ms: int = 0,
     ) -> None:
+        """first: the lowest broker id.  began_ms: the brokers' time of day when the timeline says 0."""
         self.timeline = timeline
         self.rng = rng
         self.name = name
+        self.began_ms = began_ms
+        self.zookeeper = zookeeper if zookeeper is not None else Nodes()
+        self.apis: dict[int, Api] = dict(TABLES)  # tables of the requests; a coordinator may give others
         self.rules = Rules(release, kraft="process.roles" in settings)
         self.settings = Settings(self.rules, settings)
         self.replication = replication
@@ -64,8 +72,8 @@ class SimCluster:
         self._configs: dict[str, TopicConfig] = {}
         self._held: list[tuple[int, int, Callable[[SimBroker], object]]] = []  # between brokers that are cut off
         self.brokers: dict[int, SimBroker] = {}
-        self.brokers = {id: SimBroker(self, id) for id in range(1, brokers + 1)}
-        self.controller = Controller(self, zookeeper)
+        self.brokers = {id: SimBroker(self, id) for id in range(first, first + brokers)}
+        self.controller = Controller(self)
         self.controller.instant = True
         for broker in self.brokers.values():
             broker.start()
@@ -88,7 +96,7 @@ class SimCluster:
 
     def now_ms(self) -> int:
         """The time of day of all brokers."""
-        return BEGAN_MS + int(self.timeline.now * 1000)
+        return self.began_ms + int(self.timeline.now * 1000)
 
     # ---- the schedule's hand -----------------------------------------------------------------------------------------
 
@@ -116,6 +124,13 @@ class SimCluster:
         if found.up:
             found.stop_at_once()
             self.controller.fell_silent(found)
+
+    def crash(self, broker: int, unwritten_s: float) -> None:
+        """The machine dies: what was appended in the last seconds is on no disk (2.6, L6)."""
+        found, since_ms = self.brokers[broker], self.now_ms() - int(unwritten_s * 1000)
+        self.kill(broker)
+        for log in found.disk.values():
+            log.truncate(min((entry.base for entry in log.entries if entry.stored_ms > since_ms), default=log.end))
 
     def stop(self, broker: int) -> None:
         """SIGTERM: it gives up what it leads first, if the release does that."""
@@ -182,12 +197,21 @@ class SimCluster:
         """Make another in-sync replica the leader; False if it is not live and in sync."""
         return self.controller.move(tp, to)
 
+    def prefer(self, tp: Tp, to: int) -> None:
+        """Make this replica the first of the assigned order, which elections prefer."""
+        self.controller.prefer(tp, to)
+
     # ---- the promises' eye -------------------------------------------------------------------------------------------
 
     def leader(self, tp: Tp) -> int:
         """Who leads in the controller's eyes; -1: nobody."""
         topic = self.controller.topics.get(tp[0])
         return -1 if topic is None or tp[1] >= len(topic.partitions) else topic.partitions[tp[1]].leader
+
+    def isr(self, tp: Tp) -> tuple[int, ...]:
+        """The in-sync replicas in the controller's eyes."""
+        topic = self.controller.topics.get(tp[0])
+        return () if topic is None or tp[1] >= len(topic.partitions) else topic.partitions[tp[1]].isr
 
     def log(self, tp: Tp, broker: int | None = None) -> Log:
         """The log of the leader, or of one broker.  KeyError if it has none."""

@@ -26,6 +26,7 @@ DELETION_DISABLED = 73
 NO_LEADER = -1
 TICK_S = 0.5
 DELAY_S = (0.001, 0.01)
+LOOK_S = 0.1  # how often nodes that clients write are looked for
 
 
 class PartitionState:
@@ -57,7 +58,7 @@ class Topic:
 
 
 class Controller:
-    def __init__(self, cluster: SimCluster, zookeeper: Any = None) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
         self.rules = cluster.rules
         self.settings = cluster.settings
@@ -67,7 +68,7 @@ class Controller:
         self.creation_s = 0.05  # from a request to a topic that has leaders
         self.delays_s: dict[int, tuple[float, float]] = {}  # until a broker hears, where it is not DELAY_S
         self.instant = False  # everything is heard at once
-        self._zookeeper = zookeeper
+        self._zookeeper = cluster.zookeeper
         self._known: dict[str, bytes | None] = {}  # nodes of topics as they were written or seen
         self._queue_at: dict[int, float] = {}
         self._held: dict[int, list[tuple[int, Callable[..., object], tuple[Any, ...]]]] = {}
@@ -77,12 +78,12 @@ class Controller:
         self._ids = 0
         if self.settings.rebalances:
             cluster.timeline.after(self.settings.rebalance_check_s, self._rebalance)
-        if zookeeper is not None:
-            self._put("/brokers/ids", b"")
-            self._put("/brokers/topics", b"")
-            self._put("/admin/delete_topics", b"")
-            self._put("/config/topics", b"")
-            cluster.timeline.after(0.2, self._look_at_nodes)
+        if not self.rules.kraft:
+            for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/admin", "/admin/delete_topics"):
+                self._put_once(path)
+            for path in ("/config", "/config/topics"):
+                self._put_once(path)
+            cluster.timeline.after(LOOK_S, self._look_at_nodes)
 
     # ---- being there -------------------------------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ class Controller:
         broker = self.cluster.brokers.get(self.broker)
         return broker is not None and broker.up and not broker.frozen and not broker.isolated
 
-    def _act(self, fn: Callable[..., object], *args: Any) -> None:
+    def act(self, fn: Callable[..., object], *args: Any) -> None:
         """Do it now, or as soon as there is a controller."""
         if self._available():
             fn(*args)
@@ -107,7 +108,7 @@ class Controller:
         if self._available():
             waiting, self._waiting = self._waiting, []
             for fn, args in waiting:
-                self._act(fn, *args)
+                self.act(fn, *args)
 
     # ---- brokers come and go -----------------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class Controller:
         self._put(f"/brokers/ids/{broker.id}", json.dumps(node, separators=(",", ":")).encode())
         if not self.rules.kraft and self.broker == NO_LEADER:
             self._become(broker.id)
-        self._act(self._came, broker.id)
+        self.act(self._came, broker.id)
 
     def _came(self, id: int) -> None:
         """A broker has a session: it is told its roles and everything; others that it lives (onBrokerStartup)."""
@@ -201,7 +202,7 @@ class Controller:
             self.broker = NO_LEADER
             self._remove("/controller")
             self.cluster.timeline.after(0.05 + 0.2 * self.cluster.rng.random(), self._take_over)
-        self._act(self._went, id)
+        self.act(self._went, id)
 
     def left(self, broker: SimBroker) -> None:
         """It has closed its session (a clean stop)."""
@@ -237,7 +238,7 @@ class Controller:
                     continue
                 others = tuple(one for one in state.isr if one != id)
                 if state.leader == id:
-                    if not self._elect(topic, state):
+                    if not self._elect(topic, state, without=id):
                         state.leader = NO_LEADER
                         state.epoch += 1
                         if self.cluster.config(topic.name).unclean:
@@ -250,13 +251,16 @@ class Controller:
                 changed[topic.name, number] = state
         self._changed(changed, always=True)
 
-    def _elect(self, topic: Topic, state: PartitionState) -> bool:
-        """Give a partition a live leader: in sync, or if that is allowed any (2.3); False if there is none."""
-        live = [one for one in state.replicas if one in self.live]
+    def _elect(self, topic: Topic, state: PartitionState, without: int = NO_LEADER) -> bool:
+        """Give a partition a live leader: in sync, or if that is allowed any (2.3); False if there is none.
+
+        without: a broker that is gone, though its next life may have registered already.
+        """
+        live = [one for one in state.replicas if one in self.live and one != without]
         clean = [one for one in live if one in state.isr]
         if clean:
             state.leader = clean[0]
-            state.isr = tuple(one for one in state.isr if one in self.live)
+            state.isr = tuple(one for one in state.isr if one in live)
         elif live and self.cluster.config(topic.name).unclean:
             state.leader = live[0]
             state.isr = (live[0],)
@@ -279,6 +283,13 @@ class Controller:
             self._changed({tp: state})
         return True
 
+    def prefer(self, tp: Tp, to: int) -> None:
+        """Make this replica the first of the assigned order."""
+        topic = self.topics[tp[0]]
+        state = topic.partitions[tp[1]]
+        state.replicas = (to, *(one for one in state.replicas if one != to))
+        self._put_topic(topic)
+
     def give_up(self, broker: SimBroker) -> float:
         """Controlled shutdown: move what a broker leads, one partition after the other; how long that takes."""
         wait_s = 0.0
@@ -286,7 +297,7 @@ class Controller:
             for number, state in enumerate(topic.partitions):
                 if broker.id in state.isr and len(state.replicas) > 1:
                     wait_s += 0.005 + 0.01 * self.cluster.rng.random()
-                    self.cluster.timeline.after(wait_s, self._act, self._give_up, (topic.name, number), broker.id)
+                    self.cluster.timeline.after(wait_s, self.act, self._give_up, (topic.name, number), broker.id)
         return wait_s + 0.02
 
     def _give_up(self, tp: Tp, id: int) -> None:
@@ -305,7 +316,7 @@ class Controller:
     def _rebalance(self) -> None:
         """Move leaders to the first assigned replica where more than a tenth of a broker's are elsewhere."""
         self.cluster.timeline.after(self.settings.rebalance_check_s, self._rebalance)
-        self._act(self._move_to_preferred)
+        self.act(self._move_to_preferred)
 
     def _move_to_preferred(self) -> None:
         preferred: dict[int, list[Tp]] = {}
@@ -363,7 +374,7 @@ class Controller:
             return
         if not self._dirty:
             wait_s = 0.0 if self.rules.kraft else 2.5 + 2.5 * self.cluster.rng.random()
-            self.cluster.timeline.after(wait_s, self._act, self._spread_now)
+            self.cluster.timeline.after(wait_s, self.act, self._spread_now)
         self._dirty[tp] = None
 
     def _spread_now(self) -> None:
@@ -385,7 +396,7 @@ class Controller:
         """A broker was asked for a topic that it does not know; one that exists all the same is left alone."""
         if not broker.isolated:
             self.cluster.timeline.after(
-                self._delay(), self._act, self.create, topic, partitions, replication, configs, {}
+                self._delay(), self.act, self.create, topic, partitions, replication, configs, {}
             )
 
     def create(
@@ -435,7 +446,7 @@ class Controller:
             self._lead(topic, since)
         else:
             wait_s = self.creation_s * (0.5 + self.cluster.rng.random())
-            self.cluster.timeline.after(wait_s, self._act, self._lead, topic, since)
+            self.cluster.timeline.after(wait_s, self.act, self._lead, topic, since)
 
     def _lead(self, topic: Topic, since: int) -> None:
         """The first leaders of new partitions: all live replicas are in sync."""
@@ -481,7 +492,7 @@ class Controller:
             return DELETION_DISABLED
         if topic.deleting:
             return 0
-        self._act(self._delete, topic)
+        self.act(self._delete, topic)
         return 0
 
     def _delete(self, topic: Topic) -> None:
@@ -513,7 +524,7 @@ class Controller:
     def _stop(self, id: int, tp: Tp, delete: bool, topic: Topic | None) -> None:
         self.cluster.brokers[id].stop_replica(tp, delete)
         if delete and topic is not None:
-            self.cluster.timeline.after(self._delay(), self._act, self._stopped, topic, id, tp[1])
+            self.cluster.timeline.after(self._delay(), self.act, self._stopped, topic, id, tp[1])
 
     def _stopped(self, topic: Topic, id: int, number: int) -> None:
         topic.left.pop((id, number), None)
@@ -533,6 +544,10 @@ class Controller:
         self._remove(f"/admin/delete_topics/{topic.name}")
 
     # ---- telling brokers ---------------------------------------------------------------------------------------------
+
+    def topic_id(self, name: str) -> int:
+        topic = self.topics.get(name)
+        return 0 if topic is None else topic.id
 
     def _state(self, tp: Tp) -> PartitionState | None:
         topic = self.topics.get(tp[0])
@@ -566,11 +581,12 @@ class Controller:
     ) -> None:
         broker = self.cluster.brokers[id]
         brokers: dict[int, Address] = {one: self.cluster.address(one) for one in self.live}
-        tell = (self._later, id, broker.cache_update, brokers, self.broker, changed, whole)
+        controller = next(iter(self.live), NO_LEADER) if self.rules.kraft else self.broker  # any, without ZooKeeper
+        tell = (self._later, id, broker.cache_update, brokers, controller, changed, whole)
         if self.rules.kraft:
             tell[0](*tell[1:])
         if roles:
-            self._later(id, broker.lead_and_follow, roles)
+            self._later(id, broker.lead_and_follow, roles, brokers)
         if not self.rules.kraft:
             tell[0](*tell[1:])
 
@@ -600,11 +616,15 @@ class Controller:
     # ---- ZooKeeper's nodes -------------------------------------------------------------------------------------------
 
     def _put(self, path: str, data: bytes) -> None:
-        if self._zookeeper is not None:
+        if not self.rules.kraft:
             self._zookeeper.put(path, data)
 
+    def _put_once(self, path: str) -> None:
+        if path not in self._zookeeper.nodes:
+            self._zookeeper.put(path, b"")
+
     def _remove(self, path: str) -> None:
-        if self._zookeeper is not None and path in self._zookeeper.nodes:
+        if not self.rules.kraft and path in self._zookeeper.nodes:
             self._zookeeper.remove(path)
 
     def _put_topic(self, topic: Topic) -> None:
@@ -612,25 +632,24 @@ class Controller:
         data = json.dumps(node, separators=(",", ":")).encode()
         self._known[topic.name] = data
         path = f"/brokers/topics/{topic.name}"
-        if self._zookeeper is not None and (
-            path not in self._zookeeper.nodes or self._zookeeper.nodes[path].data != data
-        ):
+        if self.rules.kraft:
+            return
+        if path not in self._zookeeper.nodes or self._zookeeper.nodes[path].data != data:
             self._put(path, data)
 
     def _put_state(self, tp: Tp, state: PartitionState) -> None:
-        if self._zookeeper is None:
+        if self.rules.kraft:
             return
         folder = f"/brokers/topics/{tp[0]}/partitions"
         for path in (folder, f"{folder}/{tp[1]}"):
-            if path not in self._zookeeper.nodes:
-                self._put(path, b"")
+            self._put_once(path)
         node = {"controller_epoch": 1, "leader": state.leader, "version": 1, "leader_epoch": state.epoch}
         node["isr"] = list(state.isr)
         self._put(f"{folder}/{tp[1]}/state", json.dumps(node, separators=(",", ":")).encode())
 
     def _look_at_nodes(self) -> None:
         """Take up topics that clients have made, grown or asked to delete through ZooKeeper."""
-        self.cluster.timeline.after(0.2, self._look_at_nodes)
+        self.cluster.timeline.after(LOOK_S, self._look_at_nodes)
         if not self._available():
             return
         nodes = self._zookeeper.nodes

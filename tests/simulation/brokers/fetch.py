@@ -21,6 +21,7 @@ FROM_FOLLOWERS, FIRST_WHOLE, SESSIONS, EPOCHS, PARTITION_LIMITS = 11, 3, 7, 9, 2
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _ROW_V0, _ROW_V4, _ROW_V5 = struct.Struct(">ihq"), struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
+_NULL = b"\xff\xff\xff\xff"
 _PADDING = struct.Struct(">qi")
 
 
@@ -32,7 +33,7 @@ class Answered(NamedTuple):
     stable: int = -1
     start: int = -1
     aborted: list[tuple[int, int]] | None = None
-    data: bytes = b""
+    data: bytes | None = b""
     preferred: int = -1
     available: int = 0  # bytes that count for min_bytes
 
@@ -148,7 +149,7 @@ def read_all(broker: SimBroker, request: Request, rows: Rows) -> tuple[list[Answ
         if one.available:
             available += one.available
             whole = False
-            left = max(0, left - len(one.data))
+            left = max(0, left - len(one.data or b""))
         answered.append(one)
     return answered, failed, available
 
@@ -215,10 +216,12 @@ def _cut(
         if not whole:
             return 0, b"", 0
         limit = first
-    size, taken = 0, []
+    size, taken, whole_ones = 0, [], 0
     for entry in found:
         taken.append(entry)
         size += len(entry.data)
+        if size <= limit:
+            whole_ones += 1
         if size >= limit:
             break
     size = min(size, limit)
@@ -227,15 +230,29 @@ def _cut(
     if rules.message_format > magic and any(entry.magic > magic for entry in taken):
         if not broker.settings.downconverts:
             return NO_DOWNCONVERSION, b"", 0
-        return 0, _converted(taken, magic, offset, size, rules.pads_converted), size
+        if whole_ones or rules.pads_converted:
+            return 0, _converted(taken[:whole_ones], magic, offset, size, rules.pads_converted), size
     data = b"".join([entry.data for entry in taken]) if len(taken) > 1 else taken[0].data
     return 0, data[:size] if len(data) > size else data, size
 
 
 def _converted(taken: list[Entry], magic: int, offset: int, size: int, pads: bool) -> bytes:
-    """Entries in an older format.  Padded to the stored size: an entry of offset -1 that is larger than the rest."""
-    data = b"".join(formats.converted(entry, magic, offset) for entry in taken)
-    if pads and len(data) < size:
+    """Entries in an older format.
+
+    From 2.0 on the answer is as long as the stored bytes: padded with an entry of offset -1 that is larger than the
+    rest; and if it begins with a control batch the next batch comes twice (LazyDownConversionRecordsSend).
+    """
+    pieces = [piece for entry in taken if (piece := formats.converted(entry, magic, offset))]
+    if not pads:
+        return b"".join(pieces)
+    if pieces and taken[0].control:
+        pieces.insert(0, pieces[0])
+    data = b""
+    for piece in pieces:
+        if data and len(data) + len(piece) > size:
+            break
+        data += piece
+    if len(data) < size:
         rest = size - len(data)
         data += (_PADDING.pack(-1, rest + 1) + bytes(max(0, rest - 12)))[:rest]
     return data
@@ -248,7 +265,7 @@ def _empty() -> dict[str, Any]:
 def respond(broker: SimBroker, request: Request, rows: Rows, answered: list[Answered], aside: Rows) -> None:
     """Send the answer: partitions in the order of the request, those of unknown topics last."""
     version = request.version
-    size = sum(len(one.data) for one in answered)
+    size = sum(len(one.data or b"") for one in answered)
     throttle_ms = broker.cluster.quotas.fetched(request.client_id, size)
     if throttle_ms and broker.rules.throttles_after_answer:  # no topics at all; the data is asked for again (7)
         request.throttle_s = throttle_ms / 1000
@@ -263,6 +280,8 @@ def respond(broker: SimBroker, request: Request, rows: Rows, answered: list[Answ
     for (topic, row), one in zip(rows, answered, strict=True):
         if not groups or groups[-1][0] != topic:
             groups.append((topic, []))
+        if one.code == formats.ZSTD_TOO_OLD and broker.rules.null_sets:
+            one = one._replace(data=None)
         _row(groups[-1][1], version, row["partition"], one)
     for topic, row in aside:
         if not groups or groups[-1][0] != topic:
@@ -289,9 +308,9 @@ def _row(parts: list[bytes], version: int, partition: int, one: Answered) -> Non
         else:
             parts.append(_ROW_V5.pack(partition, one.code, one.hw, one.stable, one.start))
         if one.aborted is None:
-            parts.append(b"\xff\xff\xff\xff")
+            parts.append(_NULL)
         else:
             parts.append(_INT32.pack(len(one.aborted)) + b"".join(_ABORTED.pack(*pair) for pair in one.aborted))
         if version >= 11:
             parts.append(_INT32.pack(one.preferred))
-    parts.append(_INT32.pack(len(one.data)) + one.data)
+    parts.append(_NULL if one.data is None else _INT32.pack(len(one.data)) + one.data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.brokers.entries import Entry
-from tests.simulation.brokers.replica import Replica, Tp
+from tests.simulation.brokers.replica import Replica, Tp, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,8 +135,8 @@ class Fetcher:
         log.hw = min(log.end, told.hw)  # also downwards
         if rules.has_log_start and told.start > log.start:
             log.start_at(min(told.start, log.end))
-        if replica.fetches:
-            replica.moved()
+        if replica.fetches:  # a follower answers Fetch v11, too
+            wake(replica.fetches)
 
     def _cut(self, replica: Replica, told: Told) -> None:
         """Cut the log to where it parts from the leader's (2.4; AFT.getOffsetTruncationState)."""

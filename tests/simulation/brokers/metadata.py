@@ -34,8 +34,12 @@ class MetadataCache:
 
     def update(
         self, brokers: Mapping[int, Address], controller: int, changed: Mapping[Tp, LeaderAndIsr | None], whole: bool
-    ) -> None:
-        """The list of live brokers as a whole, partitions one by one; None: deleted.  whole: nothing else exists."""
+    ) -> list[str]:
+        """The list of live brokers as a whole, partitions one by one; None: deleted.  whole: nothing else exists.
+
+        Returns the topics that are gone with it.
+        """
+        gone = []
         self.brokers, self.controller = brokers, controller
         if whole:
             self.topics = {}
@@ -46,6 +50,8 @@ class MetadataCache:
                 self.topics[topic].pop(partition, None)
                 if not self.topics[topic]:
                     del self.topics[topic]
+                    gone.append(topic)
+        return gone
 
 
 def metadata(broker: SimBroker, request: Request) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkawire.protocol.apis import APIS
-
 # Highest version of each api that a release says it takes (ApiVersions; before 0.10: what its parsers know).
 _HIGHEST: dict[str, dict[int, int]] = {
     "0.8.0": {0: 0, 1: 0, 2: 0, 3: 0},
@@ -96,11 +94,13 @@ class Rules:
         self.lags_by_fetch = self.v08  # any fetch counts; later only one that reads to the leader's end
         self.equal_end_is_in_sync = r >= (2, 1)
         self.hw_waits_for_caught_up = r >= (0, 10, 2)
+        self.hw_waits_for_live = r >= (3, 6)
         self.hw_needs_min_isr = r >= (3, 7)
         self.min_isr_capped = r >= (3, 7)
         self.has_min_isr = r >= (0, 8, 2)
         self.joins_at_epoch_start = r >= (2, 0, 1)
         self.controller_alters_isr = r >= (2, 7) or self.kraft
+        self.hw_moves_with_altered_isr = not (2, 7) <= r < (3, 1)  # KAFKA-13091; seen with 2.8.2
         self.truncates_by_epoch = r >= (0, 11)
         self.epoch_answers_name_epoch = r >= (2, 0)  # KIP-279
         self.ignores_same_leader = r < (0, 11)
@@ -120,6 +120,7 @@ class Rules:
         self.epochs_are_checked = r >= (2, 1)
         self.ends_wait_for_hw = r >= (2, 2)  # KIP-207: 78, or 5 below v5
         self.by_time_up_to_hw = r < (0, 11)  # an offset equal to the high watermark still counts
+        self.null_sets = r >= (3,)  # beside 76: -1 bytes
         self.fetch_cap_bytes = 55 << 20 if r >= (2, 5) else _NEVER
         # retention (4)
         self.ages_by_file = r < (0, 10)
@@ -127,6 +128,7 @@ class Rules:
         self.has_log_start = r >= (0, 11)
         self.start_moves_before_44 = (0, 11) <= r < (1, 1)
         self.cleans = r >= (0, 9)
+        self.has_topic_ids = r >= (2, 8)
         self.deletes_topics = r >= (1,)
         # producer state (6)
         self.idempotent = r >= (0, 11)
@@ -152,10 +154,7 @@ def _up_to(release: tuple[int, ...]) -> Mapping[int, int]:
     return found
 
 
-def takes(rules: Rules, key: int, version: int, tables: Mapping[int, int]) -> bool:
-    """Whether a broker answers this version; tables: the newest version that is described, by api key."""
+def takes(rules: Rules, key: int, version: int, newest: int) -> bool:
+    """Whether a broker answers this version; newest: the newest version that a table describes."""
     lowest = rules.produce_from if key == 0 else rules.lowest.get(key, 0)
-    return lowest <= version <= min(rules.highest.get(key, -1), tables.get(key, -1))
-
-
-NEWEST = {key: api.newest for key, api in APIS.items()}
+    return lowest <= version <= min(rules.highest.get(key, -1), newest)

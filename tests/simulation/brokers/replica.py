@@ -105,8 +105,12 @@ class Replica:
         if fresh:
             self.followers = {}
         for other in said.replicas:
-            if other != self.broker.id and (fresh or other not in self.followers):
+            if other == self.broker.id:
+                continue
+            if fresh or other not in self.followers:
                 self.followers[other] = Follower(now if other in said.isr else LONG_AGO, now)
+            elif other in said.isr:
+                self.followers[other].caught_up_at = now
         for other in [one for one in self.followers if one not in said.replicas]:
             del self.followers[other]
         self.moved() if self.move_hw() else self.wake_fetches()
@@ -183,7 +187,7 @@ class Replica:
         if self.follower_fetches:
             wake(self.follower_fetches)
         self.move_hw()
-        cluster.timeline.after(0.0, self.moved)  # requests that wait are completed behind the append
+        self.broker.after(0.0, self.moved)  # requests that wait are completed behind the append
         return Appended(made[0].base, made[-1].last + 1, now_ms if log.config.append_time else -1)
 
     # ---- high watermark ----------------------------------------------------------------------------------------------
@@ -203,13 +207,17 @@ class Replica:
                 if follower.end < low and (
                     other in isr
                     or (pending is not None and other in pending)
-                    or (rules.hw_waits_for_caught_up and follower.caught_up_at >= since)
+                    or (rules.hw_waits_for_caught_up and follower.caught_up_at >= since and self._may_count(other))
                 ):
                     low = follower.end
         if low <= log.hw:
             return False
         log.hw = low
         return True
+
+    def _may_count(self, other: int) -> bool:
+        """Whether a replica that is not in sync holds the high watermark back: from 3.6 on only a live one."""
+        return not self.rules.hw_waits_for_live or other in self.broker.cache.brokers
 
     def moved(self) -> None:
         """The high watermark or the end may have moved: whoever waits looks again."""
@@ -283,7 +291,8 @@ class Replica:
 
     def _altered(self, isr: tuple[int, ...], version: int) -> None:
         self.isr, self.version = isr, version
-        self.move_hw()
+        if self.rules.hw_moves_with_altered_isr:
+            self.move_hw()
         self.moved()  # a smaller one can also mean 20
 
     def enough(self, required: int, acks: int) -> int | None:

@@ -9,7 +9,6 @@ from kafkawire.protocol.api import Api, by_topic
 from kafkawire.protocol.apis import APIS
 from kafkawire.protocol.schema import Array, Struct, int16, int32, int64, since, string
 from tests.simulation.brokers.serving import Request
-from tests.simulation.coordinators.stablefetch import OFFSET_FETCH_TO_V7
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import SimBroker
@@ -30,13 +29,7 @@ DELETE_RECORDS = Api(
     request=Struct(topics=by_topic(offset=int64), timeout_ms=int32),
     reply=Struct(throttle_time_ms=int32, topics=by_topic(low_watermark=int64, error=int16)),
 )
-TABLES: dict[int, Api] = {
-    **APIS,
-    OFFSET_FETCH_TO_V7.key: OFFSET_FETCH_TO_V7,
-    DELETE_TOPICS.key: DELETE_TOPICS,
-    DELETE_RECORDS.key: DELETE_RECORDS,
-}
-TABLE_VERSIONS = {key: api.newest for key, api in TABLES.items()}
+TABLES: dict[int, Api] = {**APIS, DELETE_TOPICS.key: DELETE_TOPICS, DELETE_RECORDS.key: DELETE_RECORDS}
 
 
 def api_versions(broker: SimBroker, request: Request) -> None:

@@ -15,6 +15,7 @@ from tests.simulation.coordinators.membership import Membership
 from tests.simulation.coordinators.records import TRANSACTIONAL, TopicPartition, producer_of
 from tests.simulation.coordinators.rules import Codes, Rules
 from tests.simulation.coordinators.shards import Shards
+from tests.simulation.coordinators.stablefetch import OFFSET_FETCH_TO_V7
 from tests.simulation.coordinators.transactions import Markers, Transactions
 
 NEARBY_S = 0.0005
@@ -71,6 +72,7 @@ class Coordination:
                 transactionapis.END_TXN.key: lambda node: node.transactions.end,
                 transactionapis.TXN_OFFSET_COMMIT.key: lambda node: node.commits.commit_transactional,
             }
+        cluster.apis[OFFSET_FETCH_TO_V7.key] = OFFSET_FETCH_TO_V7
         for key, chosen in handlers.items():
             cluster.handlers[key] = self._serving(chosen)
         for broker in cluster.brokers.values():
