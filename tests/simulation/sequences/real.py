@@ -9,7 +9,7 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,16 +19,16 @@ from kazoo.exceptions import NodeExistsError
 
 from kafkawire.cluster import topics
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS
-from kafkawire.protocol.api import Api
 from kafkawire.protocol.apis import LIST_OFFSETS, METADATA
 from localkafka import releases
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
 from localkafka.serverprocess import ServerProcess
 from localkafka.waiting import wait_until
+from tests.simulation.sequences import kraft
 from tests.simulation.sequences.cluster import Fields, Gone, Speech
 from tests.simulation.sequences.sequence import Profile
-from tests.simulation.sequences.tables import DELETE_TOPICS
+from tests.simulation.sequences.tables import DELETE_TOPICS, ELECT_LEADERS, Reassignment
 
 _SIZE, _HEAD, _CORRELATION = struct.Struct(">i"), struct.Struct(">hhih"), struct.Struct(">i")
 _CLIENT = b"sequence"
@@ -117,7 +117,7 @@ class RealConnection:
 
 
 class RealCluster:
-    """The brokers of a profile, started by `with`: on ZooKeeper, and from 4.0 on one broker without."""
+    """The brokers of a profile, started by `with`: on ZooKeeper, from 4.0 on without."""
 
     def __init__(self, release: str, profile: Profile) -> None:
         self.release = release
@@ -125,12 +125,12 @@ class RealCluster:
         self._profile = profile
         self._connections: list[RealConnection] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._kraft: KraftBroker | None = None
+        self._kraft: list[KraftBroker] = []
+        self._controller: list[kraft.Controller] = []
         self._cluster: Cluster | None = None
         if releases.release(release).kraft:
-            assert profile.brokers == 1, "localkafka starts one broker without ZooKeeper"
             self._folder = tempfile.TemporaryDirectory(prefix="sequences-")
-            self._kraft = KraftBroker(Path(self._folder.name), release, settings=profile.settings)
+            self._without_zookeeper(Path(self._folder.name))
         else:
             session_ms = int(profile.session_s * 1000)
             self._cluster = Cluster(
@@ -140,20 +140,41 @@ class RealCluster:
                 tick_ms=max(500, session_ms // _QUIET_TICKS),
             )
 
+    def _without_zookeeper(self, folder: Path) -> None:
+        """One broker is its own controller."""
+        settings = {**self._profile.settings, "broker.session.timeout.ms": str(int(self._profile.session_s * 1000))}
+        if len(self.brokers) == 1:
+            self._kraft = [KraftBroker(folder, self.release, settings=settings)]
+            return
+        controller = kraft.Controller(folder / "controller", self.release, settings=settings)
+        self._controller = [controller]
+        self._kraft = [
+            kraft.Broker(folder / f"broker-{n}", self.release, n, controller, settings) for n in self.brokers
+        ]
+
     def __enter__(self) -> Self:
-        (self._kraft or self._zk()).start()
+        for process in [*self._controller, *self._kraft]:
+            process.start()
+        if self._kraft:
+            wait_until(lambda: self._registered() == set(self.brokers), 30, "all brokers to register")
+        else:
+            self._zk().start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.disconnect()
-        (self._kraft or self._zk()).close()
+        for process in [*self._kraft, *self._controller]:
+            process.close()
+        if self._cluster is not None:
+            self._cluster.close()
         if self._folder is not None:
             self._folder.cleanup()
 
     # ---- connections and time
 
     def connect(self, broker: int) -> RealConnection:
-        host, _, port = (self._kraft.brokers if self._kraft else self._zk().node(broker).address).partition(":")
+        at = self._kraft[broker].brokers if self._kraft else self._zk().node(broker).address
+        host, _, port = at.partition(":")
         made = RealConnection((host, int(port)))
         self._connections.append(made)
         return made
@@ -181,7 +202,12 @@ class RealCluster:
             row = {"topic": topic, "partitions": -1, "replication": -1, "assignments": assignments, "configs": configs}
             told = self._admin(CREATE_TOPICS, 4, {"topics": [row], "timeout_ms": 10_000, "validate_only": False})
             assert told["topics"][0]["error"] == 0, told
-            wait_until(lambda: self._leads(topic, range(len(replicas))), 10, f"broker 0 to lead {topic}")
+            for broker in self._up():
+                knows = partial(self._knows, broker, topic, len(replicas))
+                wait_until(knows, 30, f"broker {broker} to know {topic}")
+            for partition, (leader, *_) in enumerate(replicas):
+                leads = partial(self._leads, leader, topic, partition)
+                wait_until(leads, 30, f"broker {leader} to lead {topic}/{partition}")
             return
         cluster = self._zk()
         assignment = {n: list(each) for n, each in enumerate(replicas)}
@@ -208,6 +234,9 @@ class RealCluster:
             topics.grow(self._zk().registry().zk, topic, partitions, self.brokers)
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
+        if self._kraft:
+            self._move_without_zookeeper(topic, partition, to)
+            return
         zk = self._zk().registry().zk
         path = f"/brokers/topics/{topic}"
         assigned = json.loads(zk.get(path)[0])["partitions"][str(partition)]
@@ -224,16 +253,24 @@ class RealCluster:
         row = {"topic": topic, "partition": partition}
         self._write(zk, "/admin/preferred_replica_election", {"version": 1, "partitions": [row]})
 
+    def _move_without_zookeeper(self, topic: str, partition: int, to: int) -> None:
+        assigned = self._partition(topic, partition)["replicas"]
+        wanted = [to, *(each for each in assigned if each != to)]
+        self._admin(Reassignment(), 0, {"topic": topic, "partition": partition, "replicas": wanted})
+        wait_until(lambda: self._partition(topic, partition)["replicas"] == wanted, 30, f"{topic} to prefer {to}", 0.01)
+        rows = [{"topic": topic, "partitions": [partition]}]
+        self._admin(ELECT_LEADERS, 1, {"election_type": 0, "topics": rows, "timeout_ms": 10_000})
+
     def leader_of(self, topic: str, partition: int) -> int | None:
         if self._kraft:
-            leader = {p["partition"]: p["leader"] for p in self._described(topic)}.get(partition, -1)
-            return None if leader < 0 else leader
+            leader = next((p["leader"] for p in self._described(topic) if p["partition"] == partition), -1)
+            return None if leader < 0 else int(leader)
         seen = self._zk().registry().partitions(topic).get(partition)
         return None if seen is None else seen.leader
 
     def isr_of(self, topic: str, partition: int) -> list[int]:
         if self._kraft:
-            return sorted(next(p["isr"] for p in self._described(topic) if p["partition"] == partition))
+            return sorted(self._partition(topic, partition)["isr"])
         return sorted(self._zk().registry().partitions(topic)[partition].isr)
 
     def controller(self) -> int:
@@ -254,7 +291,8 @@ class RealCluster:
 
     def start(self, broker: int) -> None:
         if self._kraft:
-            self._kraft.start()
+            self._kraft[broker].start()
+            wait_until(lambda: broker in self._registered(), 60, f"broker {broker} to register")
         else:
             node = self._zk().node(broker)
             node.start()
@@ -267,17 +305,29 @@ class RealCluster:
         return self._cluster
 
     def _process(self, broker: int) -> ServerProcess:
-        return self._kraft or self._zk().node(broker)
+        return self._kraft[broker] if self._kraft else self._zk().node(broker)
 
-    def _admin(self, api: Api, version: int, fields: Fields, broker: int = 0) -> Any:
-        connection = self.connect(broker)
+    def _up(self) -> list[int]:
+        return [broker for broker in self.brokers if self._process(broker).active]
+
+    def _registered(self) -> set[int]:
+        """As the first broker that runs has heard."""
+        told = self._admin(METADATA, 4, {"topics": [], "allow_auto_topic_creation": False})
+        return {row["node_id"] for row in told["brokers"]}
+
+    def _admin(self, api: Speech, version: int, fields: Fields, broker: int | None = None) -> Any:
+        """Ask a broker, the first that runs unless it is given."""
+        connection = self.connect(self._up()[0] if broker is None else broker)
         try:
             return connection.begin(api, version, fields).answer(30)
         finally:
             self._connections.remove(connection)
             connection.close()
 
-    def _described(self, topic: str, broker: int = 0) -> list[Any]:
+    def _partition(self, topic: str, partition: int) -> Any:
+        return next(row for row in self._described(topic) if row["partition"] == partition)
+
+    def _described(self, topic: str, broker: int | None = None) -> list[Any]:
         """The partitions of a topic as a broker describes them."""
         version = 4 if self._kraft else 0
         more = {"allow_auto_topic_creation": False} if self._kraft else {}
@@ -291,11 +341,11 @@ class RealCluster:
         found = self._described(topic, broker)
         return len(found) == partitions and all(p["leader"] >= 0 for p in found)
 
-    def _leads(self, topic: str, partitions: Iterable[int]) -> bool:
+    def _leads(self, broker: int, topic: str, partition: int) -> bool:
         """In KRaft Metadata names a leader a moment before it leads."""
-        rows = [{"partition": each, "timestamp": -1} for each in partitions]
-        told = self._admin(LIST_OFFSETS, 1, {"replica_id": -1, "topics": [{"topic": topic, "partitions": rows}]})
-        return all(row["error"] == 0 for row in told["topics"][0]["partitions"])
+        rows = [{"topic": topic, "partitions": [{"partition": partition, "timestamp": -1}]}]
+        told = self._admin(LIST_OFFSETS, 1, {"replica_id": -1, "topics": rows}, broker)
+        return bool(told["topics"][0]["partitions"][0]["error"] == 0)
 
     @staticmethod
     def _write(zk: Any, path: str, document: object) -> None:

@@ -20,7 +20,6 @@ from tests.simulation.sequences.cluster import Cluster
 Value = TypeVar("Value")
 Number = tuple[int, ...]
 
-WITHOUT_ZOOKEEPER = (4,)
 SEQUENCES: dict[str, Sequence] = {}
 
 
@@ -138,8 +137,6 @@ class Sequence:
 
     def says_something_about(self, release: str) -> bool:
         own = number(release)
-        if own >= WITHOUT_ZOOKEEPER and self.profile.brokers > 1:
-            return False  # localkafka starts one broker without ZooKeeper
         return number(self.first) <= own and (not self.last or own[: len(number(self.last))] <= number(self.last))
 
 
