@@ -20,8 +20,10 @@ READS_BATCHES = 4  # Fetch: the first version that 4.x takes
 class Client:
     """One connection to a broker.  came: when each request was answered, and with what."""
 
-    def __init__(self, cluster: SimCluster, broker: int = 1) -> None:
+    def __init__(self, cluster: SimCluster, broker: int = 1, torn: int = 0) -> None:
+        """torn: its bytes arrive in pieces of that size."""
         self.cluster = cluster
+        self._torn = torn
         self.open = True
         self.came: dict[int, tuple[float, Any]] = {}
         self._asked: dict[int, tuple[Api, int]] = {}
@@ -44,8 +46,15 @@ class Client:
         self._asked[number] = (api, version)
         body = api.encode_request(version, fields)
         frame = struct.pack(">hhih", api.key, version, number, 4) + b"test" + body
-        self._peer.received(struct.pack(">i", len(frame)) + frame)
+        data = struct.pack(">i", len(frame)) + frame
+        step = self._torn or len(data)
+        for at in range(0, len(data), step):
+            self._peer.received(data[at : at + step])
         return number
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self._peer.closed()
 
     def call(self, api: Api, version: int, fields: dict[str, Any], seconds: float = 60.0) -> Any:
         number = self.ask(api, version, fields)
