@@ -41,6 +41,22 @@ class Node:
         self.finding = Finding(host, numbers)
 
 
+class Asked:
+    """A request from one broker to another that is not answered."""
+
+    __slots__ = ("done", "life", "sender", "to")
+
+    def __init__(self, sender: Any, to: int, done: Done) -> None:
+        self.sender = sender
+        self.life = sender.life
+        self.to = to
+        self.done = done
+
+    def answered(self, code: int) -> None:
+        if self.sender.life == self.life:
+            self.done(code)
+
+
 class Coordination:
     """cluster: a SimCluster.  nodes: by broker."""
 
@@ -49,6 +65,7 @@ class Coordination:
         self.rules = rules = Rules(cluster.rules.release)
         self.nodes: dict[int, Node] = {}
         self._producer_ids = 0
+        self._asked: dict[Asked, None] = {}
         handlers: dict[int, Callable[[Node], Callable[[Any], object]]] = {}
         if rules.zookeeper_offsets or rules.keeps_offsets:
             handlers[groupapis.OFFSET_COMMIT.key] = lambda node: node.commits.commit
@@ -78,6 +95,7 @@ class Coordination:
         for broker in cluster.brokers.values():
             broker.on_leadership.append(self._hearing(broker))
             broker.on_deleted.append(self._forgetting(broker))
+        cluster.on_death.append(self._hung_up)
         cluster.verifies = self.verify_produce
         cluster.coordination = self
 
@@ -114,20 +132,32 @@ class Coordination:
 
     def _ask(self, sender: Any, to: int, carry_out: Callable[[Any, Done], object], done: Done) -> None:
         """Ask another broker; done(code), -1: it could not be reached.  No answer is possible, too."""
-        life = sender.life
-
-        def answered(code: int) -> None:
-            if sender.life == life:
-                done(code)
-
+        asked = Asked(sender, to, done)
         if to == sender.id:
-            sender.after(NEARBY_S, carry_out, sender, answered)
+            sender.after(NEARBY_S, carry_out, sender, asked.answered)
             return
+        self._asked[asked] = None
+
+        def answer(other: Any, code: int) -> None:
+            self.cluster.between(other, sender.id, lambda _: self._answered(asked, code))
 
         def arrive(other: Any) -> None:
-            carry_out(other, lambda code: self.cluster.between(other, sender.id, lambda _: answered(code), _nobody))
+            carry_out(other, lambda code: answer(other, code))
 
-        self.cluster.between(sender, to, arrive, lambda: answered(-1))
+        self.cluster.between(sender, to, arrive, self._answered, asked, -1)
+
+    def _answered(self, asked: Asked, code: int) -> None:
+        if asked in self._asked:
+            del self._asked[asked]
+            asked.answered(code)
+
+    def _hung_up(self, gone: Any) -> None:
+        """Requests to a broker whose process is gone fail; its own are forgotten."""
+        for asked in list(self._asked):
+            if asked.sender is gone:
+                del self._asked[asked]
+            elif asked.to == gone.id:
+                asked.sender.after(NEARBY_S, self._answered, asked, -1)
 
     def write_marker(self, host: Host, leader: int, tp: TopicPartition, markers: Markers, done: Done) -> None:
         """Append a marker at the leader of a partition; the end of offsets follows on that broker (2.6)."""
@@ -200,7 +230,3 @@ class Coordination:
         if code in _PASSING:
             return Codes.NOT_ENOUGH_REPLICAS
         return Codes.INVALID_EPOCH if code == Codes.PRODUCER_FENCED else code
-
-
-def _nobody() -> None:
-    """The answer is lost."""
