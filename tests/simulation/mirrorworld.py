@@ -28,6 +28,7 @@ from mirrormaker.config import Configuration, from_yaml
 from tests.simulation import daemon as daemons
 from tests.simulation import virtual
 from tests.simulation.brokers import SimCluster, entries
+from tests.simulation.coordinators import Coordination
 from tests.simulation.daemon import LogRouter, Machine, Mirror
 from tests.simulation.network import Network
 from tests.simulation.process import Timeline
@@ -78,6 +79,7 @@ class MirrorWorld:
         self.network = Network(self.timeline, self.rng, traced=traced)
         self.zookeepers: dict[str, SimZookeeper] = {}
         self.clusters: dict[str, SimCluster] = {}
+        self.coordinations: dict[str, Coordination] = {}
         self.mirrors: dict[str, Mirror] = {}
         self.machine = Machine(self.network, self.zookeepers)
         self.folder = _folder()
@@ -105,9 +107,10 @@ class MirrorWorld:
         return made
 
     def cluster(self, name: str, release: str, brokers: int, **given: Any) -> SimCluster:
-        """Brokers NAME-1, NAME-2 ..., reached at port 9092.  given: arguments of SimCluster."""
+        """Brokers with their coordinators: NAME-1, NAME-2 ..., reached at port 9092.  given: arguments of SimCluster."""
         made = SimCluster(self.timeline, self.rng, release, brokers, name=name, **given)
         self.clusters[name] = made
+        self.coordinations[name] = Coordination(made)
         for broker in made.brokers:
             self.network.listen(made.address(broker), partial(made.open, broker))
         return made
