@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from mirrormaker import exits
 from tests.simulation.brokers import SimCluster, entries
+from tests.simulation.coordinators import Coordination
 from tests.simulation.daemon import Mirror
 from tests.simulation.mirrorworld import MirrorWorld, Observer
 
@@ -36,6 +37,19 @@ mirror:
 """
 
 
+COORDINATED = YAML.replace(
+    """    zookeeper.connect: source-zk:2181
+    group.id: mirror
+    version: 0.8.2.2
+""",
+    """    coordination: kafka
+    metadata.broker.list: source-1:9092
+    group.id: mirror
+    version: 2.8.2
+""",
+).replace("    zookeeper.session.timeout.ms: 6000\n", "")
+
+
 class Watched(Observer):
     """Nothing ends that is not asked to, and nothing is raised that nobody catches."""
 
@@ -51,15 +65,22 @@ class Watched(Observer):
 
 
 class Small:
-    """A source with ZooKeeper, a target, two mirrors, and a program that sends ten messages a second from 5 s on."""
+    """A source with ZooKeeper, a target, two mirrors, and a program that sends ten messages a second from 5 s on.
 
-    def __init__(self, world: MirrorWorld, observer: Watched, messages: int = 300) -> None:
+    coordinated: the source is a 2.8.2 whose coordinator keeps the group and its offsets.
+    """
+
+    def __init__(
+        self, world: MirrorWorld, observer: Watched, *, coordinated: bool = False, messages: int = 300
+    ) -> None:
         self.world = world
         self.observer = observer
         self.zookeeper = world.zookeeper("source-zk:2181")
-        self.source = world.cluster("source", "0.8.2.2", 1, topics=TOPICS, zookeeper=self.zookeeper)
+        release = "2.8.2" if coordinated else "0.8.2.2"
+        self.source = world.cluster("source", release, 1, topics=TOPICS, zookeeper=self.zookeeper)
         self.target = world.cluster("target", "2.8.2", 1)
-        self.mirrors = [world.mirror(name, YAML) for name in ("m1", "m2")]
+        self.mirrors = [world.mirror(name, COORDINATED if coordinated else YAML) for name in ("m1", "m2")]
+        self._coordinated = coordinated
         for mirror in self.mirrors:
             mirror.start()
         for number in range(messages):
@@ -76,16 +97,28 @@ class Small:
         assert self.world.run_until(lambda: not any(mirror.alive for mirror in self.mirrors), 15.0)
         assert self.observer.codes == dict.fromkeys(("m1", "m2"), exits.CLEAN)
         assert not self.observer.errors, self.observer.errors
-        for topic, partition in TPS:
-            committed = self.zookeeper.nodes[f"/consumers/mirror/offsets/{topic}/{partition}"].data
-            assert committed == str(self.source.log((topic, partition)).end).encode()
+        assert {tp: self.committed(tp) for tp in TPS} == {tp: self.source.log(tp).end for tp in TPS}
+
+    def committed(self, tp: tuple[str, int]) -> int:
+        if self._coordinated:
+            return committed_in(self.world.coordinations["source"], tp)
+        return int(self.zookeeper.nodes[f"/consumers/mirror/offsets/{tp[0]}/{tp[1]}"].data or b"")
 
 
 @contextmanager
-def small(seed: object = 1, told: list[str] | None = None, traced: bool = False) -> Iterator[Small]:
+def small(seed: object = 1, *, traced: bool = False, coordinated: bool = False) -> Iterator[Small]:
     observer = Watched()
-    with MirrorWorld(seed, observer, told=told.append if told is not None else None, traced=traced) as world:
-        yield Small(world, observer)
+    with MirrorWorld(seed, observer, traced=traced) as world:
+        yield Small(world, observer, coordinated=coordinated)
+
+
+def committed_in(coordination: Coordination, tp: tuple[str, int]) -> int:
+    """What the group's coordinator has in its memory; -1: nothing."""
+    for node in coordination.nodes.values():
+        for group in node.shards.groups():
+            if tp in group.offsets.committed:
+                return group.offsets.committed[tp].offset
+    return -1
 
 
 def values_of(cluster: SimCluster, tp: tuple[str, int]) -> Sequence[bytes]:
@@ -111,18 +144,27 @@ def test_two_mirrors_copy_everything_once() -> None:
 def test_of_two_mirrors_one_is_killed_and_comes_again() -> None:
     """Everything arrives, in order, and nothing twice that was committed before the kill."""
     with small() as given:
-        world, (_, second) = given.world, given.mirrors
-        world.at(15.0, second.kill, what="kill -9 of m2")
-        world.at(24.0, second.start, what="m2 starts again")
-        world.run(40.0)
-        assert world.run_until(lambda: not given.lag(), 20.0)
-        doubled = 0
-        for tp in TPS:
-            copied = values_of(given.target, tp)
-            assert in_order(list(dict.fromkeys(copied)))
-            doubled += sum(count - 1 for count in Counter(copied).values())
-        assert doubled <= 10 * 5 + 10, "of 5 s between two commits"
-        given.stop()
+        _one_is_killed(given)
+
+
+def test_the_same_with_a_group_of_kafka() -> None:
+    with small(coordinated=True) as given:
+        _one_is_killed(given)
+
+
+def _one_is_killed(given: Small) -> None:
+    world, (_, second) = given.world, given.mirrors
+    world.at(15.0, second.kill, what="kill -9 of m2")
+    world.at(24.0, second.start, what="m2 starts again")
+    world.run(40.0)
+    assert world.run_until(lambda: not given.lag(), 20.0)
+    doubled = 0
+    for tp in TPS:
+        copied = values_of(given.target, tp)
+        assert in_order(list(dict.fromkeys(copied)))
+        doubled += sum(count - 1 for count in Counter(copied).values())
+    assert doubled <= 10 * 5 + 10, "of 5 s between two commits"
+    given.stop()
 
 
 def test_a_frozen_mirror_is_fenced_and_copies_again() -> None:

@@ -107,7 +107,7 @@ class MirrorWorld:
         return made
 
     def cluster(self, name: str, release: str, brokers: int, **given: Any) -> SimCluster:
-        """Brokers with their coordinators: NAME-1, NAME-2 ..., reached at port 9092.  given: arguments of SimCluster."""
+        """Brokers with their coordinators: NAME-1 and so on, at port 9092.  given: arguments of SimCluster."""
         made = SimCluster(self.timeline, self.rng, release, brokers, name=name, **given)
         self.clusters[name] = made
         self.coordinations[name] = Coordination(made)
