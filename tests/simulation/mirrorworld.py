@@ -107,7 +107,11 @@ class MirrorWorld:
         return made
 
     def cluster(self, name: str, release: str, brokers: int, **given: Any) -> SimCluster:
-        """Brokers with their coordinators: NAME-1 and so on, at port 9092.  given: arguments of SimCluster."""
+        """Brokers with their coordinators: NAME-1 and so on, at port 9092.  given: arguments of SimCluster.
+
+        Internal topics are as small as the cluster, unless the settings say otherwise.
+        """
+        given["settings"] = internal_topics(brokers) | dict(given.get("settings", {}))
         made = SimCluster(self.timeline, self.rng, release, brokers, name=name, **given)
         self.clusters[name] = made
         self.coordinations[name] = Coordination(made)
@@ -234,6 +238,18 @@ def _folder() -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     return folder
+
+
+def internal_topics(brokers: int) -> dict[str, str]:
+    """Settings of the topics that coordinators keep, for so many brokers; few partitions, which load sooner."""
+    copies = str(min(brokers, 3))
+    return {
+        "offsets.topic.num.partitions": "5",
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.num.partitions": "5",
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": str(min(brokers, 2)),
+    }
 
 
 def message_set(cluster: SimCluster, values: Sequence[bytes | None], key: bytes = b"key") -> bytes:
