@@ -11,7 +11,7 @@ from mirrormaker import exits
 from tests.simulation.brokers import SimCluster, entries
 from tests.simulation.coordinators import Coordination
 from tests.simulation.daemon import Mirror
-from tests.simulation.mirrorworld import MirrorWorld, Observer
+from tests.simulation.mirrorworld import MirrorWorld, Observer, configured
 
 PARTITIONS = 4
 TOPICS = {"ta": PARTITIONS, "tb": PARTITIONS}
@@ -193,6 +193,39 @@ def test_what_the_network_does_costs_nothing() -> None:
         world.run(60.0)
         world.mend()
         assert world.run_until(lambda: not given.lag(), 60.0)
+        given.stop()
+
+
+def test_an_operator_pauses_throttles_and_reloads() -> None:
+    with small() as given:
+        world = given.world
+
+        def copied(topic: str) -> int:
+            return sum(len(values_of(given.target, tp)) for tp in TPS if tp[0] == topic)
+
+        world.run(6.0)
+        for mirror in given.mirrors:
+            mirror.do("pause", what="ta")
+        world.run(1.0)
+        before = copied("ta"), copied("tb")
+        world.run(8.0)
+        assert copied("ta") == before[0]
+        assert copied("tb") > before[1]
+        for mirror in given.mirrors:
+            mirror.do("resume", what="ta")
+            mirror.do("throttle", messages_per_s=1)
+        world.run(25.0)
+        assert given.lag(), "two mirrors of one message a second do not follow ten"
+        for mirror in given.mirrors:
+            mirror.do("throttle", off=True)
+        assert world.run_until(lambda: not given.lag(), 20.0)
+        world.clusters["source"].create_topic("other", 1)
+        for mirror in given.mirrors:
+            mirror.configuration = configured(mirror.yaml.replace('"t.*"', '"t.*|other"'), mirror.name)
+            mirror.signal(signal.SIGHUP)
+        world.run(5.0)
+        world.produce("source", ("other", 0), [b"other 1"])
+        assert world.run_until(lambda: bool(values_of(given.target, ("other", 0))), 20.0)
         given.stop()
 
 

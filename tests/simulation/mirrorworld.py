@@ -123,8 +123,8 @@ class MirrorWorld:
         """A daemon with a configuration, FOLDER in which is a folder of its own.  It does not start by itself."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        configuration = configured(yaml.replace("FOLDER", str(folder)), name)
-        made = Mirror(name, configuration, self.machine, failed=self._failed, ended=self._ended)
+        yaml = yaml.replace("FOLDER", str(folder))
+        made = Mirror(name, configured(yaml, name), yaml, self.machine, failed=self._failed, ended=self._ended)
         self.mirrors[name] = made
         return made
 
