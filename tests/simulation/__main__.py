@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 
-from tests.simulation.mutations import MUTATIONS, mutated
+from tests.simulation.mutations import ENSEMBLE_MUTATIONS, MUTATIONS, mutated
 from tests.simulation.schedule import ENSEMBLE_WEIGHTS, WEIGHTS, schedule
 from tests.simulation.world import World, run, shortest, virtual_time
 
@@ -71,7 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule; the next has the next number")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--mutation", choices=MUTATIONS, help="patch this wrong decision in")
+    parser.add_argument("--mutation", choices=[*MUTATIONS, *ENSEMBLE_MUTATIONS], help="patch this wrong decision in")
     parser.add_argument("--servers", type=int, choices=(1, 3), default=1, help="of ZooKeeper")
     parser.add_argument(
         "--more",

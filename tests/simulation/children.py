@@ -27,14 +27,19 @@ def told(module: str, name: str) -> str:
 
 @cache
 def _all(module: str) -> dict[str, str]:
-    command = [sys.executable, "-m", "tests.simulation.virtual", "tests.simulation.children:tell", module]
+    found: dict[str, str] = json.loads(printed("tests.simulation.children:tell", module).splitlines()[-1])
+    return found
+
+
+def printed(function: str, *arguments: str) -> str:
+    """What MODULE:FUNCTION prints in a process of its own."""
+    command = [sys.executable, "-m", "tests.simulation.virtual", function, *arguments]
     ended = subprocess.run(
         command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     if ended.returncode:
         raise AssertionError(ended.stdout + ended.stderr)
-    found: dict[str, str] = json.loads(ended.stdout.splitlines()[-1])
-    return found
+    return ended.stdout
 
 
 def tell(module: str) -> None:

@@ -71,7 +71,7 @@ class MirrorProcess(Process):
         self.kill()
         hub: Any = self._hub
         hub.switch = hub.switch_out = _gone
-        before = get_hub_if_exists()
+        before: Any = get_hub_if_exists()
         set_hub(hub)
         try:
             for each in (*_greenlets_of(hub), hub):
@@ -195,13 +195,14 @@ def settle() -> None:
 class Mirror:
     """One mirror by its name, in one life after the other.
 
-    ended(mirror, code): its process has ended by itself.
+    yaml: what its configuration was read from first.  ended(mirror, code): its process has ended by itself.
     """
 
     def __init__(
         self,
         name: str,
         configuration: Configuration,
+        yaml: str,
         machine: Machine,
         *,
         failed: Callable[[Mirror, BaseException], None],
@@ -211,6 +212,7 @@ class Mirror:
         self.configuration = configuration  # as its file is now: what the next start, or a reload, reads
         self.process: MirrorProcess | None = None
         self.lives: list[MirrorProcess] = []
+        self.yaml = yaml
         self._machine = machine
         self._freezes = 0
         self._failed = failed

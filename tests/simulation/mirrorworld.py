@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
@@ -27,13 +27,16 @@ from typing import Any
 from mirrormaker.config import Configuration, from_yaml
 from tests.simulation import daemon as daemons
 from tests.simulation import virtual
-from tests.simulation.brokers import SimCluster
+from tests.simulation.brokers import SimCluster, entries
+from tests.simulation.coordinators import Coordination
 from tests.simulation.daemon import LogRouter, Machine, Mirror
 from tests.simulation.network import Network
 from tests.simulation.process import Timeline
 from tests.simulation.zookeeper import SimZookeeper
 
 BROKERS_MAKE = ("/consumers", "/brokers/ids", "/brokers/topics")  # when the first of a cluster starts
+NO_LEADER = 5
+PRODUCE_MS = 10_000
 ROOM = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 
 
@@ -76,6 +79,7 @@ class MirrorWorld:
         self.network = Network(self.timeline, self.rng, traced=traced)
         self.zookeepers: dict[str, SimZookeeper] = {}
         self.clusters: dict[str, SimCluster] = {}
+        self.coordinations: dict[str, Coordination] = {}
         self.mirrors: dict[str, Mirror] = {}
         self.machine = Machine(self.network, self.zookeepers)
         self.folder = _folder()
@@ -96,16 +100,21 @@ class MirrorWorld:
 
     def zookeeper(self, connect: str, servers: int = 1) -> SimZookeeper:
         """A ZooKeeper of its own, one server or an ensemble, by the connect string that mirrors have for it."""
-        made = SimZookeeper(self.timeline, self.rng, self.observer.wrote, servers)
+        made = SimZookeeper(self.timeline, self.rng, self._wrote, servers)
         for path in BROKERS_MAKE:
             made.set(path, b"")
         self.zookeepers[connect] = made
         return made
 
     def cluster(self, name: str, release: str, brokers: int, **given: Any) -> SimCluster:
-        """Brokers NAME-1, NAME-2 ..., reached at port 9092.  given: arguments of SimCluster."""
+        """Brokers with their coordinators: NAME-1 and so on, at port 9092.  given: arguments of SimCluster.
+
+        Internal topics are as small as the cluster, unless the settings say otherwise.
+        """
+        given["settings"] = internal_topics(brokers) | dict(given.get("settings", {}))
         made = SimCluster(self.timeline, self.rng, release, brokers, name=name, **given)
         self.clusters[name] = made
+        self.coordinations[name] = Coordination(made)
         for broker in made.brokers:
             self.network.listen(made.address(broker), partial(made.open, broker))
         return made
@@ -114,10 +123,18 @@ class MirrorWorld:
         """A daemon with a configuration, FOLDER in which is a folder of its own.  It does not start by itself."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        configuration = configured(yaml.replace("FOLDER", str(folder)), name)
-        made = Mirror(name, configuration, self.machine, failed=self._failed, ended=self._ended)
+        yaml = yaml.replace("FOLDER", str(folder))
+        made = Mirror(name, configured(yaml, name), yaml, self.machine, failed=self._failed, ended=self._ended)
         self.mirrors[name] = made
         return made
+
+    def _wrote(self, path: str, data: bytes | None, session: int, gone: bool) -> None:
+        self._note(f"{path} {session} {gone} ".encode() + (data or b""))
+        self.observer.wrote(path, data, session, gone)
+
+    def _note(self, event: bytes) -> None:
+        if self.network.trace is not None:
+            self.network.trace.update(b"%.6f " % self.timeline.now + event)
 
     def _failed(self, mirror: Mirror, error: BaseException) -> None:
         self.tell(f"{mirror.name}: {type(error).__name__}: {error}")
@@ -125,7 +142,24 @@ class MirrorWorld:
 
     def _ended(self, mirror: Mirror, code: int) -> None:
         self.tell(f"{mirror.name} has ended with {code}")
+        self._note(f"{mirror.name} {code}".encode())
         self.observer.ended(mirror, code)
+
+    def produce(
+        self,
+        cluster: str,
+        tp: tuple[str, int],
+        values: Sequence[bytes | None],
+        done: Callable[[int, int], object] = lambda code, base: None,
+    ) -> None:
+        """A program of that cluster sends messages, as one set, and waits for all in-sync replicas; done(code, base
+        offset), -1 without a leader."""
+        made = self.clusters[cluster]
+        broker = made.brokers.get(made.leader(tp))
+        if broker is None or not broker.up:
+            done(NO_LEADER, -1)
+            return
+        broker.run(broker.append, tp, message_set(made, values), -1, PRODUCE_MS, done)
 
     # what happens -------------------------------------------------------------------------------------------------
 
@@ -204,6 +238,26 @@ def _folder() -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     return folder
+
+
+def internal_topics(brokers: int) -> dict[str, str]:
+    """Settings of the topics that coordinators keep, for so many brokers; few partitions, which load sooner."""
+    copies = str(min(brokers, 3))
+    return {
+        "offsets.topic.num.partitions": "5",
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.num.partitions": "5",
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": str(min(brokers, 2)),
+    }
+
+
+def message_set(cluster: SimCluster, values: Sequence[bytes | None], key: bytes = b"key") -> bytes:
+    """Messages in the newest format of the cluster's release, with the time as it is now there."""
+    now_ms, magic = cluster.now_ms(), cluster.rules.message_format
+    if magic == 2:
+        return entries.batch_of([entries.Message(n, now_ms, key, value) for n, value in enumerate(values)], 0, -1).data
+    return b"".join(entries._entry(n, magic, 0, now_ms, key, value) for n, value in enumerate(values))
 
 
 @lru_cache(256)

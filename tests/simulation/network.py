@@ -486,7 +486,7 @@ class SimSocket:
 
     def _wait(self, which: str, timeout_s: float | None) -> Any:
         hub: Any = gevent.get_hub()
-        waiter = Waiter(hub)
+        waiter: Any = Waiter(hub)
         setattr(self, which, waiter)
         if timeout_s is None:
             try:

@@ -38,7 +38,7 @@ REAL = {
 }  # fmt: skip
 HELLO = b"\x16\x03\x01\x02\x00" + bytes(512)  # the first message of a TLS handshake, by which a listener is told
 _real_urandom = os.urandom
-_REAL_INSTANCE: random.Random = random._inst  # type: ignore[attr-defined]  # of random.random and its like
+_REAL_INSTANCE: random.Random = random._inst  # of random.random and its like
 _lasting: list[random.Random] = []
 _chance: random.Random | None = None  # of the schedule that runs
 _timeline: Timeline | None = None
@@ -200,8 +200,9 @@ def install() -> None:
     chance: Any = random
     chance.Random, chance.SystemRandom = Chance, SystemChance
     os.urandom = _urandom
-    os.open, os.close = _open, _close
-    os.fsync = os.fdatasync = lambda fd: None  # no power cut is simulated
+    system: Any = os
+    system.open, system.close = _open, _close
+    system.fsync = system.fdatasync = lambda fd: None  # no power cut is simulated
 
 
 # Threads --------------------------------------------------------------------------------------------------------------

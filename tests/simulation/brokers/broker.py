@@ -171,11 +171,12 @@ class SimBroker:
             # without a live leader: it keeps its former role until one is named (2.3)
 
     def _log(self, tp: Tp) -> Log:
-        config = self.cluster.config(tp[0])
+        """The log on disk; to 2.7 also that of a deleted topic of the same name (5.1)."""
+        config, topic_id = self.cluster.config(tp[0]), self.cluster.controller.topic_id(tp[0])
         log = self.disk.pop(tp, None)
-        if log is None:
-            return Log(self.rules, config, self.cluster.now_ms())
-        log.config = config
+        if log is None or (self.rules.has_topic_ids and log.topic_id != topic_id):
+            log = Log(self.rules, config, self.cluster.now_ms())
+        log.config, log.topic_id = config, topic_id
         return log
 
     def _begin_fetching(self, replica: Replica) -> None:
@@ -191,6 +192,11 @@ class SimBroker:
         if fetcher is None:
             fetcher = self._fetchers[replica.leader] = Fetcher(self, replica.leader)
         fetcher.add(replica.tp, cut)
+
+    def hung_up(self, leader: int) -> None:
+        """Another broker's process is gone, and the fetch that it had not answered with it."""
+        if leader in self._fetchers:
+            self._fetchers[leader].hung_up()
 
     def _stop_fetching(self, tp: Tp) -> None:
         for fetcher in self._fetchers.values():
@@ -222,11 +228,11 @@ class SimBroker:
     def append(
         self, tp: Tp, data: bytes, acks: int, timeout_ms: int, done: Callable[[int, int], object], version: int = 2
     ) -> None:
-        """Append as a Produce request does; done(code, base offset), -1 as the offset if nothing was stored."""
+        """Append as a Produce request does, whatever the sequence; done(code, base offset), -1: nothing was stored."""
         version = 3 if len(data) > 16 and data[16] == 2 else version
 
         def write(replica: Replica) -> Any:
-            return replica.append(data, acks, version)
+            return replica.append(data, acks, version, of_client=False)
 
         append_rows(self, [(tp, write)], acks, timeout_ms, lambda rows: done(rows[0].code, rows[0].base))
 

@@ -238,7 +238,7 @@ class Controller:
                     continue
                 others = tuple(one for one in state.isr if one != id)
                 if state.leader == id:
-                    if not self._elect(topic, state):
+                    if not self._elect(topic, state, without=id):
                         state.leader = NO_LEADER
                         state.epoch += 1
                         if self.cluster.config(topic.name).unclean:
@@ -251,13 +251,16 @@ class Controller:
                 changed[topic.name, number] = state
         self._changed(changed, always=True)
 
-    def _elect(self, topic: Topic, state: PartitionState) -> bool:
-        """Give a partition a live leader: in sync, or if that is allowed any (2.3); False if there is none."""
-        live = [one for one in state.replicas if one in self.live]
+    def _elect(self, topic: Topic, state: PartitionState, without: int = NO_LEADER) -> bool:
+        """Give a partition a live leader: in sync, or if that is allowed any (2.3); False if there is none.
+
+        without: a broker that is gone, though its next life may have registered already.
+        """
+        live = [one for one in state.replicas if one in self.live and one != without]
         clean = [one for one in live if one in state.isr]
         if clean:
             state.leader = clean[0]
-            state.isr = tuple(one for one in state.isr if one in self.live)
+            state.isr = tuple(one for one in state.isr if one in live)
         elif live and self.cluster.config(topic.name).unclean:
             state.leader = live[0]
             state.isr = (live[0],)
@@ -382,14 +385,19 @@ class Controller:
 
     # ---- topics ------------------------------------------------------------------------------------------------------
 
-    def auto_create(self, broker: SimBroker, topic: str) -> None:
+    def auto_create(
+        self,
+        broker: SimBroker,
+        topic: str,
+        partitions: int = -1,
+        replication: int = -1,
+        configs: Mapping[str, str] = {},
+    ) -> None:
         """A broker was asked for a topic that it does not know; one that exists all the same is left alone."""
-        if broker.isolated:
-            return
-        settings = self.settings
-        self.cluster.timeline.after(
-            self._delay(), self.act, self.create, topic, settings.partitions, settings.replication, {}, {}
-        )
+        if not broker.isolated:
+            self.cluster.timeline.after(
+                self._delay(), self.act, self.create, topic, partitions, replication, configs, {}
+            )
 
     def create(
         self, name: str, partitions: int, replication: int, configs: Mapping[str, str],
@@ -537,6 +545,10 @@ class Controller:
 
     # ---- telling brokers ---------------------------------------------------------------------------------------------
 
+    def topic_id(self, name: str) -> int:
+        topic = self.topics.get(name)
+        return 0 if topic is None else topic.id
+
     def _state(self, tp: Tp) -> PartitionState | None:
         topic = self.topics.get(tp[0])
         if topic is None or topic.deleting or tp[1] >= len(topic.partitions):
@@ -569,7 +581,8 @@ class Controller:
     ) -> None:
         broker = self.cluster.brokers[id]
         brokers: dict[int, Address] = {one: self.cluster.address(one) for one in self.live}
-        tell = (self._later, id, broker.cache_update, brokers, self.broker, changed, whole)
+        controller = next(iter(self.live), NO_LEADER) if self.rules.kraft else self.broker  # any, without ZooKeeper
+        tell = (self._later, id, broker.cache_update, brokers, controller, changed, whole)
         if self.rules.kraft:
             tell[0](*tell[1:])
         if roles:

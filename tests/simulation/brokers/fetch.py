@@ -177,6 +177,8 @@ def _read(
     stable = log.stable_end() if version >= 4 else hw
     committed = version >= 4 and request.body["isolation_level"] == READ_COMMITTED
     until = stable if committed else hw
+    if not committed and not rules.tells_stable_end:
+        stable = -1
     if replica.leads and version >= FROM_FOLLOWERS and request.body["rack_id"]:
         preferred = broker.cluster.preferred(replica, request.body["rack_id"], offset)
         if preferred is not None:
@@ -216,10 +218,12 @@ def _cut(
         if not whole:
             return 0, b"", 0
         limit = first
-    size, taken = 0, []
+    size, taken, whole_ones = 0, [], 0
     for entry in found:
         taken.append(entry)
         size += len(entry.data)
+        if size <= limit:
+            whole_ones += 1
         if size >= limit:
             break
     size = min(size, limit)
@@ -228,15 +232,33 @@ def _cut(
     if rules.message_format > magic and any(entry.magic > magic for entry in taken):
         if not broker.settings.downconverts:
             return NO_DOWNCONVERSION, b"", 0
-        return 0, _converted(taken, magic, offset, size, rules.pads_converted), size
+        if not whole_ones and rules.nothing_if_cut:
+            return 0, b"", 0
+        if whole_ones or rules.pads_converted:
+            if rules.message_format == 1:
+                return 0, formats.converted_as_one(taken[:whole_ones]), size
+            return 0, _converted(taken[:whole_ones], magic, offset, size, rules.pads_converted), size
     data = b"".join([entry.data for entry in taken]) if len(taken) > 1 else taken[0].data
     return 0, data[:size] if len(data) > size else data, size
 
 
 def _converted(taken: list[Entry], magic: int, offset: int, size: int, pads: bool) -> bytes:
-    """Entries in an older format.  Padded to the stored size: an entry of offset -1 that is larger than the rest."""
-    data = b"".join(formats.converted(entry, magic, offset) for entry in taken)
-    if pads and len(data) < size:
+    """Entries in an older format.
+
+    From 2.0 on the answer is as long as the stored bytes: padded with an entry of offset -1 that is larger than the
+    rest; and if it begins with a control batch the next batch comes twice (LazyDownConversionRecordsSend).
+    """
+    pieces = [piece for entry in taken if (piece := formats.converted(entry, magic, offset))]
+    if not pads:
+        return b"".join(pieces)
+    if pieces and taken[0].control:
+        pieces.insert(0, pieces[0])
+    data = b""
+    for piece in pieces:
+        if data and len(data) + len(piece) > size:
+            break
+        data += piece
+    if len(data) < size:
         rest = size - len(data)
         data += (_PADDING.pack(-1, rest + 1) + bytes(max(0, rest - 12)))[:rest]
     return data

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.brokers.entries import Entry
-from tests.simulation.brokers.replica import Replica, Tp
+from tests.simulation.brokers.replica import Replica, Tp, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +103,10 @@ class Fetcher:
 
     _timed_out = _refused
 
+    def hung_up(self) -> None:
+        if self._outstanding:
+            self._refused(self._outstanding)
+
     def _answered(self, number: int, told: list[Told]) -> None:
         if number != self._outstanding:
             return
@@ -135,8 +139,8 @@ class Fetcher:
         log.hw = min(log.end, told.hw)  # also downwards
         if rules.has_log_start and told.start > log.start:
             log.start_at(min(told.start, log.end))
-        if replica.fetches:
-            replica.moved()
+        if replica.fetches:  # a follower answers Fetch v11, too
+            wake(replica.fetches)
 
     def _cut(self, replica: Replica, told: Told) -> None:
         """Cut the log to where it parts from the leader's (2.4; AFT.getOffsetTruncationState)."""
@@ -235,14 +239,13 @@ def _read(leader: SimBroker, follower: int, rows: list[Asked], counts: bool) -> 
             continue
         found: list[Entry] = []
         if asked.offset < log.end:
-            at_once, room = True, leader.settings.replica_fetch_bytes
+            room = leader.settings.replica_fetch_bytes
             for entry in log.between(asked.offset, log.end):
-                if found and room < len(entry.data):
+                if room < len(entry.data) and (found or not replica.rules.replicates_larger):
                     break
                 room -= len(entry.data)
                 found.append(entry)
-            if not found:  # a hole up to the end of the segment
-                found = log.between(asked.offset, log.end)
+            at_once = at_once or bool(found)
         heard.append((replica, asked.offset))
         told.append(Told(asked, 0, log.hw, log.start, log.end, found, None))
     if counts:

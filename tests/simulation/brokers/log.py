@@ -45,12 +45,13 @@ class Segment:
 class Log:
     __slots__ = (
         "_before", "_ends", "_lasts", "_rules", "config", "end", "entries", "epochs", "hw", "hw_on_disk", "producers",
-        "segments", "start",
+        "segments", "start", "topic_id",
     )  # fmt: skip
 
     def __init__(self, rules: Rules, config: TopicConfig, now_ms: int) -> None:
         self._rules = rules
         self.config = config
+        self.topic_id = 0
         self.entries: list[Entry] = []
         self._lasts: list[int] = []  # last offset of each entry
         self._ends: list[int] = []  # bytes of the log up to the end of each entry

@@ -80,6 +80,12 @@ class Producers:
         if known.open_at is not None and not entry.transactional and entry.pepoch == known.epoch:
             raise Refused(TRANSACTION_STATE)
 
+    def check_epoch(self, entry: Entry) -> None:
+        """Raises Refused for offsets of a transaction whose epoch is over; a coordinator's sequences do not count."""
+        known = self.by_id.get(entry.pid)
+        if known is not None and entry.pepoch < known.epoch:
+            raise Refused(FENCED)
+
     def check_marker(self, pid: int, epoch: int, coordinator_epoch: int) -> None:
         """Raises Refused for the marker of an older producer or coordinator (PAI.appendEndTxnMarker)."""
         known = self.by_id.get(pid)

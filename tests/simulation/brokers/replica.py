@@ -105,8 +105,12 @@ class Replica:
         if fresh:
             self.followers = {}
         for other in said.replicas:
-            if other != self.broker.id and (fresh or other not in self.followers):
+            if other == self.broker.id:
+                continue
+            if fresh or other not in self.followers:
                 self.followers[other] = Follower(now if other in said.isr else LONG_AGO, now)
+            elif other in said.isr:
+                self.followers[other].caught_up_at = now
         for other in [one for one in self.followers if one not in said.replicas]:
             del self.followers[other]
         self.moved() if self.move_hw() else self.wake_fetches()
@@ -146,17 +150,22 @@ class Replica:
 
     # ---- appending ---------------------------------------------------------------------------------------------------
 
-    def append(self, data: bytes, acks: int, version: int) -> Appended:
-        """Append a produced set as leader.  Raises Refused; nothing is stored then (1.1, rows 8 to 14)."""
+    def append(self, data: bytes, acks: int, version: int, *, of_client: bool = True) -> Appended:
+        """Append a set as leader.  Raises Refused; nothing is stored then (1.1, rows 8 to 14)."""
         if acks == -1 and len(self.isr) < self.min_isr:
             raise Refused(NOT_ENOUGH)
         log, broker = self.log, self.broker
         now_ms = broker.cluster.now_ms()
-        made = formats.admitted(data, self.rules, log.config.limits, version, log.end, self.epoch, now_ms)
+        try:
+            made = formats.admitted(data, self.rules, log.config.limits, version, log.end, self.epoch, now_ms)
+        except formats.NothingInside:
+            return Appended(log.end, log.end, -1)
         if not made:
             return Appended(-1, 0, -1)
         first = made[0]
-        if first.pid >= 0:
+        if first.pid >= 0 and not of_client:
+            log.producers.check_epoch(first)
+        elif first.pid >= 0:
             known = log.producers.duplicate(first)
             if known is not None:
                 return Appended(known.base, known.last + 1, known.timestamp if log.config.append_time else -1)
@@ -173,6 +182,7 @@ class Replica:
 
     def _append(self, made: list[Entry], now_ms: int) -> Appended:
         log = self.log
+        base = log.end
         log.append(made, now_ms)
         cluster = self.broker.cluster
         if cluster.on_append:
@@ -181,8 +191,8 @@ class Replica:
         if self.follower_fetches:
             wake(self.follower_fetches)
         self.move_hw()
-        cluster.timeline.after(0.0, self.moved)  # requests that wait are completed behind the append
-        return Appended(made[0].base, made[-1].last + 1, now_ms if log.config.append_time else -1)
+        self.broker.after(0.0, self.moved)  # requests that wait are completed behind the append
+        return Appended(base, made[-1].last + 1, now_ms if log.config.append_time else -1)
 
     # ---- high watermark ----------------------------------------------------------------------------------------------
 
@@ -201,13 +211,19 @@ class Replica:
                 if follower.end < low and (
                     other in isr
                     or (pending is not None and other in pending)
-                    or (rules.hw_waits_for_caught_up and follower.caught_up_at >= since)
+                    or (rules.hw_waits_for_caught_up and follower.caught_up_at >= since and self._may_count(other))
                 ):
                     low = follower.end
         if low <= log.hw:
             return False
-        log.hw = low
+        before, log.hw = log.hw, low
+        for told in self.broker.cluster.on_visible:
+            told(self, before, low)
         return True
+
+    def _may_count(self, other: int) -> bool:
+        """Whether a replica that is not in sync holds the high watermark back: from 3.6 on only a live one."""
+        return not self.rules.hw_waits_for_live or other in self.broker.cache.brokers
 
     def moved(self) -> None:
         """The high watermark or the end may have moved: whoever waits looks again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkawire.protocol.adminapis import OF_BROKER, OF_TOPIC
@@ -13,7 +14,8 @@ from tests.simulation.brokers.serving import Request
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import SimBroker
 
-UNKNOWN, TOPIC_EXISTS, NOT_CONTROLLER, TOPIC_DELETION_DISABLED = 3, 36, 41, 73
+UNKNOWN, TIMED_OUT, NOT_CONTROLLER = 3, 7, 41
+LOOK_S = 0.005
 # Apis that the product does not send; tests do.
 DELETE_TOPICS = Api(
     20,
@@ -52,7 +54,7 @@ def create_topics(broker: SimBroker, request: Request) -> None:
                 dry=bool(body.get("validate_only")),
             )
         rows.append({"topic": row["topic"], "error": code, "error_message": None})
-    _answer_later(broker, request, rows)
+    _answer_later(broker, request, rows, _there(broker))
 
 
 def create_partitions(broker: SimBroker, request: Request) -> None:
@@ -64,7 +66,7 @@ def create_partitions(broker: SimBroker, request: Request) -> None:
             given = None if row["assignments"] is None else [one["brokers"] for one in row["assignments"]]
             code = controller.grow(row["topic"], row["count"], given, dry=bool(body.get("validate_only")))
         rows.append({"topic": row["topic"], "error": code, "error_message": None})
-    _answer_later(broker, request, rows)
+    _answer_later(broker, request, rows, _there(broker))
 
 
 def delete_topics(broker: SimBroker, request: Request) -> None:
@@ -75,12 +77,35 @@ def delete_topics(broker: SimBroker, request: Request) -> None:
         if controller.is_at(broker):
             code = controller.delete(topic)
         rows.append({"topic": topic, "error": code})
-    _answer_later(broker, request, rows)
+    _answer_later(broker, request, rows, lambda topic: topic not in broker.cache.topics)
 
 
-def _answer_later(broker: SimBroker, request: Request, rows: list[dict[str, Any]]) -> None:
-    wait_s = 0.0 if all(row["error"] for row in rows) else broker.cluster.controller.creation_s + 0.02
-    broker.after(wait_s, request.answer, {"throttle_time_ms": 0, "topics": rows})
+def _answer_later(broker: SimBroker, request: Request, rows: list[dict[str, Any]], done: Callable[[str], bool]) -> None:
+    """Answer once the topics are as they were asked for, in this broker's eyes; 7 for those that are not in time."""
+    waits = [row for row in rows if not row["error"] and not request.body.get("validate_only")]
+    until = broker.cluster.timeline.now + request.body["timeout_ms"] / 1000
+
+    def look() -> None:
+        late = [row for row in waits if not done(row["topic"])]
+        if late and broker.cluster.timeline.now < until:
+            broker.after(LOOK_S, look)
+            return
+        for row in late:
+            row["error"] = TIMED_OUT
+        request.answer({"throttle_time_ms": 0, "topics": rows})
+
+    look()
+
+
+def _there(broker: SimBroker) -> Callable[[str], bool]:
+    """Whether a broker has heard of the leaders of all partitions of a topic."""
+
+    def there(topic: str) -> bool:
+        known = broker.cluster.controller.topics.get(topic)
+        heard = broker.cache.topics.get(topic, {})
+        return known is not None and len(heard) == len(known.partitions)
+
+    return there
 
 
 def describe_configs(broker: SimBroker, request: Request) -> None:

@@ -20,6 +20,7 @@ from kazoo.protocol.serialization import (
     Delete,
     GetChildren,
     GetChildren2,
+    Ping,
     PingInstance,
     SetData,
     Sync,
@@ -105,6 +106,7 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self._tries = 0
         self._looked_up = False  # so there are last addresses
         self._heard_at = self._sent_at = process.timeline.now
+        self._pinged = False  # and not answered
 
     def _reset_watchers(self) -> None:
         watchers = [
@@ -214,6 +216,8 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def granted(self, line: Connection, session_id: int, timeout_s: float) -> None:
         self._session_id, self._session_passwd = session_id, b"simulated"
         self._connection.negotiated_s = timeout_s
+        self._connection._socket = self  # for shutdown()
+        self._pinged = False
         if self._stopped.is_set():
             self._ended()
             return
@@ -242,13 +246,17 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
             self._process.after(0.05 + 0.2 * (self._tries % 3), self._connect)
 
     def _watch_over(self) -> None:
+        """kazoo pings where it has sent nothing for a third of the time-out, and gives the connection up where nothing
+        was sent or came for a third more; requests in between put that off, however long nothing is answered."""
         if self._stopped.is_set():
             return
         now, timeout_s = self._process.timeline.now, self._session_timeout / 1000
-        if self._live.is_set() and now - self._heard_at > timeout_s * 2 / 3:
-            self.reset()
-        elif self._live.is_set() and now - self._sent_at >= timeout_s / 3:
-            self._call(PingInstance, None)
+        if self._live.is_set() and now - self._sent_at >= timeout_s / 3:
+            if not self._pinged:
+                self._pinged = True
+                self._call(PingInstance, None)
+            elif now - self._heard_at >= timeout_s / 3:
+                self.reset()
         self._process.after(timeout_s / 6, self._watch_over)
 
     def reset(self, still: int = 0) -> None:
@@ -259,6 +267,10 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         line.open, line.still = False, still
         self._session_callback(KeeperState.CONNECTING)
         self._after_loss()
+
+    def shutdown(self, how: int) -> None:
+        """Of the socket: kazoo finds that the connection has ended."""
+        self._process.after(0.0, self.reset)
 
     def hear(self, line: Connection, fn: Any, args: tuple[Any, ...]) -> None:
         """Something arrives from ZooKeeper, at the machine; the process may be frozen."""
@@ -316,8 +328,8 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
             self.last_zxid = zxid
         if type(request) is Close:
             self._ended()
-        elif async_object is None:
-            pass  # a ping
+        elif type(request) is Ping:
+            self._pinged = False
         elif error is not None:
             async_object.set_exception(error)
         else:

@@ -8,6 +8,7 @@ nodes, below, sessions: what is committed, whoever knows it yet; for promises, a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from random import Random
 
@@ -51,6 +52,7 @@ class SimZookeeper:
         self._tree = self.servers[0].tree if servers == 1 else Tree()
         self._touched = touched
         self._ids = 100
+        self._hands: deque[Callable[[Draft], None]] = deque()
         self.quorum = Quorum(self, sync_limit)
 
     @property
@@ -95,27 +97,35 @@ class SimZookeeper:
         self._by_hand(lambda draft: draft.remove(path))
 
     def _by_hand(self, edit: Callable[[Draft], None]) -> None:
-        term = self.quorum.leading()
-        if term is None:  # between two leaders; whoever writes tries again
-            self.timeline.after(self.tick_s / 2, self._by_hand, edit)
-            return
-        proposal = Proposal(term.next_zxid(), None)
-        draft = term.draft(0, proposal.zxid)
-        edit(draft)
-        proposal.changes = draft.changes
-        if draft.changes:
+        self._hands.append(edit)
+        if len(self._hands) == 1:
+            self._next_by_hand()
+
+    def _next_by_hand(self) -> None:
+        """One after the other; once more where a leader lost it, or there is none."""
+        while self._hands:
+            term = self.quorum.leading()
+            if term is None:
+                self.timeline.after(self.tick_s / 2, self._next_by_hand)
+                return
+            proposal = Proposal(term.next_zxid(), None)
+            draft = term.draft(0, proposal.zxid)
+            self._hands[0](draft)
+            proposal.changes = draft.changes
             term.propose(proposal)
             if not proposal.committed:
-                self.timeline.after(self.tick_s, self._by_hand_again, edit, term, proposal)
+                self._wait_by_hand(term, proposal)
+                return
+            self._hands.popleft()
 
-    def _by_hand_again(self, edit: Callable[[Draft], None], term: Leadership, proposal: Proposal) -> None:
-        """Once more where the leader lost it; nothing is done twice, since that changes nothing."""
+    def _wait_by_hand(self, term: Leadership, proposal: Proposal) -> None:
         if proposal.committed:
-            return
-        if term.open:
-            self.timeline.after(self.tick_s, self._by_hand_again, edit, term, proposal)
+            self._hands.popleft()
+            self._next_by_hand()
+        elif term.open:
+            self.timeline.after(self.tick_s / 10, self._wait_by_hand, term, proposal)
         else:
-            self._by_hand(edit)
+            self._next_by_hand()
 
     def committed(self, proposal: Proposal) -> None:
         """From now on it is true, and whoever leads later knows it."""
