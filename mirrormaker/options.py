@@ -16,8 +16,8 @@ from groundwork.named import NotLoaded, load_named
 from groundwork.options import CLASS, Options, option, specs
 from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import expected
-from kafkawire.internaltopics import why_never_written
 from kafkawire.model import TopicPartition
+from kafkawire.topicnames import why_never_written
 from mirrormaker.badmessages import POLICIES, Policies
 from mirrormaker.listen import Address, listen_address
 from mirrormaker.losses import FIELDS

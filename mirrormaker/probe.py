@@ -26,10 +26,10 @@ from kafkawire.cluster.zookeeper import (
 )
 from kafkawire.dialects import expected
 from kafkawire.errors import LinkLost, NoListener, OtherGeneration
-from kafkawire.internaltopics import INTERNAL_TOPICS
 from kafkawire.model import Broker
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
+from kafkawire.topicnames import INTERNAL_TOPICS
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from zkconsumer.errors import ConsumerError

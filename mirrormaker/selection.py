@@ -19,10 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkawire.internaltopics import NEVER_WRITTEN, why_never_written
+from kafkawire.topicnames import LONGEST, NEVER_WRITTEN, why_never_written, why_no_name
 from zkconsumer.filters import INTERNAL_TOPICS, Blacklist, TopicFilter, Whitelist
 
-NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")  # as brokers from 0.8 on take them
 PLAIN = re.compile(r"[a-zA-Z0-9_\-]|\\[.\-]")  # one character of a pattern that stands for itself
 SAMPLE = "topic"  # stands for what a pattern leaves open
 
@@ -46,8 +45,8 @@ def renames(raw: object) -> dict[str, str]:
         raise ValueError("source topic: target topic, both texts")
     found: dict[str, str] = {}
     for source, target in pairs:
-        if not NAME.fullmatch(str(target)) or target in (".", ".."):
-            raise ValueError(f"names of 1 to 255 ASCII letters, digits, '.', '_' and '-', which {target!r} is not")
+        if why := why_no_name(str(target)):
+            raise ValueError(f"names that brokers take, and not {str(target)[:40]!r}: {why}")
         if why := why_never_written(str(target)):
             raise ValueError(f"another name than {target}, {why}")
         if str(source) in found:
@@ -59,7 +58,7 @@ def renames(raw: object) -> dict[str, str]:
 def prefix(raw: object) -> str:
     """An option `topic.prefix`.  Raises ValueError."""
     text = str(raw).strip()
-    if not isinstance(raw, str) or (text and not NAME.fullmatch(text)):
+    if not isinstance(raw, str) or (text and why_no_name(f"{text}{SAMPLE}")):
         raise ValueError("text of ASCII letters, digits, '.', '_' and '-' (for example dc1.)")
     return text
 
@@ -178,6 +177,7 @@ class Selection:
         named = set(_literals(self.whitelist))
         for name in sorted(NEVER_WRITTEN | self.own.keys()):
             yield from (t for t in self.sent_to(name) if name in self.own or t != name or t in named)
+        yield from (t for t in sorted(named) if len(self.target(t)) > LONGEST)
 
     def renamed(self, topic: str) -> bool:
         """Whether an option gives the topic its name in the target literally."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.model import PartitionId
+from kafkawire.topicnames import why_no_name
 from producer.errors import InvalidTopic, NotSent
 
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
-LONGEST_TOPIC = 249  # 255 until 0.9; longer names do not fit every file system
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +64,5 @@ def messages_of(given: Given) -> list[KeyedMessage]:
 
 def check_topic(topic: str) -> None:
     """Raise InvalidTopic for an invalid name (kafka.common.Topic.validate)."""
-    if len(topic) > LONGEST_TOPIC:
-        raise InvalidTopic(f"topic {topic[:40]}..: {len(topic)} characters, and at most {LONGEST_TOPIC} are allowed")
-    if topic in ("", ".", "..") or _LEGAL.fullmatch(topic) is None:
-        raise InvalidTopic(
-            f"topic {topic!r}: a name has letters a to z, digits, '.', '_' and '-', and is not '.' or '..'"
-        )
+    if why := why_no_name(topic):
+        raise InvalidTopic(f"topic {topic[:40]!r}: {why}")

@@ -14,12 +14,12 @@ from groundwork.decimals import decimal_int
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import LATEST, problems
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.topics import NAME
 from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.topicnames import LONGEST_EVER, why_no_name
 from kafkawire.znodes.group import CONSUMERS, Registration
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.filters import streams_by_topic
@@ -121,7 +121,8 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
     members = _members(session, dialect, group)
     topics = {topic for member in members for topic in member.streams}
     listed = {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
-    topics |= {topic for topic in listed if NAME.fullmatch(topic)}  # others are folders of other clients: b'orders'
+    # Others are folders of other clients: b'orders'.
+    topics |= {topic for topic in listed if not why_no_name(topic, LONGEST_EVER)}
     partitions: dict[str, list[PartitionId]] = {}
     owned: list[TopicPartition] = []
     committed: list[TopicPartition] = []

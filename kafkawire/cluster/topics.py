@@ -11,7 +11,6 @@ For brokers up to 0.9 (later ones have a request for it, and still take this in 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,17 +18,14 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from groundwork.jsontext import json_value
 from kafkawire.errors import LocalError, RemoteError
+from kafkawire.topicnames import why_no_name
 from kafkawire.znodes import v08
-
-NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")  # kafka.common.Topic of 0.8.2.2
 
 
 def check_name(topic: str) -> None:
-    """Raises LocalError for a name that a 0.8.2 broker would refuse or that could not be a folder."""
-    if not NAME.fullmatch(topic) or topic in (".", ".."):
-        raise LocalError(
-            f"topic {topic!r}: a name is 1 to 255 of ASCII letters, digits, '.', '_' and '-', not '.' or '..'"
-        )
+    """Raise LocalError for a name that brokers would refuse, or could not keep."""
+    if why := why_no_name(topic):
+        raise LocalError(f"topic {topic[:40]!r}: {why}")
 
 
 def assign(brokers: Sequence[int], partitions: int, replication: int, start: int = 0) -> dict[int, list[int]]:

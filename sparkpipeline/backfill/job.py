@@ -14,8 +14,8 @@ from typing import Any
 from groundwork.failpoints import failpoint
 from groundwork.installed import own_version
 from kafkawire.cluster.view import ClusterView
-from kafkawire.internaltopics import why_never_written
 from kafkawire.model import TopicPartition
+from kafkawire.topicnames import why_never_written
 from sparkpipeline.backfill.clusters import Clusters, HandOver
 from sparkpipeline.backfill.folder import BackfillFolder
 from sparkpipeline.backfill.logends import stable_ends

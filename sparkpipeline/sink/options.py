@@ -14,7 +14,7 @@ from groundwork.options import OptionError, load, option, warnings_of
 from groundwork.zksecurity import security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
-from kafkawire.internaltopics import why_never_written
+from kafkawire.topicnames import why_never_written
 from producer.config import ProducerConfig, brokers, codec
 from sparkpipeline import brokersecurity
 from sparkpipeline.brokersecurity import KafkaSecurityOptions

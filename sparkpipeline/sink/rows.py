@@ -22,8 +22,8 @@ from typing import Any, Protocol
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
 from kafkawire.headers import packed
-from kafkawire.internaltopics import why_never_written
 from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.topicnames import why_never_written
 from producer.partitioners import Sticky, byte_array_partitioner, default_of, murmur2_partitioner
 from producer.rows import Row, size_of
 from sparkpipeline.errors import NotDelivered, OptionRefused

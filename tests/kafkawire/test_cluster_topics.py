@@ -39,9 +39,9 @@ def test_an_assignment_that_cannot_be_is_refused(partitions: int, replication: i
         assign([1, 2], partitions, replication)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "é", "a" * 256, "a b"])
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "é", "a" * 250, "a b"])
 def test_a_name_no_broker_takes_is_refused(name: str):
-    with pytest.raises(LocalError, match="a name is 1 to 255"):
+    with pytest.raises(LocalError, match=r"a name has|at most 249"):
         check_name(name)
 
 

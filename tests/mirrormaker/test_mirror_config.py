@@ -179,8 +179,8 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
         (
             SOURCE + TARGET + "mirror: {whitelist: a, topic.rename: {a: 'b c'}}\n",
             [
-                "m.yaml: mirror: option 'topic.rename' is a mapping, expected names of 1 to 255 ASCII letters, "
-                "digits, '.', '_' and '-', which 'b c' is not"
+                "m.yaml: mirror: option 'topic.rename' is a mapping, expected names that brokers take, and not 'b c': "
+                "a name has letters a to z, digits, '.', '_' and '-', and is not '.' or '..'"
             ],
         ),
         (

@@ -142,3 +142,16 @@ def test_a_name_that_is_internal_at_the_target_is_reached_by_no_rename_and_no_pr
     )
     assert not names.explain(f"{topic}s").refused
     assert topic in names.sent_to(target)
+
+
+def test_a_name_that_is_too_long_with_its_prefix_is_held_back() -> None:
+    """A broker of 0.8 that creates a topic of 252 characters ends, and does not start again."""
+    names = chosen(prefix="dc1.", whitelist="a.*,b" + "b" * 247)
+    assert not names.refusal("a" * 245)
+    assert "has 252 characters: with more than 249" in names.refusal("b" * 248)
+    assert list(names.certainly_held_back()) == ["b" * 248]
+    for wrong in ("x" * 250, "a/b", ".."):
+        with pytest.raises(ValueError, match="names that brokers take"):
+            renames({"a": wrong})
+    with pytest.raises(ValueError, match="text of ASCII letters"):
+        prefix("x" * 246)

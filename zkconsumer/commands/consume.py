@@ -12,12 +12,11 @@ import click
 from groundwork.commands import Command
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
-from kafkawire.cluster.topics import check_name
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, refuse_other_generation
 from kafkawire.dialects import expected
-from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
+from kafkawire.topicnames import LONGEST_EVER, why_no_name
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.commands.cluster import read_cluster
 from zkconsumer.commands.commandconfig import chosen_options, chosen_security
@@ -43,11 +42,8 @@ Address = tuple[str, int]
 
 
 def _topic(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    try:
-        if name is not None:
-            check_name(name)
-    except LocalError as e:
-        raise click.UsageError(str(e), ctx) from None
+    if name is not None and (why := why_no_name(name, LONGEST_EVER)):
+        raise click.UsageError(f"topic {name[:40]!r}: {why}", ctx)
     return name
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.cluster.view import ClusterView
-from kafkawire.internaltopics import INTERNAL_TOPICS
+from kafkawire.topicnames import INTERNAL_TOPICS
 from kafkawire.znodes.group import STATIC, Registration, thread_ids
 from zkconsumer.fetching.leaders import CurrentLeaders
 from zkconsumer.filters import LeftOut, streams_by_topic
