@@ -37,7 +37,7 @@ from mirrormaker.sethandler import SetHandler
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from mirrormaker.throttle import FlowThrottle
-from mirrormaker.topics import OUT_OF_REACH, GrowthRefused, TopicMissing
+from mirrormaker.topics import OUT_OF_REACH, TopicMissing
 from producer.conversion import Lists, MessageHandlerFailed, Place, Placed, Rows, Step, narrowed
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import Closed
@@ -457,7 +457,7 @@ class Flow:
         if len(partitions) < source.partitions and self._rules.grows(name):
             try:
                 partitions = self.target.topics.grow(target, source.partitions)
-            except GrowthRefused as why:  # what the target has flows; each retry of the others asks again
+            except (TopicMissing, *OUT_OF_REACH) as why:  # what the target has flows; retries of the others ask again
                 beyond = str(why)
                 text = "source %s: topic %s: its partitions beyond those of the target are held back: %s; it has %d"
                 log.warning(text, self.name, name, why, len(partitions), extra=self._event("topic-not-grown", name))

@@ -72,11 +72,7 @@ def made(topic: str) -> dict[str, str]:
 
 
 class TopicMissing(Exception):
-    """The target topic does not exist, and is not created; names the topic and what helps."""
-
-
-class GrowthRefused(TopicMissing):
-    """The target topic exists and gets no more partitions, because of a limit; names the topic and what helps."""
+    """The target topic does not exist and is not created, or gets no more partitions; names the topic and what helps."""
 
 
 class Topics(Protocol):
@@ -162,8 +158,7 @@ class TargetTopics:
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
         """Add partitions to a topic until it has so many; the partitions that it has then.
 
-        Raises TopicMissing with what hinders, GrowthRefused where that is a limit, and what ZooKeeper and the brokers
-        raise while they are out of reach.
+        Raises TopicMissing with what hinders, and what ZooKeeper and the brokers raise while they are out of reach.
         """
         if self._admin is not None and self._admin.grows:
             return range(self._grown_by_controller(self._admin, topic, partitions))
@@ -352,11 +347,11 @@ class TargetTopics:
         return max(partitions, len(self._view.partitions(topic)))
 
     def _may_grow(self, topic: str, partitions: int, view: ClusterView) -> None:
-        """Raise GrowthRefused where a topic would exceed a limit with so many partitions."""
+        """Raise TopicMissing where a topic would exceed a limit with so many partitions."""
         if len(view.partitions(topic)) >= partitions:
             return
         if why := self._creations.refusals({topic: partitions}, view.topics, now(), "add them yourself").get(topic):
-            raise GrowthRefused(f"target topic {topic} gets no partitions: {why}")
+            raise TopicMissing(f"target topic {topic} gets no partitions: {why}")
 
     def _through_zookeeper(self, zk: Any, wishes: Sequence[Wish]) -> None:
         there = {topic: len(p) for topic, p in self._in_zookeeper(zk, wishes).items()}

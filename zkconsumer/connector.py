@@ -33,7 +33,7 @@ from zkconsumer.engine.engine import Engine
 from zkconsumer.engine.metrics import ConsumerMetrics, MetricsSnapshot
 from zkconsumer.engine.offsetstores import check_store
 from zkconsumer.engine.status import PartitionStatus
-from zkconsumer.errors import Closed, ConsumerError
+from zkconsumer.errors import Closed, ConsumerError, Unreachable, ZooKeeperAway
 from zkconsumer.events import OnEvent, log_event
 from zkconsumer.fetching.progress import Parked
 from zkconsumer.filters import TopicFilter
@@ -191,6 +191,9 @@ class ConsumerConnector:
             )
         try:
             self._hub.call(self._engine.start)
+        except ZooKeeperAway as e:  # a session that ended while it was used for the first time: as if none had begun
+            self._shut_down()
+            raise Unreachable(f"{e} during the start") from e
         except HubStopped as e:
             self._shut_down()
             raise Closed("the connector was shut down while it started") from e

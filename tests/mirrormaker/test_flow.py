@@ -12,6 +12,7 @@ import pytest
 from groundwork.tasks import TaskGroup, now, sleep, wait_any
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.errors import LocalError
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
@@ -27,7 +28,7 @@ from mirrormaker.report import COPIED, ENCODED
 from mirrormaker.routes import AsConfigured, RouteRules, SourceTopic
 from mirrormaker.selection import Selection
 from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction
-from mirrormaker.topics import GrowthRefused, TopicMissing
+from mirrormaker.topics import TopicMissing
 from zkconsumer.errors import Closed
 from zkconsumer.fetching.partition import Reset
 from zkconsumer.offsetmap.file import read_map
@@ -732,13 +733,16 @@ def test_a_target_topic_grows_with_its_source_unless_keys_choose(tasks: TaskGrou
     assert [part.tp for part in sends.parts if part.tp.topic == "t"] == [TopicPartition("t", 1), TopicPartition("t", 3)]
 
 
-def test_growth_beyond_a_limit_holds_back_only_the_partitions_that_the_target_does_not_have(tasks: TaskGroup) -> None:
+@pytest.mark.parametrize("why", [TopicMissing, Unreachable])
+def test_growth_that_cannot_be_holds_back_only_the_partitions_that_the_target_does_not_have(
+    why: type[Exception], tasks: TaskGroup
+) -> None:
     class Limited(Growing):
         most = 2
 
         def grow(self, topic: str, partitions: int) -> range:
             if partitions > self.most:
-                raise GrowthRefused(f"target topic {topic} gets no partitions: it would have {partitions}")
+                raise why(f"target topic {topic} gets no partitions: it would have {partitions}")
             return super().grow(topic, partitions)
 
     targets, sends, beyond = Limited(t=2), Sends(), Share()

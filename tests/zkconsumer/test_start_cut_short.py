@@ -10,7 +10,8 @@ import pytest
 from groundwork.tasks import now
 from localkafka.waiting import wait_until
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import Closed, Unreachable
+from zkconsumer.engine.engine import Engine
+from zkconsumer.errors import Closed, Unreachable, ZooKeeperAway
 
 
 @pytest.fixture
@@ -52,3 +53,15 @@ def test_a_server_that_says_nothing_is_unreachable_in_its_time(silent):
     with pytest.raises(Unreachable, match=r"does not answer within 0\.3 s"):
         ours.create_message_streams({"t": 1})
     assert now() - began < 2
+
+
+def test_a_session_that_is_lost_while_it_is_used_for_the_first_time_is_out_of_reach(monkeypatch):
+    """As a server that restarts between the connection and the first nodes; a mirror took it for a mistake in its
+    configuration, and ended with 78, after which systemd starts it no more."""
+
+    def lost(engine: Engine) -> None:
+        raise ZooKeeperAway("create /consumers: the connection to ZooKeeper at zk:1 was lost (ConnectionLoss)")
+
+    monkeypatch.setattr(Engine, "start", lost)
+    with pytest.raises(Unreachable, match=r"create /consumers: the connection .* during the start"):
+        connector("127.0.0.1:1").create_message_streams({"t": 1})
