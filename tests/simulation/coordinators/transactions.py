@@ -457,7 +457,7 @@ class Transactions:
         markers.tries += 1
         number = markers.left[tp] = markers.tries
         self._write_marker(leader, tp, markers, lambda code: self._marked(markers, tp, code, number))
-        self.host.after(MARKER_S * 2, self._unanswered, markers, tp, number)
+        self.host.after(MARKER_S, self._unanswered, markers, tp, number)
 
     def _unanswered(self, markers: Markers, tp: TopicPartition, number: int) -> None:
         if markers.left.get(tp) == number:
