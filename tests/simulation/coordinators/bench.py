@@ -21,7 +21,6 @@ _INTERNAL = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    "simulation.unload.race": "0",
 }
 _THREE = {
     "offsets.topic.replication.factor": "3",
@@ -39,6 +38,7 @@ class _Cluster(SimulatedCluster):
         kraft = {"process.roles": "broker,controller"} if release_number(release) >= (4,) else {}
         self.inside = SimCluster(self.timeline, Random(seed), release, brokers, settings={**settings, **kraft})
         self.coordination = Coordination(self.inside)
+        self.coordination.hand.race_chance = 0.0
         self.brokers = list(self.inside.brokers)
         self._connections = []
         self.run(1, lambda: False)
