@@ -193,6 +193,11 @@ class SimBroker:
             fetcher = self._fetchers[replica.leader] = Fetcher(self, replica.leader)
         fetcher.add(replica.tp, cut)
 
+    def hung_up(self, leader: int) -> None:
+        """Another broker's process is gone, and the fetch that it had not answered with it."""
+        if leader in self._fetchers:
+            self._fetchers[leader].hung_up()
+
     def _stop_fetching(self, tp: Tp) -> None:
         for fetcher in self._fetchers.values():
             fetcher.partitions.pop(tp, None)

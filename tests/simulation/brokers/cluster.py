@@ -32,6 +32,7 @@ from tests.simulation.brokers.topics import TABLES
 from tests.simulation.process import Timeline
 
 PORT = 9092
+HANG_UP_S = 0.001  # until another broker hears that a process is gone
 Handler = Callable[[SimBroker, Request], object]
 
 
@@ -67,6 +68,7 @@ class SimCluster:
         self.halts: list[str] = []  # brokers that have stopped themselves, and why
         self.on_append: list[Callable[[Replica, list[Entry]], object]] = []  # by a leader
         self.on_visible: list[Callable[[Replica, int, int], object]] = []  # its high watermark: before, now
+        self.on_death: list[Callable[[SimBroker], object]] = []
         self.on_answer: list[Callable[[SimBroker, Request, list[produce.Row]], object]] = []  # of Produce
         self.verifies: Any = None  # a coordinator's check of transactional batches (3.6 and later)
         self.handlers: dict[int, Handler] = dict(HANDLERS)
@@ -124,6 +126,7 @@ class SimCluster:
         found = self.brokers[broker]
         if found.up:
             found.stop_at_once()
+            self._hang_up(found)
             self.controller.fell_silent(found)
 
     def crash(self, broker: int, unwritten_s: float) -> None:
@@ -145,7 +148,16 @@ class SimCluster:
         for replica in broker.replicas.values():
             replica.log.hw_on_disk = replica.log.hw
         broker.stop_at_once()
+        self._hang_up(broker)
         self.controller.left(broker)
+
+    def _hang_up(self, gone: SimBroker) -> None:
+        """The connections of other brokers to one whose process is gone break."""
+        for told in self.on_death:
+            told(gone)
+        for other in self.brokers.values():
+            if other.up and not other.isolated and not gone.isolated:
+                other.after(HANG_UP_S, other.hung_up, gone.id)
 
     def halted(self, broker: SimBroker, why: str) -> None:
         """A broker ends itself (Runtime.halt)."""

@@ -103,6 +103,10 @@ class Fetcher:
 
     _timed_out = _refused
 
+    def hung_up(self) -> None:
+        if self._outstanding:
+            self._refused(self._outstanding)
+
     def _answered(self, number: int, told: list[Told]) -> None:
         if number != self._outstanding:
             return
