@@ -37,6 +37,11 @@ class Client:
     def close(self) -> None:
         self.open = False
 
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._asked)
+
     def pass_until(self, done: Any, seconds: float = 60.0) -> bool:
         """Let time pass until done(); whether it is."""
         return pass_until(self.cluster, done, seconds)
@@ -61,8 +66,10 @@ class Client:
         self.pass_until(lambda: number in self.came or not self.open, seconds)
         return self.came[number][1] if number in self.came else None
 
-    def produce(self, data: bytes, acks: int = 1, version: int = 0, tp: Tp = T, timeout_ms: int = 1000) -> Any:
-        told = self.call(apis.PRODUCE, version, produce_fields(data, acks, version, tp, timeout_ms))
+    def produce(
+        self, data: bytes, acks: int = 1, version: int = 0, tp: Tp = T, timeout_ms: int = 1000, **more: Any
+    ) -> Any:
+        told = self.call(apis.PRODUCE, version, produce_fields(data, acks, version, tp, timeout_ms) | more)
         row = told["topics"][0]["partitions"][0]
         return row["error"], row["base_offset"]
 

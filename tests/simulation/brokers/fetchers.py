@@ -50,11 +50,11 @@ class Fetcher:
     def __init__(self, broker: SimBroker, leader: int) -> None:
         self.broker = broker
         self.leader = leader
+        self._life = broker.life
         self.partitions: dict[Tp, tuple[int | None, float]] = {}  # epoch to cut by, not before
         self._number = 0
         self._outstanding = 0  # number of the request in progress
         self._again = False
-        self._life = broker.life
 
     def add(self, tp: Tp, cut: int | None) -> None:
         self.partitions[tp] = (cut, 0.0)
@@ -240,14 +240,13 @@ def _read(leader: SimBroker, follower: int, rows: list[Asked], counts: bool) -> 
             continue
         found: list[Entry] = []
         if asked.offset < log.end:
-            at_once, room = True, leader.settings.replica_fetch_bytes
+            room = leader.settings.replica_fetch_bytes
             for entry in log.between(asked.offset, log.end):
-                if found and room < len(entry.data):
+                if room < len(entry.data) and (found or not replica.rules.replicates_larger):
                     break
                 room -= len(entry.data)
                 found.append(entry)
-            if not found:  # a hole up to the end of the segment
-                found = log.between(asked.offset, log.end)
+            at_once = at_once or bool(found)
         heard.append((replica, asked.offset))
         told.append(Told(asked, 0, log.hw, log.start, log.end, found, None))
     if counts:
