@@ -26,7 +26,7 @@ from tests.simulation.sequences.sequence import (
 
 SHORT_S = 0.3
 WAIT_MS = 1000
-LONG_AGO_MS = 1_420_070_400_000  # the first day of 2015
+RETENTION_MS = 100_000  # longer than the sequence waits
 _TEN = [b"%d" % n for n in range(10)]
 _FIVE = [b"f%d" % n for n in range(5)]
 
@@ -155,9 +155,9 @@ def records_deleted(c: Cluster, see: See) -> None:
 @sequence("19", S, "retention goes by the time of the messages", slow=True)
 def old_messages(c: Cluster, see: See) -> None:
     client = Client(c)
-    week = 7 * 24 * 3600 * 1000
-    c.create_topic("old", config={"retention.ms": str(week)})
-    see("produced", client.produce("old", messages(c, b"a", time_ms=LONG_AGO_MS)).get().code, 0)
+    c.create_topic("old", config={"retention.ms": str(RETENTION_MS)})
+    data = messages(c, b"a", time_ms=c.time_of_day_ms() - 5 * RETENTION_MS)
+    see("produced", client.produce("old", data).get().code, 0)
     gone = until(c, lambda: client.offset("old", START).get().offset == 1, 60, 0.5)
     see("start = end", gone, by(c, {"0": False, "0.10": True}))
     see("end", client.offset("old", END).get().offset, 1)
