@@ -61,8 +61,10 @@ class Client:
         self.pass_until(lambda: number in self.came or not self.open, seconds)
         return self.came[number][1] if number in self.came else None
 
-    def produce(self, data: bytes, acks: int = 1, version: int = 0, tp: Tp = T, timeout_ms: int = 1000) -> Any:
-        told = self.call(apis.PRODUCE, version, produce_fields(data, acks, version, tp, timeout_ms))
+    def produce(
+        self, data: bytes, acks: int = 1, version: int = 0, tp: Tp = T, timeout_ms: int = 1000, **more: Any
+    ) -> Any:
+        told = self.call(apis.PRODUCE, version, produce_fields(data, acks, version, tp, timeout_ms) | more)
         row = told["topics"][0]["partitions"][0]
         return row["error"], row["base_offset"]
 

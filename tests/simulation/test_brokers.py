@@ -171,7 +171,7 @@ def test_a_transaction_holds_readers_of_committed_messages_back_until_its_marker
     cluster = cluster_of(release)
     client, broker = Client(cluster), cluster.brokers[1]
     assert client.produce(batch(rows_of(0, 1), producer=-1), version=3) == (0, 0)
-    assert client.produce(batch(rows_of(0, 2), TRANSACTIONAL, producer=7), version=3) == (0, 1)
+    assert client.produce(batch(rows_of(0, 2), TRANSACTIONAL, producer=7), version=3, transactional_id="x") == (0, 1)
     assert client.produce(batch(rows_of(0, 1), producer=-1), version=3) == (0, 3)
     fetched = client.fetch(0, 4, isolation_level=1)
     assert (fetched["last_stable_offset"], fetched["high_watermark"], fetched["aborted"]) == (1, 4, [])

@@ -67,7 +67,8 @@ class SimCluster:
         self.unclean_elections = 0
         self.halts: list[str] = []  # brokers that have stopped themselves, and why
         self.on_death: list[Callable[[SimBroker], object]] = []
-        self.on_append: list[Callable[[Replica, list[Entry]], object]] = []
+        self.on_append: list[Callable[[Replica, list[Entry]], object]] = []  # by a leader
+        self.on_visible: list[Callable[[Replica, int, int], object]] = []  # its high watermark: before, now
         self.on_answer: list[Callable[[SimBroker, Request, list[produce.Row]], object]] = []  # of Produce
         self.verifies: Any = None  # a coordinator's check of transactional batches (3.6 and later)
         self.handlers: dict[int, Handler] = dict(HANDLERS)

@@ -24,6 +24,7 @@ from tests.simulation.brokers.releases import Rules
 CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 UNKNOWN, CORRUPT, TOO_LARGE, TIMESTAMP, UNSUPPORTED_FORMAT, ZSTD_TOO_OLD = -1, 2, 10, 32, 43, 76
 OPEN_LIMIT = 256 << 20
+UNREADABLE = (WireError, struct.error, IndexError, zlib.error)
 HEAD = struct.Struct(">qiibIhiqqqhii")
 _OFFSET = struct.Struct(">q")
 _ENTRY = struct.Struct(">qiIbb")
@@ -39,6 +40,10 @@ class Refused(Exception):
     def __init__(self, code: int | None) -> None:
         super().__init__(code)
         self.code = code
+
+
+class NothingInside(Exception):
+    """Wrappers without messages: nothing is stored, and the log's end is told as the base offset."""
 
 
 class Entry:
@@ -107,6 +112,8 @@ def admitted(
     """The entries that a produced set becomes at offset `base`; none for a set without a complete entry."""
     if len(data) > 16 and data[16] == 2 and rules.message_format == 2:
         return [_batch(data, rules, limits, version, base, epoch, now_ms)]
+    if len(data) > 16 and data[16] == 2 and rules.message_format == 1:
+        raise Refused(CORRUPT)
     if version >= 3:  # a v2 batch must be there
         raise Refused(None if rules.closes_on_no_batch else rules.invalid_record)
     pieces = list(_shallow(data, limits.max_bytes))
@@ -168,7 +175,7 @@ def _plain_v1(piece: bytes, offset: int, rules: Rules, limits: Limits, now_ms: i
 def _check_message(message: Message, magic: int, attributes: int, rules: Rules, limits: Limits, now_ms: int) -> None:
     if limits.compacted and message.key is None and rules.refuses_keyless:
         raise Refused(rules.invalid_record)
-    if magic >= 1 and attributes & LOG_APPEND_TIME:
+    if magic >= 1 and attributes & LOG_APPEND_TIME and rules.refuses_append_time:
         raise Refused(TIMESTAMP)
     most = limits.largest_difference_ms
     if (
@@ -187,8 +194,12 @@ def _as_wrapper(pieces: Sequence[bytes], rules: Rules, limits: Limits, base: int
     try:
         for piece in pieces:
             inner += _flattened(piece, rules)
-    except (WireError, struct.error, IndexError):
+    except UNREADABLE:
         raise Refused(UNKNOWN) from None
+    if not inner:
+        if rules.message_format:
+            raise Refused(UNKNOWN)
+        raise NothingInside
     if rules.message_format == 0:
         if any(one[16] != 0 for one in inner):
             raise Refused(UNKNOWN)
@@ -229,7 +240,11 @@ def _flattened(piece: bytes, rules: Rules, depth: int = 0) -> list[bytes]:
             raise Refused(rules.invalid_record)
         return [piece]
     found: list[bytes] = []
-    for one in _pieces(_opened(codec, _message(piece).value or b"")):
+    outer = _message(piece)
+    inside = list(_pieces(_opened(codec, outer.value or b"")))
+    if rules.checks_inner and piece[16] == 1 and inside and 0 != outer.offset < _OFFSET.unpack_from(inside[-1])[0]:
+        raise Refused(rules.invalid_record)
+    for one in inside:
         if rules.checks_inner and zlib.crc32(memoryview(one)[16:]) != int.from_bytes(one[12:16], "big"):
             raise Refused(CORRUPT)
         found += _flattened(one, rules, depth + 1)
@@ -247,12 +262,12 @@ def _as_batch(pieces: Sequence[bytes], rules: Rules, limits: Limits, base: int, 
         for piece in pieces:
             inner += _flattened(piece, rules)
         messages = [_message(one) for one in inner]
-    except (WireError, struct.error, IndexError):
+    except UNREADABLE:
         raise Refused(UNKNOWN) from None
     for one, message in zip(inner, messages, strict=True):
         _check_message(message, one[16], one[17], rules, limits, now_ms)
     if not messages:
-        return []
+        raise Refused(rules.invalid_record)
     entry = batch_of(messages, base, epoch, codec, append_ms=now_ms if limits.append_time else None)
     if len(entry.data) > limits.max_bytes:
         raise Refused(TOO_LARGE)
@@ -262,11 +277,15 @@ def _as_batch(pieces: Sequence[bytes], rules: Rules, limits: Limits, base: int, 
 
 
 def _batch(data: bytes, rules: Rules, limits: Limits, version: int, base: int, epoch: int, now_ms: int) -> Entry:
-    """A produced record batch, renumbered: base offset and leader epoch stand outside the checksum."""
+    """A produced record batch, renumbered: base offset and leader epoch stand outside the checksum.
+
+    0.11 numbers the last record and does not look at the number that the head tells: a batch that tells more than it
+    holds begins below the log's end (seen with 0.11.0.3).
+    """
     if len(data) < OVERHEAD:
         raise Refused(None if rules.closes_on_no_batch else rules.invalid_record)
     (first, size, _, _, crc, attributes, delta, first_ms, newest_ms, pid, pepoch, seq, count) = HEAD.unpack_from(data)
-    if version < 3 or 12 + size != len(data):
+    if 12 + size != len(data):
         if 12 + size > len(data) or size < OVERHEAD - 12:
             raise Refused(CORRUPT)
         raise Refused(None if rules.closes_on_no_batch else rules.invalid_record)
@@ -281,18 +300,19 @@ def _batch(data: bytes, rules: Rules, limits: Limits, version: int, base: int, e
     codec = attributes & CODEC
     if codec == 4 and (not rules.zstd or version < 7):
         raise Refused(ZSTD_TOO_OLD)
-    if attributes & CONTROL or count < 1 or delta != count - 1:
+    if attributes & CONTROL or count < 1 or (rules.counts_records and delta != count - 1):
         raise Refused(rules.invalid_record)
-    if pid >= 0 and (seq < 0 or pepoch < 0):
+    if pid >= 0 and seq < 0:
         raise Refused(rules.invalid_record)
-    if attributes & TRANSACTIONAL and pid < 0:
+    if attributes & TRANSACTIONAL and pid < 0 and rules.counts_records:
         raise Refused(rules.invalid_record)
-    if attributes & LOG_APPEND_TIME:
+    if attributes & LOG_APPEND_TIME and rules.refuses_append_time:
         raise Refused(TIMESTAMP)
     newest = _check_records(data, codec, count, first_ms, rules, limits, now_ms)
-    if limits.append_time or newest != newest_ms:
+    base += count - 1 - delta
+    if limits.append_time or newest != newest_ms or attributes & LOG_APPEND_TIME:
         newest = now_ms if limits.append_time else newest
-        attributes |= LOG_APPEND_TIME if limits.append_time else 0
+        attributes = attributes | LOG_APPEND_TIME if limits.append_time else attributes & ~LOG_APPEND_TIME
         checked = _CHECKED.pack(attributes, delta, first_ms, newest, pid, pepoch, seq, count) + data[OVERHEAD:]
         data = _BEFORE.pack(base, size, epoch, 2, crc32c(checked)) + checked
     else:
@@ -308,7 +328,7 @@ def _check_records(
     if codec:
         try:
             body = _opened(codec, body)
-        except WireError:
+        except UNREADABLE:
             raise Refused(rules.invalid_record) from None
     at, newest, most = 0, -1, limits.largest_difference_ms
     try:
@@ -507,13 +527,25 @@ def converted(entry: Entry, magic: int, since: int) -> bytes:
     bit = LOG_APPEND_TIME if magic and entry.attributes & LOG_APPEND_TIME else 0
     if not codec:
         return b"".join(_entry(m.offset, magic, bit, m.timestamp, m.key, m.value) for m in messages)
-    last = messages[-1].offset
-    first = messages[0].offset
+    return _wrapped(messages, magic, codec, bit)
+
+
+def _wrapped(messages: Sequence[Message], magic: int, codec: int, bit: int) -> bytes:
+    first, last = messages[0].offset, messages[-1].offset
     inner = b"".join(
         _entry(m.offset - first if magic else m.offset, magic, bit, m.timestamp, m.key, m.value) for m in messages
     )
     newest = max(m.timestamp for m in messages)
     return _entry(last, magic, codec | bit, newest, None, _compressed(codec, inner, magic))
+
+
+def converted_as_one(entries: Sequence[Entry]) -> bytes:
+    """Entries of format v1 as v0, all plain or all in one wrapper, as the first of them is (seen with 0.10.2.2)."""
+    messages = [one for entry in entries for one in opened(entry.data)]
+    codec = entries[0].attributes & CODEC
+    if codec:
+        return _wrapped(messages, 0, codec, 0)
+    return b"".join(_entry(m.offset, 0, 0, -1, m.key, m.value) for m in messages)
 
 
 def is_zstd(entry: Entry) -> bool:

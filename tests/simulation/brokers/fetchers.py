@@ -239,14 +239,13 @@ def _read(leader: SimBroker, follower: int, rows: list[Asked], counts: bool) -> 
             continue
         found: list[Entry] = []
         if asked.offset < log.end:
-            at_once, room = True, leader.settings.replica_fetch_bytes
+            room = leader.settings.replica_fetch_bytes
             for entry in log.between(asked.offset, log.end):
-                if found and room < len(entry.data):
+                if room < len(entry.data) and (found or not replica.rules.replicates_larger):
                     break
                 room -= len(entry.data)
                 found.append(entry)
-            if not found:  # a hole up to the end of the segment
-                found = log.between(asked.offset, log.end)
+            at_once = at_once or bool(found)
         heard.append((replica, asked.offset))
         told.append(Told(asked, 0, log.hw, log.start, log.end, found, None))
     if counts:

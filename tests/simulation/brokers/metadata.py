@@ -18,13 +18,12 @@ Address = tuple[str, int]
 class MetadataCache:
     """What a broker has heard from the controller; empty until the first time."""
 
-    __slots__ = ("brokers", "controller", "ids", "topics")
+    __slots__ = ("brokers", "controller", "topics")
 
     def __init__(self) -> None:
         self.brokers: Mapping[int, Address] = {}
         self.controller = -1
         self.topics: dict[str, dict[int, LeaderAndIsr]] = {}
-        self.ids: dict[str, int] = {}
 
     def has(self, what: str | Tp) -> bool:
         """Whether it knows a topic, or a partition."""
@@ -62,12 +61,13 @@ def metadata(broker: SimBroker, request: Request) -> None:
     creates = broker.settings.auto_create and request.body.get("allow_auto_topic_creation", True)
     rows: list[dict[str, Any]] = []
     brokers: Mapping[int, Address] = cache.brokers
+    cached, replication = len(cache.brokers), broker.settings.replication
     for topic in list(cache.topics) if every else dict.fromkeys(named):
         if topic in cache.topics:
             rows.append(_topic(broker, topic, version))
         elif not creates or every:
             rows.append(_missing(topic, UNKNOWN))
-        elif len(cache.brokers) < broker.settings.replication:
+        elif (cached if rules.counts_cached_brokers else len(broker.cluster.controller.live)) < replication:
             if rules.too_few_fails_all:
                 rows = [_missing(one, -1) for one in named]
                 brokers = {}

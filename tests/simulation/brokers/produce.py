@@ -9,14 +9,14 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tests.simulation.brokers.entries import Refused
+from tests.simulation.brokers.entries import TRANSACTIONAL, Refused
 from tests.simulation.brokers.replica import Appended, Replica, Tp
 from tests.simulation.brokers.serving import Request
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import SimBroker
 
-UNKNOWN, NOT_LEADER, TIMED_OUT, INTERNAL_TOPIC, BAD_ACKS = 3, 6, 7, 17, 21
+UNKNOWN, NOT_LEADER, TIMED_OUT, INTERNAL_TOPIC, BAD_ACKS, NO_TRANSACTION = 3, 6, 7, 17, 21, 53
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 ADMIN_CLIENT = "__admin_client"
 _INT32 = struct.Struct(">i")
@@ -143,6 +143,10 @@ def produce(broker: SimBroker, request: Request) -> None:
             if version >= 3 and rules.closes_on_no_batch and not _one_batch(data):
                 request.close()  # fails while it is parsed
                 return
+    nameless = version >= 3 and rules.transaction_needs_id and body["transactional_id"] is None
+    if nameless and any(len(data) > 22 and data[16] == 2 and data[22] & TRANSACTIONAL for data in sets.values()):
+        answer(broker, request, [Row(tp, NO_TRANSACTION) for tp in sets], acks, size)
+        return
     refused: list[Row] = []
     writes: list[tuple[Tp, Write]] = []
     bad_acks = not rules.any_acks and acks not in (-1, 0, 1)

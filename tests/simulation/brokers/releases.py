@@ -15,9 +15,9 @@ _HIGHEST: dict[str, dict[int, int]] = {
     "0.9": {0: 1, 1: 1, 8: 2, 11: 0, 12: 0, 13: 0, 14: 0, 15: 0, 16: 0},
     "0.10.0": {0: 2, 1: 2, 3: 1, 17: 0, 18: 0},
     "0.10.1": {1: 3, 2: 1, 3: 2, 11: 1, 19: 0, 20: 0},
-    "0.10.2": {9: 2, 19: 1, 20: 1},
+    "0.10.2": {9: 2, 19: 1},
     "0.11": {
-        0: 3, 1: 5, 2: 2, 3: 4, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 15: 1, 16: 1, 18: 1, 19: 2,
+        0: 3, 1: 5, 2: 2, 3: 4, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 15: 1, 16: 1, 18: 1, 19: 2, 20: 1,
         21: 0, 22: 0, 24: 0, 25: 0, 26: 0, 28: 0, 32: 0,
     },
     "1.0": {0: 5, 1: 6, 3: 5, 36: 0, 37: 0, 17: 1},
@@ -76,6 +76,9 @@ class Rules:
         self.opens_nested = self.v08  # 0.8 flattens wrappers in wrappers, 0.9 keeps them, later ones refuse them
         self.refuses_nested = r >= (0, 10)
         self.checks_inner = r >= (0, 11)  # the checksums of messages in wrappers
+        self.counts_records = r >= (1,)  # refuses a batch that tells another number than it holds
+        self.refuses_append_time = r < (3, 5)  # seen: 2.8.2 refuses the bit, 3.9.1 takes and clears it
+        self.transaction_needs_id = r >= (1,)  # seen: 0.11.0.3 takes transactional batches without, 2.8.2 answers 53
         self.refuses_keyless = r >= (0, 9)  # on compacted topics
         self.max_message_bytes = 1000012 if r < (2, 4) else 1048588
         self.verifies_transactions = r >= (3, 6)
@@ -100,6 +103,7 @@ class Rules:
         self.has_min_isr = r >= (0, 8, 2)
         self.joins_at_epoch_start = r >= (2, 0, 1)
         self.controller_alters_isr = r >= (2, 7) or self.kraft
+        self.replicates_larger = r >= (0, 10, 1)  # than replica.fetch.max.bytes; before, the follower stalls
         self.hw_moves_with_altered_isr = not (2, 7) <= r < (3, 1)  # KAFKA-13091; seen with 2.8.2
         self.truncates_by_epoch = r >= (0, 11)
         self.epoch_answers_name_epoch = r >= (2, 0)  # KIP-279
@@ -120,6 +124,9 @@ class Rules:
         self.epochs_are_checked = r >= (2, 1)
         self.ends_wait_for_hw = r >= (2, 2)  # KIP-207: 78, or 5 below v5
         self.by_time_up_to_hw = r < (0, 11)  # an offset equal to the high watermark still counts
+        self.tells_stable_end = r >= (1,)  # also to readers of uncommitted messages; seen: 0.11.0.3 tells those -1
+        self.nothing_if_cut = r >= (3,)  # a conversion without a whole batch is empty; seen: 2.8.2 pads it, 3.9.1 not
+        self.unknown_lists_nothing = r >= (3,)  # aborted: an empty list; seen: 2.8.2 null, 3.9.1 empty
         self.null_sets = r >= (3,)  # beside 76: -1 bytes
         self.fetch_cap_bytes = 55 << 20 if r >= (2, 5) else _NEVER
         # retention (4)
@@ -129,6 +136,7 @@ class Rules:
         self.start_moves_before_44 = (0, 11) <= r < (1, 1)
         self.cleans = r >= (0, 9)
         self.has_topic_ids = r >= (2, 8)
+        self.checks_assignment = r >= (1,)  # partitions 0, 1, ...; seen: 0.11.0.3 does not, 2.8.2 does
         self.deletes_topics = r >= (1,)
         # producer state (6)
         self.idempotent = r >= (0, 11)
@@ -139,6 +147,7 @@ class Rules:
         self.producer_expiry_ms = (1 if r >= (3, 4) else 7) * 86_400_000
         # topics (5)
         self.reports_dead_replicas = r < (0, 10)  # v0: 9, and dead ids are left out
+        self.counts_cached_brokers = r >= (0, 11)  # when a topic is created by its name; before, those in ZooKeeper
         self.too_few_fails_all = self.v08
         self.tells_brokers_by_topic = r < (0, 8, 2)
         self.creating = 3 if self.kraft else 5

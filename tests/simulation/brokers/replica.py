@@ -156,7 +156,10 @@ class Replica:
             raise Refused(NOT_ENOUGH)
         log, broker = self.log, self.broker
         now_ms = broker.cluster.now_ms()
-        made = formats.admitted(data, self.rules, log.config.limits, version, log.end, self.epoch, now_ms)
+        try:
+            made = formats.admitted(data, self.rules, log.config.limits, version, log.end, self.epoch, now_ms)
+        except formats.NothingInside:
+            return Appended(log.end, log.end, -1)
         if not made:
             return Appended(-1, 0, -1)
         first = made[0]
@@ -165,7 +168,7 @@ class Replica:
         elif first.pid >= 0:
             known = log.producers.duplicate(first)
             if known is not None:
-                return Appended(known.base, known.last + 1, known.timestamp if log.config.append_time else -1)
+                return Appended(known.base, known.last + 1, known.timestamp)
             log.producers.check(first)
         return self._append(made, now_ms)
 
@@ -179,6 +182,7 @@ class Replica:
 
     def _append(self, made: list[Entry], now_ms: int) -> Appended:
         log = self.log
+        base = log.end
         log.append(made, now_ms)
         cluster = self.broker.cluster
         if cluster.on_append:
@@ -188,7 +192,7 @@ class Replica:
             wake(self.follower_fetches)
         self.move_hw()
         self.broker.after(0.0, self.moved)  # requests that wait are completed behind the append
-        return Appended(made[0].base, made[-1].last + 1, now_ms if log.config.append_time else -1)
+        return Appended(base, made[-1].last + 1, now_ms if log.config.append_time else -1)
 
     # ---- high watermark ----------------------------------------------------------------------------------------------
 
@@ -212,7 +216,9 @@ class Replica:
                     low = follower.end
         if low <= log.hw:
             return False
-        log.hw = low
+        before, log.hw = log.hw, low
+        for told in self.broker.cluster.on_visible:
+            told(self, before, low)
         return True
 
     def _may_count(self, other: int) -> bool:
@@ -299,7 +305,7 @@ class Replica:
         """The code that an acks -1 request gets for this partition; None: wait (PA.checkEnoughReplicasReachOffset)."""
         if acks > 1:  # 0.8
             have = 1 + sum(1 for other, one in self.followers.items() if other in self.isr and one.end >= required)
-            return 0 if have >= acks or self.log.hw >= required else None
+            return 0 if have >= acks else None
         if self.log.hw < required:
             return None
         pending = self._pending_isr
