@@ -233,6 +233,8 @@ class Commits:
 
     def _rows(self, name: str, asked: list[TopicPartition] | None, stable: bool) -> dict[TopicPartition, Fields]:
         shard = self.shards.shard(name)
+        if shard is not None and shard.unreplicated:
+            self.shards.show_replicated(shard)
         group = None if shard is None else shard.groups.get(name)
         if group is None:
             return {tp: self._unknown(tp) for tp in asked or ()}

@@ -97,7 +97,6 @@ class Coordination:
             broker.on_deleted.append(self._forgetting(broker))
         cluster.on_death.append(self._hung_up)
         cluster.verifies = self.verify_produce
-        cluster.coordination = self
 
     def node(self, broker: Any) -> Node:
         found = self.nodes.get(broker.id)

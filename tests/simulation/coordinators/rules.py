@@ -157,5 +157,4 @@ class Rules:
             10.0 if since(1) else 60.0
         )  # of transactions; 60 seen in 0.11, the border is not verified
         self.verifies_produce = since(3, 6)
-        self.raises_twice = since(4)  # abort by timeout or fence: the fence, and the end
         self.fenced_since_version = 2 if since(2, 7) else 99  # 90 in place of 47 (InitProducerId from 4)

@@ -8,7 +8,7 @@ its high watermark.  broker-model-coordinators.md 1.2, 1.3, 2.8.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from groundwork.java import string_hash
 from tests.simulation.coordinators.background import Background
@@ -38,10 +38,20 @@ def partition_of(key: str, partitions: int) -> int:
     return 0 if hashed == -(2**31) else abs(hashed) % partitions
 
 
-class Shard:
-    """One partition.  reloads: it is owned, and loaded once more."""
+class Late(NamedTuple):
+    """A loaded commit that is shown once the high watermark is above `at`, its own offset or that of a marker."""
 
-    __slots__ = ("epoch", "groups", "number", "reloads", "stage", "stopped", "writes")
+    at: int
+    group: str
+    tp: TopicPartition
+    commit: Commit
+
+
+class Shard:
+    """One partition.  reloads: it is owned, and loaded once more.  unreplicated: what was loaded from above the high
+    watermark, which the new coordinator shows once that has moved (seen on 4.3.1)."""
+
+    __slots__ = ("epoch", "groups", "number", "reloads", "stage", "stopped", "unreplicated", "writes")
 
     def __init__(self, number: int, epoch: int) -> None:
         self.number = number
@@ -49,16 +59,19 @@ class Shard:
         self.stage: Stage = "queued"
         self.reloads = False
         self.groups: dict[str, Group] = {}
+        self.unreplicated: list[Late] = []
         self.writes = Writes()
         self.stopped: dict[Callable[[], object], None] = {}  # what to tell who waits when it is given up
 
 
 class Loaded:
-    """What a load has read."""
+    """What a load has read.  hides_from: commits from this offset on are not shown yet."""
 
-    __slots__ = ("bytes", "failed", "groups", "offsets", "open")
+    __slots__ = ("bytes", "failed", "groups", "hides_from", "late", "offsets", "open")
 
     def __init__(self) -> None:
+        self.hides_from: int | None = None
+        self.late: list[Late] = []
         self.offsets: dict[str, Commits] = {}
         self.groups: dict[str, StoredGroup] = {}
         self.open: dict[int, dict[str, Commits]] = {}  # by producer id, of transactions whose end is not there
@@ -108,6 +121,19 @@ class Shards:
         if rules.owned_when_loaded:
             return Codes.NOT_COORDINATOR
         return rules.queued_code if shard.stage == "queued" else Codes.LOADING
+
+    def show_replicated(self, shard: Shard) -> None:
+        """Show loaded commits that the high watermark has passed meanwhile."""
+        limit = self.host.high_watermark((OFFSETS_TOPIC, shard.number))
+        held, shard.unreplicated = shard.unreplicated, []
+        for late in held:
+            group = shard.groups.get(late.group)
+            if late.at >= limit:
+                shard.unreplicated.append(late)
+            elif group is not None:
+                kept = group.offsets.committed.get(late.tp)
+                if kept is None or kept.at < late.commit.at:
+                    group.offsets.committed[late.tp] = late.commit
 
     def loading(self) -> bool:
         return any(shard.stage == "loading" or shard.reloads for shard in self.shards.values())
@@ -191,10 +217,13 @@ class Shards:
         for name, stored in found.groups.items():
             if stored.protocol_type is not None:
                 shard.groups.setdefault(name, restored(stored, self.rules.empty_state))
+        shard.unreplicated = found.late
+        for late in found.late:
+            found.offsets.setdefault(late.group, {})
         for name, commits in found.offsets.items():
             group = shard.groups.get(name)
             if group is None:
-                if not commits:
+                if not commits and not found.late:
                     continue
                 group = shard.groups[name] = Group(name, EMPTY, -1)
             group.offsets.committed = commits | group.offsets.committed  # 0.8.2 takes commits while it loads
@@ -210,6 +239,8 @@ class Shards:
         """Read this broker's replica.  Old releases read chunks that begin below the high watermark (2.8)."""
         tp = (OFFSETS_TOPIC, number)
         limit = self.host.high_watermark(tp) if self.rules.load_to_high_watermark else None
+        if self.rules.reads_committed_snapshot:
+            found.hides_from = self.host.high_watermark(tp)
         chunk = self.host.setting("offsets.load.buffer.size", 5 << 20)
         left: float = 0  # bytes of the chunk
         batches = self.cut_loads.pop(number, None)
@@ -235,10 +266,8 @@ class Shards:
         if batch.committed is not None:
             for name, commits in found.open.pop(batch.producer_id, {}).items():
                 if batch.committed:
-                    held = found.offsets.setdefault(name, {})
                     for tp, commit in commits.items():
-                        if tp not in held or held[tp].at < commit.at:
-                            held[tp] = commit
+                        self._keep(found, batch.base, name, tp, commit)
             return
         for _, key, value in batch.records:
             record = group_record(self.rules, key, value)
@@ -260,4 +289,13 @@ class Shards:
         if batch.transactional:
             found.open.setdefault(batch.producer_id, {}).setdefault(record.group, {})[tp] = commit
         else:
-            found.offsets.setdefault(record.group, {})[tp] = commit
+            self._keep(found, batch.base, record.group, tp, commit)
+
+    @staticmethod
+    def _keep(found: Loaded, at: int, group: str, tp: TopicPartition, commit: Commit) -> None:
+        if found.hides_from is not None and at >= found.hides_from:
+            found.late.append(Late(at, group, tp, commit))
+            return
+        held = found.offsets.setdefault(group, {})
+        if tp not in held or held[tp].at < commit.at:
+            held[tp] = commit

@@ -44,7 +44,7 @@ class _Cluster(SimulatedCluster):
         self.timeline = Timeline()
         kraft = {"process.roles": "broker,controller"} if release_number(release) >= (4,) else {}
         self.inside = SimCluster(self.timeline, Random(seed), release, brokers, settings={**settings, **kraft})
-        Coordination(self.inside)
+        self.coordination = Coordination(self.inside)
         self.brokers = list(self.inside.brokers)
         self._connections = []
         self.run(1, lambda: False)
@@ -62,9 +62,7 @@ class Bench:
 
     @property
     def coordination(self) -> Coordination:
-        found = self.inside.coordination
-        assert isinstance(found, Coordination)
-        return found
+        return self.cluster.coordination
 
     def node(self, broker: int) -> Node:
         return self.coordination.node(self.inside.brokers[broker])
@@ -77,10 +75,12 @@ class Bench:
         return asked.get()["t", partition]
 
     def fetch(self, group: str = "g", at: int | None = None, partition: int = 0) -> tuple[int, int]:
-        return tuple(self.client.committed(self.at(group) if at is None else at, group, "t", partition).get())
+        found = self.client.committed(self.at(group) if at is None else at, group, "t", partition).get()
+        return found.code, found.offset
 
     def stable(self, at: int, group: str = "g") -> tuple[int, int]:
-        return tuple(self.client.stable(at, group, "t").get())
+        found = self.client.stable(at, group, "t").get()
+        return found.code, found.offset
 
     def member(self, at: int, group: str = "g", session_s: float = 10) -> Joined:
         """The only member of a stable group."""
@@ -265,7 +265,7 @@ def test_a_coordinator_that_loads_answers_by_its_release(
 
     node.shards.elected = look  # type: ignore[method-assign]
     bench.moved(OFFSETS_TOPIC, following)
-    who = {"generation": member.generation, "member": member.member}
+    who: dict[str, Any] = {"generation": member.generation, "member": member.member}
     assert seen == [before]
     assert bench.client.commit(following, "g", {("t", 0): 5}, **who).get()["t", 0] == commit
     assert bench.client.heartbeat(following, "g", member.generation, member.member).get() == heartbeat
@@ -321,7 +321,7 @@ def test_a_fetch_that_meets_the_unload_may_find_nothing(release: str, answers: s
 def test_a_commit_that_was_refused_for_its_metadata_leaves_its_partition_unstable(release: str, code: int) -> None:
     bench = Bench(release)
     at = bench.at()
-    codes = bench.client.commit(at, "g", {("t", 0): (5, "m" * 4097), ("t", 1): 6}).get()
+    codes = bench.client.commit(at, "g", {("t", 0): (5, "m" * 4097), ("t", 1): (6, "")}).get()
     assert codes == {("t", 0): 12, ("t", 1): 0}
     assert bench.stable(at)[0] == code
     assert bench.commit(7, at=at) == 0

@@ -408,10 +408,7 @@ class Transactions:
         if fence:
             held.pending = None
             held.epoch, held.last_epoch = epoch, NO_EPOCH
-        changed: dict[str, Any] = {}
-        if self.rules.raises_twice and not from_client and epoch < LAST_EPOCH:
-            changed = {"epoch": epoch + 1}
-        transit = held.become("PrepareCommit" if committed else "PrepareAbort", self.host.now_ms, **changed)
+        transit = held.become("PrepareCommit" if committed else "PrepareAbort", self.host.now_ms)
         owner, ending = shard, held
 
         def written(code: int) -> None:
