@@ -414,7 +414,7 @@ class Membership:
     def heartbeat(self, request: Any) -> None:
         body = request.body
         code = self.shards.refusal(body["group"])
-        if code == Codes.LOADING and self.rules.heartbeat_while_loading:
+        if code == Codes.LOADING:
             code = 0  # blindly (1.2)
         elif not code:
             code = self._beat(self.find(body["group"]), body)
