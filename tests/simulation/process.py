@@ -77,7 +77,8 @@ class Callback:
         return self.callback is not None
 
     def __bool__(self) -> bool:
-        return self.callback is not None
+        """Also while it runs, as gevent's own: an Event that is set meanwhile does not ask for a second one."""
+        return self.args is not None
 
 
 class Timer:
@@ -178,11 +179,12 @@ class Loop:
                 fn, args = callback.callback, callback.args
                 if fn is None:
                     continue
-                callback.stop()
+                callback.callback = None
                 try:
                     fn(*args or ())
                 except Exception as e:
                     self._process.failed(e)
+                callback.args = None
             else:
                 self._process.failed(Circles(f"{self._process.name} runs in circles: {ready[0].callback}"))
                 ready.clear()

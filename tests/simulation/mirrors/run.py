@@ -15,9 +15,10 @@ from random import Random
 from tests.fakes.entries import entry, gzipped
 from tests.simulation.brokers import SimCluster
 from tests.simulation.brokers.replica import Tp
+from tests.simulation.coordinators import Coordination
 from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.promises import MirrorPromises
-from tests.simulation.mirrors.schedule import CHAOS_S, Event, MirrorSchedule
+from tests.simulation.mirrors.schedule import CHAOS_S, TARGET_END, Event, MirrorSchedule
 from tests.simulation.mirrorworld import MirrorWorld
 from tests.simulation.schedule import shrink
 
@@ -46,6 +47,7 @@ class MirrorRun:
         self.promises = MirrorPromises(given)
         self.world = world = MirrorWorld(given.seed, self.promises, told=told)
         self.kinds: Counter[str] = Counter()
+        self._ending = False
         self._given = given
         self._rng = Random(f"messages {given.seed}")
         self._numbers: Counter[Tp] = Counter()
@@ -62,17 +64,25 @@ class MirrorRun:
         settings = {
             "auto.create.topics.enable": "false",
             "unclean.leader.election.enable": "false",
+            "offsets.topic.replication.factor": str(setup.replication),
+            "transaction.state.log.replication.factor": str(setup.replication),
+            "transaction.state.log.min.isr": "1",
+            "offsets.topic.num.partitions": "5",
+            "transaction.state.log.num.partitions": "5",
             "replica.lag.time.max.ms": "4000",
             "zookeeper.session.timeout.ms": "4000",
         }
-        needs_zookeeper = setup.target == "0.8.2.2"
         self.target = world.cluster(
             "target",
             setup.target,
             setup.target_brokers,
-            zookeeper=world.zookeeper("target-zk") if needs_zookeeper else None,
+            zookeeper=world.zookeeper("target-zk") if setup.through_zookeeper else None,
             settings=settings,
         )
+        if self.target.rules.idempotent:
+            self.coordination = Coordination(self.target)
+        if setup.mode == TARGET_END:
+            self.target.create_topic("map", 1, configs={"cleanup.policy": "compact"})
         self.promises.watch(self.source, self.target)
         for name in setup.daemons:
             world.mirror(name, setup.yaml())
@@ -119,14 +129,14 @@ class MirrorRun:
         link = world.machine.link(mirror.name, "source-zk")
         match event.what:
             case "start":
-                mirror.start()
+                self._start(mirror)
             case "stop" if mirror.alive and mirror.name not in self.promises.stopping:
                 self.promises.stopping.add(mirror.name)
                 mirror.signal(signal.SIGTERM)
             case "kill":
                 self.promises.stopping.discard(mirror.name)
                 mirror.kill()
-                world.timeline.after(event.a, mirror.start)
+                world.timeline.after(event.a, self._start, mirror)
             case "freeze":
                 mirror.freeze(event.a)
             case "freeze, sockets first":
@@ -158,6 +168,10 @@ class MirrorRun:
                 world.timeline.after(event.a, mirror.do, "resume")
             case "reload":
                 mirror.signal(signal.SIGHUP)
+
+    def _start(self, mirror: Mirror) -> None:
+        if not self._ending:
+            mirror.start()
 
     def _happen_to_way(self, event: Event) -> None:
         daemon, _, broker = event.who.partition(">")
@@ -254,6 +268,7 @@ class MirrorRun:
             mirror.start()
 
     def _stop(self) -> None:
+        self._ending = True
         for mirror in self.world.mirrors.values():
             if mirror.alive and mirror.name not in self.promises.stopping:
                 self.promises.stopping.add(mirror.name)

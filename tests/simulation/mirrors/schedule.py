@@ -94,6 +94,11 @@ class Setup:
             f"{', '.join(self.daemons)} with {self.streams} streams"
         )
 
+    @property
+    def through_zookeeper(self) -> bool:
+        """Whether topics of the target are created, or grown, by nodes."""
+        return self.target < "1"
+
     def yaml(self) -> str:
         """The configuration of each daemon; FOLDER: a folder of its own."""
         brokers = ",".join(f"target-{n}:9092" for n in range(1, self.target_brokers + 1))
@@ -111,7 +116,7 @@ class Setup:
             f"  metadata.broker.list: {brokers}",
             "  request.timeout.ms: 4000",
             *(["  enable.idempotence: false"] if self.mode == PLAIN and self.target in SINCE[NUMBERED] else []),
-            *(["  target.zookeeper.connect: target-zk"] if self.target == "0.8.2.2" else []),
+            *(["  target.zookeeper.connect: target-zk"] if self.through_zookeeper else []),
             f"  target.replication.factor: {self.replication}",
             "mirror:",
             "  whitelist: t.*",
@@ -123,7 +128,11 @@ class Setup:
             *(["  drop.fields: timestamps"] if self.target == "0.8.2.2" else []),
             "  state.folder: FOLDER",
             *(["  delivery.guarantee: exactly-once"] if self.mode == EXACTLY_ONCE else []),
-            *(["  resume: target-end"] if self.mode == TARGET_END else []),
+            *(
+                ["  resume: target-end", "  offset.map.topic: map", "  offset.map.folder: FOLDER"]
+                if self.mode == TARGET_END
+                else []
+            ),
         ]
         return "\n".join(lines) + "\n"
 
