@@ -129,7 +129,7 @@ class Setup:
             "  state.folder: FOLDER",
             *(["  delivery.guarantee: exactly-once"] if self.mode == EXACTLY_ONCE else []),
             *(
-                ["  resume: target-end", "  offset.map.topic: map", "  offset.map.folder: FOLDER"]
+                ["  resume: target-end", "  offset.map.topic: map"]
                 if self.mode == TARGET_END
                 else []
             ),
