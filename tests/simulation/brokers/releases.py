@@ -148,6 +148,7 @@ class Rules:
         self.unknown_producer = 45 if r < (1,) else 59 if r < (2, 5) else 0
         self.after_marker = 59 if (2,) <= r < (2, 5) else 45
         self.producers_go_with_records = r < (2, 4)
+        self.producer_expiry = "producer.id.expiration.ms" if r >= (3, 4) else "transactional.id.expiration.ms"
         self.producer_expiry_ms = (1 if r >= (3, 4) else 7) * 86_400_000
         # topics (5)
         self.reports_dead_replicas = r < (0, 10)  # v0: 9, and dead ids are left out
