@@ -109,14 +109,6 @@ class See:
             f"{what}: {seen!r}, expected {expected!r}" for what, seen, expected in self.rows if not _is(seen, expected)
         ]
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What was seen; where any of several is right, those: two runs may differ there."""
-        return {
-            what: expected if isinstance(expected, Either) and seen in expected else seen
-            for what, seen, expected in self.rows
-        }
-
 
 def _is(seen: Any, expected: Any) -> bool:
     return seen in expected if isinstance(expected, Either) else bool(seen == expected)
