@@ -66,7 +66,6 @@ class SimCluster:
         self.quotas = Quotas(timeline)
         self.unclean_elections = 0
         self.halts: list[str] = []  # brokers that have stopped themselves, and why
-        self.on_death: list[Callable[[SimBroker], object]] = []
         self.on_append: list[Callable[[Replica, list[Entry]], object]] = []  # by a leader
         self.on_visible: list[Callable[[Replica, int, int], object]] = []  # its high watermark: before, now
         self.on_death: list[Callable[[SimBroker], object]] = []
