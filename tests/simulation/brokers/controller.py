@@ -312,6 +312,8 @@ class Controller:
             return
         if state.leader == id:
             state.leader = next(one for one in state.replicas if one in others)
+        else:
+            self._later(id, self._stop, id, tp, False, None)
         state.isr = others
         state.epoch += 1
         self._changed({tp: state})

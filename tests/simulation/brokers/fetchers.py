@@ -117,7 +117,8 @@ class Fetcher:
             replica = self.broker.replicas.get(tp)
             if tp in self.partitions and replica is not None and replica.epoch == one.asked.epoch:
                 self._take(replica, one)
-        self._send()
+        if self.broker.life == self._life:  # it may have halted
+            self._send()
 
     def _take(self, replica: Replica, told: Told) -> None:
         """Carry out the leader's answer for one partition (RFT.processPartitionData)."""

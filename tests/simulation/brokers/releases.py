@@ -77,6 +77,7 @@ class Rules:
         self.refuses_nested = r >= (0, 10)
         self.checks_inner = r >= (0, 11)  # the checksums of messages in wrappers
         self.counts_records = r >= (1,)  # refuses a batch that tells another number than it holds
+        self.timeless_passes = r >= (0, 11)  # the limit of time; seen: 0.10.2.2 refuses timestamp -1
         self.refuses_append_time = r < (3, 5)  # seen: 2.8.2 refuses the bit, 3.9.1 takes and clears it
         self.transaction_needs_id = r >= (1,)  # seen: 0.11.0.3 takes transactional batches without, 2.8.2 answers 53
         self.refuses_keyless = r >= (0, 9)  # on compacted topics
