@@ -37,6 +37,11 @@ class Client:
     def close(self) -> None:
         self.open = False
 
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._asked)
+
     def pass_until(self, done: Any, seconds: float = 60.0) -> bool:
         """Let time pass until done(); whether it is."""
         return pass_until(self.cluster, done, seconds)

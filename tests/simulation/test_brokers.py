@@ -13,7 +13,7 @@ import pytest
 from kafkawire.protocol import apis
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS, DESCRIBE_CONFIGS
 from tests.fakes.entries import entry, gzipped, opened, walk
-from tests.kafkawire.recordbatches import TRANSACTIONAL, batch, rows_of
+from tests.kafkawire.recordbatches import TRANSACTIONAL, batch, rows_of, sealed
 from tests.simulation.asking import Client, T, fetch_fields, pass_until, plain, values_of
 from tests.simulation.brokers import SimCluster
 from tests.simulation.brokers.entries import stored
@@ -369,3 +369,57 @@ def test_brokers_and_topics_have_nodes_and_topics_are_made_by_nodes() -> None:
     assert "/brokers/ids/1" not in zookeeper.nodes
     assert node("/controller")["brokerid"] == 2
     assert node("/brokers/topics/t/partitions/0/state")["leader"] == 2
+
+
+def test_each_broker_hears_of_leaders_after_a_delay_of_its_own() -> None:
+    timeline = Timeline()
+    cluster = SimCluster(timeline, Random(1), "2.8.2", 3, topics={"t": 1}, replication=3)
+    cluster.controller.delays_s[3] = (5.0, 5.0)
+    assert cluster.move_leader(T, 2)
+    assert pass_until(cluster, lambda: cluster.brokers[2].leads(T) is not None, 1)
+    timeline.run_until(timeline.now + 0.1)
+    leaders = [metadata_of(Client(cluster, broker), "t")["partitions"][0]["leader"] for broker in (1, 2, 3)]
+    assert leaders == [2, 2, 1]
+    timeline.run_until(timeline.now + 6)
+    assert metadata_of(Client(cluster, 3), "t")["partitions"][0]["leader"] == 2
+
+
+def test_a_started_broker_knows_nothing_until_the_controller_has_told_it() -> None:
+    cluster = cluster_of("0.10.2.2", 2)
+    cluster.kill(2)
+    cluster.timeline.run_until(cluster.timeline.now + 30)
+    cluster.controller.delays_s[2] = (1.0, 1.0)
+    cluster.start(2)
+    told = Client(cluster, 2).call(apis.METADATA, 0, {"topics": []})
+    assert (told["brokers"], told["topics"]) == ([], [])
+    cluster.timeline.run_until(cluster.timeline.now + 2)
+    told = Client(cluster, 2).call(apis.METADATA, 0, {"topics": []})
+    assert (len(told["brokers"]), len(told["topics"])) == (2, 1)
+
+
+def test_a_reader_is_sent_to_the_replica_in_its_rack() -> None:
+    timeline = Timeline()
+    settings = {"replica.selector.class": "RackAwareReplicaSelector"}
+    cluster = SimCluster(timeline, Random(1), "2.8.2", 2, topics={"t": 1}, replication=2, settings=settings)
+    cluster.racks = {1: "a", 2: "b"}
+    leader = Client(cluster, 1)
+    assert leader.produce(batch(rows_of(0, 1), producer=-1), acks=-1, version=3, timeout_ms=5000) == (0, 0)
+    assert leader.fetch(0, 11, rack_id="a")["preferred_read_replica"] == -1
+    sent = leader.fetch(0, 11, rack_id="b")
+    assert (sent["preferred_read_replica"], bytes(sent["message_set"])) == (2, b"")
+    timeline.run_until(timeline.now + 1)
+    assert len(values_of(Client(cluster, 2).fetch(0, 11, rack_id="b")["message_set"])) == 1
+
+
+@pytest.mark.parametrize(("release", "code"), [("2.4.1", 59), ("2.8.2", 0)])
+def test_a_producer_whose_messages_are_old_is_forgotten(release: str, code: int) -> None:
+    """Expiry counts from the timestamp of the last batch: a resent batch is taken as new from 2.5 on (6)."""
+    cluster = cluster_of(release, log_retention_ms="-1")
+    client = Client(cluster)
+    assert client.produce(batch(rows_of(0, 1)), version=3) == (0, 0)
+    assert client.produce(batch(rows_of(0, 1)), version=3) == (0, 0)
+    cluster.timeline.run_until(cluster.timeline.now + 1300)
+    assert client.produce(batch(rows_of(0, 1)), version=3) == (0, 1)  # stored twice
+    following = bytearray(batch(rows_of(0, 1), producer=8)[21:])
+    struct.pack_into(">i", following, 32, 5)
+    assert client.produce(sealed(0, bytes(following)), version=3)[0] == code

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from tests.simulation.asking import Client, T, pass_until, plain
+from tests.simulation.brokerfaults import run
 from tests.simulation.brokers import SimCluster
 from tests.simulation.process import Timeline
 
@@ -169,3 +170,16 @@ def test_one_seed_is_one_history() -> None:
         return [b"%.9f" % cluster.timeline.now, *(one.data for one in cluster.log(T).entries)]
 
     assert history() == history()
+
+
+@pytest.mark.parametrize("release", WITH_EPOCHS)
+@pytest.mark.parametrize("seed", range(4))
+def test_from_0_11_on_random_faults_lose_nothing_that_was_acknowledged_or_seen(release: str, seed: int) -> None:
+    kept = run(release, seed)
+    assert kept.acknowledged > 0
+    assert kept[1:] == (0, 0, True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_zookeeper_random_faults_lose_nothing(seed: int) -> None:
+    assert run("3.9.1", seed, kraft=True)[1:] == (0, 0, True)

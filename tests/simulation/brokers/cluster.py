@@ -73,7 +73,7 @@ class SimCluster:
         self.verifies: Any = None  # a coordinator's check of transactional batches (3.6 and later)
         self.handlers: dict[int, Handler] = dict(HANDLERS)
         self._configs: dict[str, TopicConfig] = {}
-        self._held: list[tuple[int, int, Callable[[SimBroker], object]]] = []  # between brokers that are cut off
+        self._held: list[tuple[int, int, int, Callable[[SimBroker], object]]] = []  # between brokers that are cut off
         self.brokers: dict[int, SimBroker] = {}
         self.brokers = {id: SimBroker(self, id) for id in range(first, first + brokers)}
         self.controller = Controller(self)
@@ -195,8 +195,8 @@ class SimCluster:
         if found.isolated:
             found.isolated = False
             held, self._held = self._held, []
-            for sender, receiver, fn in held:
-                self._arrive(sender, receiver, fn)
+            for one in held:
+                self._arrive(*one)
             self.controller.heard_again(found)
 
     def hold_fetches(self, broker: int) -> None:
@@ -262,12 +262,14 @@ class SimCluster:
             if refused is not None:
                 sender.after(latency_s, refused, *args)
             return
-        self.timeline.after(latency_s, self._arrive, sender.id, receiver, fn)
+        self.timeline.after(latency_s, self._arrive, sender.id, receiver, self.brokers[receiver].life, fn)
 
-    def _arrive(self, sender: int, receiver: int, fn: Callable[[SimBroker], object]) -> None:
+    def _arrive(self, sender: int, receiver: int, life: int, fn: Callable[[SimBroker], object]) -> None:
         broker = self.brokers[receiver]
+        if broker.life != life:  # its connection went with the process
+            return
         if broker.isolated or self.brokers[sender].isolated:
-            self._held.append((sender, receiver, fn))
+            self._held.append((sender, receiver, life, fn))
         else:
             broker.run(fn, broker)
 

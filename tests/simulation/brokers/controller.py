@@ -11,21 +11,24 @@ it after a delay of its own, so any of them may know of a leader before that lea
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.brokers.metadata import Address
 from tests.simulation.brokers.replica import LeaderAndIsr, Tp
+from tests.simulation.brokers.settings import OF_TOPIC
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import SimBroker
     from tests.simulation.brokers.cluster import SimCluster
 
 UNKNOWN, INVALID_TOPIC, EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION, INVALID_ASSIGNMENT = 3, 17, 36, 37, 38, 39
-DELETION_DISABLED = 73
+INVALID_CONFIG, DELETION_DISABLED = 40, 73
 NO_LEADER = -1
 TICK_S = 0.5
 DELAY_S = (0.001, 0.01)
+LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 LOOK_S = 0.1  # how often nodes that clients write are looked for
 
 
@@ -404,16 +407,18 @@ class Controller:
         assignments: Mapping[int, Sequence[int]], dry: bool = False,
     ) -> int:  # fmt: skip
         """Make a topic; the code of CreateTopics.  It has leaders creation_s later."""
-        if not name or len(name) > 249 or name in (".", ".."):
+        if not LEGAL.fullmatch(name) or name in (".", ".."):
             return INVALID_TOPIC
         if name in self.topics:
             return EXISTS
         live = list(self.live)
         if assignments:
             replicas = [list(assignments[number]) for number in range(len(assignments)) if number in assignments]
-            if len(replicas) != len(assignments) or any(
-                one not in self.cluster.brokers for row in replicas for one in row
-            ):
+            if len(replicas) != len(assignments):
+                if self.rules.checks_assignment:
+                    return INVALID_ASSIGNMENT
+                replicas = [list(row) for row in assignments.values()]
+            if self.rules.kraft and any(one not in self.cluster.brokers for row in replicas for one in row):
                 return INVALID_ASSIGNMENT
         else:
             partitions = self.settings.partitions if partitions == -1 else partitions
@@ -423,6 +428,8 @@ class Controller:
             if not 1 <= replication <= len(live):
                 return INVALID_REPLICATION
             replicas = self._assign(live, partitions, replication, 0)
+        if any(one not in OF_TOPIC for one in configs):
+            return INVALID_CONFIG
         if not dry:
             self._ids += 1
             topic = self.topics[name] = Topic(name, self._ids, configs)

@@ -302,7 +302,7 @@ def _batch(data: bytes, rules: Rules, limits: Limits, version: int, base: int, e
         raise Refused(ZSTD_TOO_OLD)
     if attributes & CONTROL or count < 1 or (rules.counts_records and delta != count - 1):
         raise Refused(rules.invalid_record)
-    if pid >= 0 and (seq < 0 or pepoch < 0):
+    if pid >= 0 and seq < 0:
         raise Refused(rules.invalid_record)
     if attributes & TRANSACTIONAL and pid < 0 and rules.counts_records:
         raise Refused(rules.invalid_record)

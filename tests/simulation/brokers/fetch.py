@@ -149,7 +149,7 @@ def read_all(broker: SimBroker, request: Request, rows: Rows) -> tuple[list[Answ
         if one.available:
             available += one.available
             whole = False
-            left = max(0, left - len(one.data or b""))
+            left = max(0, left - one.available)
         answered.append(one)
     return answered, failed, available
 
@@ -249,18 +249,12 @@ def _converted(taken: list[Entry], magic: int, offset: int, size: int, pads: boo
     rest; and if it begins with a control batch the next batch comes twice (LazyDownConversionRecordsSend).
     """
     pieces = [piece for entry in taken if (piece := formats.converted(entry, magic, offset))]
-    if not pads:
-        return b"".join(pieces)
-    if pieces and taken[0].control:
+    if pieces and taken[0].control and pads:
         pieces.insert(0, pieces[0])
-    data = b""
-    for piece in pieces:
-        if data and len(data) + len(piece) > size:
-            break
-        data += piece
-    if len(data) < size:
-        rest = size - len(data)
-        data += (_PADDING.pack(-1, rest + 1) + bytes(max(0, rest - 12)))[:rest]
+    data = b"".join(pieces)
+    if pads and len(data) < size:
+        rest = size - len(data) if data or not taken else len(_PADDING.pack(0, 0))
+        data += (_PADDING.pack(-1, max(rest + 1, formats.OVERHEAD)) + bytes(max(0, rest - 12)))[:rest]
     return data
 
 
@@ -289,11 +283,12 @@ def respond(broker: SimBroker, request: Request, rows: Rows, answered: list[Answ
         if one.code == formats.ZSTD_TOO_OLD and broker.rules.null_sets:
             one = one._replace(data=None)
         _row(groups[-1][1], version, row["partition"], one)
+    lists_nothing = broker.rules.unknown_lists_nothing
     for topic, row in aside:
         if not groups or groups[-1][0] != topic:
             groups.append((topic, []))
         code = UNKNOWN if not broker.cache.has((topic, row["partition"])) else NOT_LEADER
-        _row(groups[-1][1], version, row["partition"], Answered(code))
+        _row(groups[-1][1], version, row["partition"], Answered(code, aborted=[] if lists_nothing else None))
     parts.append(_INT32.pack(len(groups)))
     counted = 3 if version < 11 else 4
     for topic, pieces in groups:

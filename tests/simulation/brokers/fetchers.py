@@ -45,11 +45,12 @@ class Told(NamedTuple):
 class Fetcher:
     """Copies partitions from one leader's broker to one follower's."""
 
-    __slots__ = ("_again", "_number", "_outstanding", "broker", "leader", "partitions")
+    __slots__ = ("_again", "_life", "_number", "_outstanding", "broker", "leader", "partitions")
 
     def __init__(self, broker: SimBroker, leader: int) -> None:
         self.broker = broker
         self.leader = leader
+        self._life = broker.life
         self.partitions: dict[Tp, tuple[int | None, float]] = {}  # epoch to cut by, not before
         self._number = 0
         self._outstanding = 0  # number of the request in progress
@@ -108,7 +109,7 @@ class Fetcher:
             self._refused(self._outstanding)
 
     def _answered(self, number: int, told: list[Told]) -> None:
-        if number != self._outstanding:
+        if number != self._outstanding or self.broker.life != self._life:
             return
         self._outstanding = 0
         for one in told:
@@ -116,7 +117,8 @@ class Fetcher:
             replica = self.broker.replicas.get(tp)
             if tp in self.partitions and replica is not None and replica.epoch == one.asked.epoch:
                 self._take(replica, one)
-        self._send()
+        if self.broker.life == self._life:  # it may have halted
+            self._send()
 
     def _take(self, replica: Replica, told: Told) -> None:
         """Carry out the leader's answer for one partition (RFT.processPartitionData)."""

@@ -60,8 +60,10 @@ def append_rows(
             continue
         row.start = replica.log.start
         if acks not in (0, 1) and row.base >= 0:
-            row.pending = True
-            pending += 1
+            code = replica.enough(row.required, acks)
+            row.pending = code is None
+            row.code = code if code is not None else TIMED_OUT
+            pending += row.pending
     if pending:
         ProduceWait(broker, made, acks, timeout_ms, done)
     else:
@@ -89,11 +91,8 @@ class ProduceWait:
         self._left = sum(1 for row in rows if row.pending)
         for row in rows:
             if row.pending:
-                row.code = TIMED_OUT
                 broker.replicas[row.tp].produces[self] = None
-        self.look()
-        if self._done is not None:
-            broker.after(max(0, timeout_ms) / 1000, self._complete)
+        broker.after(max(0, timeout_ms) / 1000, self._complete)
 
     def look(self) -> None:
         if self._done is None:

@@ -15,9 +15,9 @@ _HIGHEST: dict[str, dict[int, int]] = {
     "0.9": {0: 1, 1: 1, 8: 2, 11: 0, 12: 0, 13: 0, 14: 0, 15: 0, 16: 0},
     "0.10.0": {0: 2, 1: 2, 3: 1, 17: 0, 18: 0},
     "0.10.1": {1: 3, 2: 1, 3: 2, 11: 1, 19: 0, 20: 0},
-    "0.10.2": {9: 2, 19: 1, 20: 1},
+    "0.10.2": {9: 2, 19: 1},
     "0.11": {
-        0: 3, 1: 5, 2: 2, 3: 4, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 15: 1, 16: 1, 18: 1, 19: 2,
+        0: 3, 1: 5, 2: 2, 3: 4, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 15: 1, 16: 1, 18: 1, 19: 2, 20: 1,
         21: 0, 22: 0, 24: 0, 25: 0, 26: 0, 28: 0, 32: 0,
     },
     "1.0": {0: 5, 1: 6, 3: 5, 36: 0, 37: 0, 17: 1},
@@ -126,6 +126,7 @@ class Rules:
         self.by_time_up_to_hw = r < (0, 11)  # an offset equal to the high watermark still counts
         self.tells_stable_end = r >= (1,)  # also to readers of uncommitted messages; seen: 0.11.0.3 tells those -1
         self.nothing_if_cut = r >= (3,)  # a conversion without a whole batch is empty; seen: 2.8.2 pads it, 3.9.1 not
+        self.unknown_lists_nothing = r >= (3,)  # aborted: an empty list; seen: 2.8.2 null, 3.9.1 empty
         self.null_sets = r >= (3,)  # beside 76: -1 bytes
         self.fetch_cap_bytes = 55 << 20 if r >= (2, 5) else _NEVER
         # retention (4)
@@ -135,6 +136,7 @@ class Rules:
         self.start_moves_before_44 = (0, 11) <= r < (1, 1)
         self.cleans = r >= (0, 9)
         self.has_topic_ids = r >= (2, 8)
+        self.checks_assignment = r >= (1,)  # partitions 0, 1, ...; seen: 0.11.0.3 does not, 2.8.2 does
         self.deletes_topics = r >= (1,)
         # producer state (6)
         self.idempotent = r >= (0, 11)

@@ -168,7 +168,7 @@ class Replica:
         elif first.pid >= 0:
             known = log.producers.duplicate(first)
             if known is not None:
-                return Appended(known.base, known.last + 1, known.timestamp if log.config.append_time else -1)
+                return Appended(known.base, known.last + 1, known.timestamp)
             log.producers.check(first)
         return self._append(made, now_ms)
 
@@ -305,7 +305,7 @@ class Replica:
         """The code that an acks -1 request gets for this partition; None: wait (PA.checkEnoughReplicasReachOffset)."""
         if acks > 1:  # 0.8
             have = 1 + sum(1 for other, one in self.followers.items() if other in self.isr and one.end >= required)
-            return 0 if have >= acks or self.log.hw >= required else None
+            return 0 if have >= acks else None
         if self.log.hw < required:
             return None
         pending = self._pending_isr

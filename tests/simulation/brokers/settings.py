@@ -23,6 +23,15 @@ OF_BROKER = {  # topic's name -> broker's name, where that is another
 }
 
 
+OF_TOPIC = {
+    *OF_BROKER, "compression.type", "file.delete.delay.ms", "flush.messages", "flush.ms",
+    "follower.replication.throttled.replicas", "index.interval.bytes", "leader.replication.throttled.replicas",
+    "max.compaction.lag.ms", "message.downconversion.enable", "message.format.version",
+    "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.cleanable.dirty.ratio",
+    "min.insync.replicas", "preallocate", "segment.index.bytes", "segment.jitter.ms", "unclean.leader.election.enable",
+}  # fmt: skip
+
+
 class Settings:
     """A broker's settings."""
 
@@ -86,7 +95,7 @@ class TopicConfig:
         unclean = text("unclean.leader.election.enable", "true" if rules.unclean else "false") == "true"
         self.unclean = rules.always_unclean or unclean
         self.append_time = rules.message_format > 0 and text("message.timestamp.type", "CreateTime") == "LogAppendTime"
-        difference = text("message.timestamp.difference.max.ms", "")
+        difference = text("message.timestamp.difference.max.ms", own.get("message.timestamp.before.max.ms", ""))
         self.limits = Limits(
             max_bytes=int(text("max.message.bytes", str(rules.max_message_bytes))),
             segment_bytes=self.segment_bytes,

@@ -75,7 +75,7 @@ def delete_topics(broker: SimBroker, request: Request) -> None:
     for topic in request.body["topics"]:
         code = NOT_CONTROLLER
         if controller.is_at(broker):
-            code = controller.delete(topic)
+            code = controller.delete(topic) if broker.cache.has(topic) else UNKNOWN
         rows.append({"topic": topic, "error": code})
     _answer_later(broker, request, rows, lambda topic: topic not in broker.cache.topics)
 
