@@ -408,7 +408,7 @@ class Commits:
             count = self.host.partitions(topic["topic"])
             for row in topic["partitions"]:
                 tp = (topic["topic"], row["partition"])
-                if not self.rules.zookeeper_offsets:
+                if not self._has_zookeeper:
                     codes[tp] = Codes.UNSUPPORTED_VERSION
                 elif count is None:
                     codes[tp] = Codes.UNKNOWN_TOPIC
@@ -419,7 +419,13 @@ class Commits:
                     codes[tp] = 0
         return codes
 
+    @property
+    def _has_zookeeper(self) -> bool:
+        return self.rules.zookeeper_offsets and not self.host.cluster.rules.kraft
+
     def _from_zookeeper(self, group: str, tp: TopicPartition) -> Fields:
+        if not self._has_zookeeper:
+            return _row(None, Codes.UNSUPPORTED_VERSION)
         count = self.host.partitions(tp[0])
         data = None if count is None or tp[1] >= count else self.host.get(_path(group, tp))
         if data is None:

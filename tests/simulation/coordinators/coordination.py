@@ -10,7 +10,7 @@ from kafkawire.protocol.groupapis import OF_GROUP, OF_TRANSACTION
 from tests.simulation.coordinators.background import Background
 from tests.simulation.coordinators.commits import Commits
 from tests.simulation.coordinators.finding import Finding
-from tests.simulation.coordinators.host import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Host
+from tests.simulation.coordinators.host import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Hand, Host
 from tests.simulation.coordinators.membership import Membership
 from tests.simulation.coordinators.records import TRANSACTIONAL, TopicPartition, producer_of
 from tests.simulation.coordinators.rules import Codes, Rules
@@ -29,7 +29,7 @@ class Node:
 
     def __init__(self, coordination: Coordination, broker: Any) -> None:
         rules = coordination.rules
-        self.host = host = Host(broker, rules)
+        self.host = host = Host(broker, rules, coordination.hand)
         self.background = Background(host.after, rules.one_background_thread)
         self.shards = Shards(host, self.background)
         self.membership = Membership(host, self.shards)
@@ -58,11 +58,12 @@ class Asked:
 
 
 class Coordination:
-    """cluster: a SimCluster.  nodes: by broker."""
+    """cluster: a SimCluster.  nodes: by broker.  hand: what a schedule does to them."""
 
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
         self.rules = rules = Rules(cluster.rules.release)
+        self.hand = Hand()
         self.nodes: dict[int, Node] = {}
         self._producer_ids = 0
         self._asked: dict[Asked, None] = {}

@@ -19,10 +19,26 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 Done = Callable[[int, int], object]  # code, base offset
 
 
+class Hand:
+    """What a schedule does to coordinators.
+
+    load_s: what a load takes besides the time for its bytes.  cut_loads: by broker and partition of __consumer_offsets,
+    how many batches its next load reads before it fails.  race_chance: of a fetch that meets an unload (1.3).
+    """
+
+    __slots__ = ("cut_loads", "load_s", "race_chance")
+
+    def __init__(self) -> None:
+        self.load_s = 0.0
+        self.cut_loads: dict[tuple[int, int], int] = {}
+        self.race_chance = 0.02
+
+
 class Host:
     """broker: a SimBroker."""
 
-    def __init__(self, broker: Any, rules: Rules) -> None:
+    def __init__(self, broker: Any, rules: Rules, hand: Hand) -> None:
+        self.hand = hand
         self.broker = broker
         self.cluster = broker.cluster
         self.id: int = broker.id
@@ -76,6 +92,10 @@ class Host:
     def high_watermark(self, tp: TopicPartition) -> int:
         replica = self.broker.replicas.get(tp)
         return -1 if replica is None else int(replica.log.hw)
+
+    def end(self, tp: TopicPartition) -> int:
+        replica = self.broker.replicas.get(tp)
+        return -1 if replica is None else int(replica.log.end)
 
     # the metadata cache ----------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from tests.simulation.coordinators.rules import Codes
 from tests.simulation.coordinators.shards import Shards
 
 NEW_MEMBER_S = 300.0  # a new member that waits in a join longer is removed
+LOOK_S = 0.005  # between looks at the high watermark
 WRITE_S = 5.0  # until a request that waits for earlier writes is given up (offsets.commit.timeout.ms)
 
 Fields = dict[str, Any]
@@ -413,7 +414,7 @@ class Membership:
     def heartbeat(self, request: Any) -> None:
         body = request.body
         code = self.shards.refusal(body["group"])
-        if code == Codes.LOADING and self.rules.heartbeat_while_loading:
+        if code == Codes.LOADING:
             code = 0  # blindly (1.2)
         elif not code:
             code = self._beat(self.find(body["group"]), body)
@@ -497,22 +498,33 @@ class Membership:
     def behind_writes(self, name: str, answer: Callable[[int], object], late: int) -> None:
         """Call answer(0) once all that was written before is replicated, answer(late) when that takes too long."""
         shard = self.shards.shard(name)
+        if shard is None:
+            answer(0)
+            return
         open = [answer]
 
         def once(code: int) -> None:
             if open:
-                if shard is not None:
-                    shard.stopped.pop(stop, None)
+                shard.stopped.pop(stop, None)
                 open.pop()(code)
 
         def stop() -> None:
             once(Codes.NOT_COORDINATOR)
 
-        if shard is not None and shard.writes.wait(lambda: once(0)):
-            shard.stopped[stop] = None
-            self.host.after(self.write_s, once, late)
-        else:
+        def go_on() -> None:
+            if open and not self.shards.settled(shard):
+                self.host.after(LOOK_S, go_on)
+            else:
+                once(0)
+
+        waits = shard.writes.wait(go_on)
+        if not waits and self.shards.settled(shard):
             once(0)
+            return
+        shard.stopped[stop] = None
+        self.host.after(self.write_s, once, late)
+        if not waits:
+            go_on()
 
     # DescribeGroups, ListGroups ------------------------------------------------------------------------------------
 

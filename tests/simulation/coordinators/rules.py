@@ -80,7 +80,6 @@ class Rules:
         self.commits_while_loading = before(0, 9)
         self.owned_when_loaded = since(0, 9) and before(2)  # 16 until the load is over, 14 in a re-election only
         self.queued_code = 14 if before(0, 9) or (since(2) and before(2, 8)) else 16
-        self.heartbeat_while_loading = not self.owned_when_loaded or self.coordinates_groups  # 14 is answered as 0
         self.sync_while_loading_27 = since(2) and before(4)
         self.one_background_thread = since(0, 9)
         self.unload_in_background = before(4)

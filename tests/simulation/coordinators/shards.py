@@ -48,10 +48,13 @@ class Late(NamedTuple):
 
 
 class Shard:
-    """One partition.  reloads: it is owned, and loaded once more.  unreplicated: what was loaded from above the high
-    watermark, which the new coordinator shows once that has moved (seen on 4.3.1)."""
+    """One partition.  reloads: it is owned, and loaded once more.
 
-    __slots__ = ("epoch", "groups", "number", "reloads", "stage", "stopped", "unreplicated", "writes")
+    The new coordinator shows what it has loaded from above the high watermark once that has moved (seen on 4.3.1):
+    unreplicated; written_to: the end of the log that it has read.
+    """
+
+    __slots__ = ("epoch", "groups", "number", "reloads", "stage", "stopped", "unreplicated", "writes", "written_to")
 
     def __init__(self, number: int, epoch: int) -> None:
         self.number = number
@@ -60,6 +63,7 @@ class Shard:
         self.reloads = False
         self.groups: dict[str, Group] = {}
         self.unreplicated: list[Late] = []
+        self.written_to = 0
         self.writes = Writes()
         self.stopped: dict[Callable[[], object], None] = {}  # what to tell who waits when it is given up
 
@@ -80,11 +84,7 @@ class Loaded:
 
 
 class Shards:
-    """loaded, unloaded: called for each group that comes into memory or goes.
-
-    load_s: what a load takes besides the time for its bytes.  cut_loads: the hand of a schedule; partition: batches
-    that the next load of it reads before it fails.
-    """
+    """loaded, unloaded: called for each group that comes into memory or goes."""
 
     def __init__(self, host: Host, background: Background) -> None:
         self.host = host
@@ -93,9 +93,6 @@ class Shards:
         self.shards: dict[int, Shard] = {}
         self.loaded: Callable[[Group], object] = lambda group: None
         self.unloaded: Callable[[Group], object] = lambda group: None
-        self.load_s = host.setting("simulation.load.s", 0.0)
-        self.cut_loads: dict[int, int] = {}
-        self.race_chance = host.setting("simulation.unload.race", 0.02)
         self.count = host.registered_partitions(OFFSETS_TOPIC)  # read once (1.1)
 
     # who coordinates -----------------------------------------------------------------------------------------------
@@ -134,6 +131,10 @@ class Shards:
                 kept = group.offsets.committed.get(late.tp)
                 if kept is None or kept.at < late.commit.at:
                     group.offsets.committed[late.tp] = late.commit
+
+    def settled(self, shard: Shard) -> bool:
+        """Whether all that was loaded is replicated."""
+        return shard.written_to <= self.host.high_watermark((OFFSETS_TOPIC, shard.number))
 
     def loading(self) -> bool:
         return any(shard.stage == "loading" or shard.reloads for shard in self.shards.values())
@@ -176,7 +177,7 @@ class Shards:
             return
         shard = current  # before 2.8 a late unload clears what a quick re-election has just loaded
         groups, shard.groups = list(shard.groups.values()), {}
-        if self.rules.unload_race and groups and self.host.rng.random() < self.race_chance:
+        if self.rules.unload_race and groups and self.host.rng.random() < self.host.hand.race_chance:
             # A fetch that passed the check just before finds no group, and answers -1 with error 0 (1.3).
             self.host.after(SECONDS_OF_A_RACE, self._forget, shard)
         else:
@@ -198,10 +199,10 @@ class Shards:
             return 0.0
         if found is None:
             shard.reloads = True
-            return self.load_s + 0.002 + 0.01 * self.host.rng.random()
+            return self.host.hand.load_s + 0.002 + 0.01 * self.host.rng.random()
         shard.stage = "loading"
         self._read(shard.number, found)
-        return self.load_s + 0.002 + 0.01 * self.host.rng.random() + found.bytes / LOAD_BYTES_S
+        return self.host.hand.load_s + 0.002 + 0.01 * self.host.rng.random() + found.bytes / LOAD_BYTES_S
 
     def _reloaded(self, shard: Shard) -> None:
         shard.reloads = False  # groups that are cached stay as they are
@@ -218,6 +219,8 @@ class Shards:
             if stored.protocol_type is not None:
                 shard.groups.setdefault(name, restored(stored, self.rules.empty_state))
         shard.unreplicated = found.late
+        if self.rules.reads_committed_snapshot:
+            shard.written_to = self.host.end((OFFSETS_TOPIC, shard.number))
         for late in found.late:
             found.offsets.setdefault(late.group, {})
         for name, commits in found.offsets.items():
@@ -243,7 +246,7 @@ class Shards:
             found.hides_from = self.host.high_watermark(tp)
         chunk = self.host.setting("offsets.load.buffer.size", 5 << 20)
         left: float = 0  # bytes of the chunk
-        batches = self.cut_loads.pop(number, None)
+        batches = self.host.hand.cut_loads.pop((self.host.id, number), None)
         try:
             for size, batch in self.host.read(tp):
                 if batches is not None:

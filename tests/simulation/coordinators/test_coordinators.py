@@ -3,114 +3,17 @@ moves.  broker-model-coordinators.md has the section of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from random import Random
 from typing import Any
 
 import pytest
 
-from kafkawire.dialects import release_number
-from tests.simulation.brokers import SimCluster
-from tests.simulation.coordinators import Coordination
-from tests.simulation.coordinators.coordination import Node
+from tests.simulation.coordinators.bench import Bench
 from tests.simulation.coordinators.host import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from tests.simulation.coordinators.records import encode
-from tests.simulation.process import Timeline
-from tests.simulation.sequences.client import Client, Joined, Producer, numbered
-from tests.simulation.sequences.simulated import SimulatedCluster
+from tests.simulation.coordinators.records import batches, encode
+from tests.simulation.sequences.client import Joined, Producer, numbered
+from zkconsumer.offsetlog import OffsetLog
 
 DAY_S = 86_400.0
-_INTERNAL = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "simulation.unload.race": "0",
-}
-_THREE = {
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-}
-
-
-class _Cluster(SimulatedCluster):
-    """Of any release, also of those that localkafka does not have."""
-
-    def __init__(self, release: str, brokers: int, settings: Mapping[str, str], seed: int) -> None:
-        self.release = release
-        self.timeline = Timeline()
-        kraft = {"process.roles": "broker,controller"} if release_number(release) >= (4,) else {}
-        self.inside = SimCluster(self.timeline, Random(seed), release, brokers, settings={**settings, **kraft})
-        self.coordination = Coordination(self.inside)
-        self.brokers = list(self.inside.brokers)
-        self._connections = []
-        self.run(1, lambda: False)
-
-
-class Bench:
-    """A simulated cluster with a client, and its coordinators.  brokers: 1, or 3 with a replica on each."""
-
-    def __init__(self, release: str, brokers: int = 1, seed: int = 1, settings: Mapping[str, str] = {}) -> None:
-        given = {**_INTERNAL, **(_THREE if brokers == 3 else {}), **settings}
-        self.cluster = _Cluster(release, brokers, given, seed)
-        self.inside = self.cluster.inside
-        self.client = Client(self.cluster)
-        self.cluster.create_topic("t", [self.cluster.brokers] * 2)
-
-    @property
-    def coordination(self) -> Coordination:
-        return self.cluster.coordination
-
-    def node(self, broker: int) -> Node:
-        return self.coordination.node(self.inside.brokers[broker])
-
-    def at(self, group: str = "g", **which: Any) -> int:
-        return self.client.coordinator(group, **which)
-
-    def commit(self, offset: int, group: str = "g", at: int | None = None, partition: int = 0) -> Any:
-        asked = self.client.commit(self.at(group) if at is None else at, group, {("t", partition): offset})
-        return asked.get()["t", partition]
-
-    def fetch(self, group: str = "g", at: int | None = None, partition: int = 0) -> tuple[int, int]:
-        found = self.client.committed(self.at(group) if at is None else at, group, "t", partition).get()
-        return found.code, found.offset
-
-    def stable(self, at: int, group: str = "g") -> tuple[int, int]:
-        found = self.client.stable(at, group, "t").get()
-        return found.code, found.offset
-
-    def member(self, at: int, group: str = "g", session_s: float = 10) -> Joined:
-        """The only member of a stable group."""
-        joined = self.client.join(at, group, session_s=session_s).get()
-        assert joined.code == 0
-        assert self.client.sync(at, group, joined, joined.members).get() == 0
-        return joined
-
-    def producer(self, name: str = "x", timeout_ms: int = 60_000) -> tuple[int, Producer]:
-        """Its coordinator, and a producer id."""
-        at = self.at(name, transaction=True)
-        return at, self.initialized(at, name, timeout_ms)
-
-    def initialized(self, at: int, name: str = "x", timeout_ms: int = 60_000) -> Producer:
-        for _ in range(600):
-            found = self.client.init_producer(at, name, timeout_ms).get()
-            if found.code not in (14, 15, 16, 51):
-                break
-            self.cluster.wait(0.1)
-        assert found.code == 0
-        return found
-
-    def moved(self, topic: str, to: int) -> None:
-        self.cluster.move_leader(topic, 0, to)
-        self.cluster.wait(1)
-
-    def whole(self, topic: str) -> None:
-        while len(self.cluster.isr_of(topic, 0)) < len(self.cluster.brokers):
-            self.cluster.wait(0.1)
-
 
 # ---- retention and expiry (2.7, 4.4) --------------------------------------------------------------------------------
 
@@ -222,7 +125,7 @@ def test_a_coordinator_whose_load_failed_answers_from_what_it_had_read(release: 
     assert bench.commit(6, at=at) == 0
     bench.cluster.wait(2)
     following = at % 3 + 1
-    bench.node(following).shards.cut_loads[0] = 1
+    bench.coordination.hand.cut_loads[following, 0] = 1
     bench.moved(OFFSETS_TOPIC, following)
     assert bench.fetch(at=following) == answer
     if answer[0] == 0:
@@ -249,7 +152,8 @@ def test_a_record_of_a_later_release_fails_the_load_of_an_old_one(release: str, 
 def test_a_coordinator_that_loads_answers_by_its_release(
     release: str, before: int, commit: int, heartbeat: int
 ) -> None:
-    bench = Bench(release, 3, settings={"simulation.load.s": "1"})
+    bench = Bench(release, 3)
+    bench.coordination.hand.load_s = 1.0
     at = bench.at()
     bench.whole(OFFSETS_TOPIC)
     member = bench.member(at)
@@ -304,7 +208,8 @@ def test_a_coordinator_that_is_cut_off_tells_its_members_that_all_is_well(releas
     ("release", "answers"), [("2.8.2", {(0, 5), (0, -1), (16, -1)}), ("4.0.0", {(0, 5), (16, -1)})]
 )
 def test_a_fetch_that_meets_the_unload_may_find_nothing(release: str, answers: set[tuple[int, int]]) -> None:
-    bench = Bench(release, 3, settings={"simulation.unload.race": "1"})
+    bench = Bench(release, 3)
+    bench.coordination.hand.race_chance = 1.0
     at = bench.at()
     bench.whole(OFFSETS_TOPIC)
     assert bench.commit(5, at=at) == 0
@@ -516,3 +421,45 @@ def test_every_broker_names_the_coordinator_of_its_own_cache() -> None:
     (there,) = named.values()
     assert there[0] == 0
     assert there[1] != at
+
+
+def test_the_new_coordinator_shows_loaded_commits_once_they_are_replicated() -> None:
+    """Seen on 4.3.1: the first commit of a partition reads -1 with error 0 for a moment at the next coordinator."""
+    bench = Bench("4.0.0", 3)
+    at = bench.at()
+    bench.whole(OFFSETS_TOPIC)
+    assert bench.commit(13, at=at) == 0
+    others = [broker for broker in bench.cluster.brokers if broker != at]
+    for broker in others:
+        bench.inside.hold_fetches(broker)
+    bench.inside.move_leader((OFFSETS_TOPIC, 0), others[0])
+    following = bench.at(other_than=at)
+    assert bench.fetch(at=following) == (0, -1)
+    asked = bench.client.stable(following, "g", "t")
+    bench.cluster.wait(1)
+    for broker in others:
+        bench.inside.release_fetches(broker)
+    assert asked.get().offset == 13  # it has waited for the high watermark
+    assert bench.fetch(at=following) == (0, 13)
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.2.1", "2.8.2", "4.0.0"])
+def test_the_product_reads_what_coordinators_write(release: str) -> None:
+    bench = Bench(release)
+    at = bench.at()
+    assert bench.commit(5, "simple", at) == 0
+    members: set[str] = set()
+    if release != "0.8.2.2":
+        members = {bench.member(at).member}
+    found = OffsetLog()
+    broker = bench.inside.brokers[at]
+    for base, data in broker.read((OFFSETS_TOPIC, 0), 0):
+        for batch in batches(data, base):
+            for _, key, value in batch.records:
+                found.add(key, value)
+    assert not found.unknown
+    assert {str(tp): stored.offset for tp, stored in found.offsets["simple"].items()} == {"t/0": 5}
+    assert {member_id for group in found.coordinated.values() for member_id, _, _ in group.members} == members

@@ -167,7 +167,7 @@ class Transactions:
                 found.pop(name, None)
                 if record is not None:
                     found[name] = record
-        seconds = self.host.setting("simulation.load.s", 0.0) + 0.002 + 0.01 * self.host.rng.random()
+        seconds = self.host.hand.load_s + 0.002 + 0.01 * self.host.rng.random()
         self.host.after(seconds + size / LOAD_BYTES_S, self._loaded, shard, found)
 
     def _loaded(self, shard: Shard, found: dict[str, TransactionRecord]) -> None:
@@ -457,7 +457,7 @@ class Transactions:
         markers.tries += 1
         number = markers.left[tp] = markers.tries
         self._write_marker(leader, tp, markers, lambda code: self._marked(markers, tp, code, number))
-        self.host.after(MARKER_S * 2, self._unanswered, markers, tp, number)
+        self.host.after(MARKER_S, self._unanswered, markers, tp, number)
 
     def _unanswered(self, markers: Markers, tp: TopicPartition, number: int) -> None:
         if markers.left.get(tp) == number:

@@ -71,6 +71,9 @@ class Cluster(Protocol):
     def now(self) -> float:
         """Seconds, from any beginning."""
 
+    def time_of_day_ms(self) -> int:
+        """As the brokers have it."""
+
     def wait(self, seconds: float) -> None: ...
 
     def create_topic(

@@ -123,7 +123,7 @@ def empty_again(c: Cluster, see: See) -> None:
     see("state", described, Described(by(c, {"0": "Dead", "0.10": "Empty"}), []))
     joining = two.join(at, "q13")
     see("next generation", joining.get().generation, by(c, {"0": 1, "0.10": 3}))
-    see.took("joined after", joining.took_s, *by(c, {"0": (0, 0.4), "0.11": (0.9 * _DELAY_S, 10)}))
+    see.took("joined after", joining.took_s, *by(c, {"0": (0, 10), "0.11": (0.9 * _DELAY_S, 10)}))
 
 
 @sequence("Q14", S, "members without an id, and static ones", first="2.3")
@@ -164,12 +164,13 @@ def hidden_commit(c: Cluster, see: See) -> None:
         asked = client.commit(at, group, {("q7", 0): 11})
         c.wait(1)
         see("fetched meanwhile", tuple(other.committed(at, group, "q7").get()), (0, 10))
-        see("commit behind a stopped follower", asked.get(60), {("q7", 0): 7})
+        see("commit behind a stopped follower", asked.get(60), {("q7", 0): by(c, {"0": 7, "4.0": 15})})
         see.took("answered after", asked.took_s, 4.5, 20)
         see("fetched then", tuple(client.committed(at, group, "q7").get()), (0, 10))
     _whole(c, partition)
     c.wait(2)
-    see("fetched with the follower back", tuple(client.committed(at, group, "q7").get()), (0, 10))
+    back = tuple(client.committed(at, group, "q7").get())
+    see("fetched with the follower back", back, by(c, {"0": (0, 10), "4.0": (0, 11)}))
     c.move_leader(OFFSETS, partition, follower)
     moved = client.coordinator(group, other_than=at)
     see(
@@ -189,8 +190,8 @@ def unstable(c: Cluster, see: See) -> None:
     with _stopped(c, *_others(c, at)):
         asked = client.commit(at, group, {("q8", 0): 11})
         c.wait(1)
-        see("stable meanwhile", other.stable(at, group, "q8").get().code, 88)
-        see("commit", asked.get(60), {("q8", 0): 7})
+        see("stable meanwhile", other.stable(at, group, "q8").get().code, by(c, {"0": 88, "4.0": 16}))
+        see("commit", asked.get(60), {("q8", 0): by(c, {"0": 7, "4.0": 15})})
     _whole(c, _partition(client, group))
 
 
@@ -203,7 +204,12 @@ def lost_first_commit(c: Cluster, see: See) -> None:
     with _killed(c, at):
         moved = client.coordinator(group, brokers=_others(c, at), other_than=at)
         told = until(c, lambda: _loaded(client.committed(moved, group, "q9").get()))
-        see("fetched of the next coordinator", told, by(c, {"0": Either([(0, 13), (0, -1)]), "0.11": (0, 13)}))
+        # 4.x answers what lies below the high watermark that the new leader knows, which rises a moment later.
+        either = Either([(0, 13), (0, -1)])
+        see("fetched of the next coordinator", told, by(c, {"0": either, "0.11": (0, 13), "4.0": either}))
+        until(c, lambda: client.committed(moved, group, "q9").get().offset == 13, 3)
+        later = tuple(client.committed(moved, group, "q9").get())
+        see("fetched later", later, by(c, {"0": either, "0.11": (0, 13)}))
 
 
 @sequence("Q10", U_SOON, "the coordinator dies under a stable group", first=GROUPS, slow=True)
@@ -306,9 +312,15 @@ def zombie(c: Cluster, see: See) -> None:
             third.commit(at, group, {("q15", 0): 22}, generation=m1.generation, member=m1.member),
         )
     beat, fetched, commit = asked[0].get(60), asked[1].get(60), asked[2].get(60)
-    see("heartbeat at the old one", beat, Either((0, 16)))
+    # 0.9 elects another one only after half a minute, in which the member's session may end at the old one, too.
+    ended = number(c.release) < (0, 10)
+    see("heartbeat at the old one", beat, Either((0, 16, 25) if ended else (0, 16)))
     see("fetch at the old one", tuple(fetched), Either([(0, 20), (16, -1)]))
-    see("commit at the old one", commit, Either([{("q15", 0): code} for code in (7, 15, 16)]))
+    see(
+        "commit at the old one",
+        commit,
+        Either([{("q15", 0): code} for code in ((7, 15, 16, 22) if ended else (7, 15, 16))]),
+    )
     _whole(c, _partition(client, group))
     told = until(c, lambda: _loaded(client.committed(client.coordinator(group), group, "q15").get()))
     see("fetched at the end", told, (0, 21))

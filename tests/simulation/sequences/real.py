@@ -187,6 +187,9 @@ class RealCluster:
     def now(self) -> float:
         return time.monotonic()
 
+    def time_of_day_ms(self) -> int:
+        return int(time.time() * 1000)
+
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
 

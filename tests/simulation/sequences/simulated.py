@@ -139,6 +139,9 @@ class SimulatedCluster:
     def now(self) -> float:
         return self.timeline.now
 
+    def time_of_day_ms(self) -> int:
+        return self.inside.now_ms()
+
     def wait(self, seconds: float) -> None:
         self.timeline.run_until(self.timeline.now + seconds)
 
