@@ -167,6 +167,20 @@ def _one_is_killed(given: Small) -> None:
     given.stop()
 
 
+def test_a_second_signal_ends_a_mirror_at_once() -> None:
+    with small() as given:
+        world, (first, _) = given.world, given.mirrors
+        world.run(8.0)
+        world.network.path("m1", ("target-1", 9092)).cut = True
+        world.run(1.0)
+        first.signal()
+        world.run(1.0)
+        assert first.alive, "what is in flight is waited for"
+        first.signal()
+        world.run(0.1)
+        assert given.observer.codes == {"m1": exits.TEMPORARY}
+
+
 def test_a_frozen_mirror_is_fenced_and_copies_again() -> None:
     with small() as given:
         world, (first, _) = given.world, given.mirrors
