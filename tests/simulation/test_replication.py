@@ -157,6 +157,35 @@ def test_the_controller_moves_when_its_broker_dies_and_elects_then() -> None:
     assert cluster.controller.broker == 2
 
 
+@pytest.mark.parametrize("release", ["0.8.2.2", "2.8.2"])
+def test_a_broker_that_is_stopped_gives_up_what_it_leads_first(release: str) -> None:
+    cluster = cluster_of(release, [1, 2])
+    client = Client(cluster, 1)
+    assert produce(cluster, 1, acks=1) == (0, 0)
+    cluster.timeline.run_until(cluster.timeline.now + 1)
+    cluster.stop(1)
+    assert pass_until(cluster, lambda: cluster.brokers[2].leads(T) is not None, 1)
+    assert pass_until(cluster, lambda: not client.open, 1)
+    assert 1 not in cluster.controller.live
+    assert pass_until(cluster, lambda: (cluster.isr(T), cluster.leader(T)) == ((2,), 2), 1)
+    cluster.start(1)
+    assert pass_until(cluster, lambda: cluster.isr(T) == (2, 1), 10)
+    assert cluster.log(T, 1).end == 1
+
+
+def test_without_a_controller_nothing_is_elected_and_leaders_go_on() -> None:
+    cluster = cluster_of("2.8.2", [2, 1, 3], zookeeper_session_timeout_ms="60000")
+    assert cluster.controller.broker == 1
+    cluster.freeze(1)
+    assert produce(cluster, 2, acks=1) == (0, 0)
+    assert not cluster.move_leader(T, 3)
+    assert cluster.create_topic("late", 1, 1) == 0
+    cluster.timeline.run_until(cluster.timeline.now + 5)
+    assert cluster.leader(("late", 0)) == -1
+    cluster.thaw(1)
+    assert pass_until(cluster, lambda: cluster.leader(("late", 0)) > 0, 1)
+
+
 def test_one_seed_is_one_history() -> None:
     def history() -> list[bytes]:
         cluster = cluster_of("2.8.2", [1, 2, 3])

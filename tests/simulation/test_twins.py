@@ -27,7 +27,7 @@ BEFORE_PRODUCERS = ("0.8.2.2", "0.9.0.1", "0.10.2.2")
 )
 def test_a_simulated_broker_answers_as_a_real_one(release: str) -> None:
     profile = replace(S, settings={**S.settings, **twins.SETTINGS})
-    asked = [twins.formats, twins.errors]
+    asked = [twins.formats, twins.errors, twins.settings]
     if release not in BEFORE_PRODUCERS:
         asked += [twins.producers, twins.transactions]
     wrong = []

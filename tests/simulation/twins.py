@@ -3,6 +3,7 @@
     formats        sets of every format, produced in every version that the release has, and read back by every
                    version of Fetch and ListOffsets: codes, offsets, bytes, messages
     errors         what is refused, and limits over several partitions
+    settings       topics with append time, compaction, a limit of time
     producers      sequences of idempotent producers, deleted records
     transactions   three transactions beside other messages, read after each step
 
@@ -234,6 +235,52 @@ def errors(cluster: Cluster, now_ms: int) -> Facts:
     for version in asker.versions(apis.LIST_OFFSETS):
         for tp in (("nowhere", 0), ("errors", 9)):
             found[f"ListOffsets v{version} of {tp}"] = _listed(asker, tp, version, -1)
+    return found
+
+
+def settings(cluster: Cluster, now_ms: int) -> Facts:
+    """Topics with append time, with compaction, and with a limit of time."""
+    asker, found = Asker(cluster, now_ms), {}
+    newest = asker.versions(apis.PRODUCE)[-1]
+
+    def keyed(keys: list[bytes | None]) -> bytes:
+        if newest < 3:
+            return b"".join(entry(b"x", key) for key in keys)
+        rows = [
+            row._replace(timestamp_ms=now_ms, key=key) for row, key in zip(rows_of(0, len(keys)), keys, strict=True)
+        ]
+        return batch(rows, producer=-1)
+
+    if asker.rules.refuses_keyless:
+        cluster.create_topic("compacted", config={"cleanup.policy": "compact"})
+        for name, keys in {
+            "without key": [None],
+            "empty key": [b""],
+            "one without": [b"k", None],
+            "keys": [b"k"],
+        }.items():
+            found[name] = asker.produce(("compacted", 0), keyed(keys), min(newest, 3))
+        if asker.old:
+            found["wrapper without key"] = asker.produce(("compacted", 0), gzipped(entry(b"x")), 0)
+    if asker.rules.message_format:
+        cluster.create_topic("appended", config={"message.timestamp.type": "LogAppendTime"})
+        tp = ("appended", 0)
+        for version in asker.versions(apis.PRODUCE):
+            old = entry(b"x") + entry(b"y") if version < 2 else _v1(b"x", now_ms) + _v1(b"y", now_ms)
+            found[f"appended by v{version}"] = asker.produce(tp, old if version < 3 else _batch(now_ms, 2), version)
+        for version in asker.versions(apis.FETCH):
+            told = asker.ask(apis.FETCH, version, fetch_fields(version, [(tp, 0)]))
+            data = bytes(told["topics"][0]["partitions"][0]["message_set"])
+            found[f"appended, Fetch v{version}"] = [
+                (one.base, one.last, one.magic, one.attributes, one.timestamp > 0, len(one.data))
+                for one in stored(data)
+            ]
+        name = "message.timestamp.difference.max.ms" if asker.old else "message.timestamp.before.max.ms"
+        cluster.create_topic("timely", config={name: "1000"})
+        for age_ms in (10 * 365 * 86_400_000, -1):
+            at_ms = now_ms - age_ms if age_ms > 0 else -1
+            data = _v1(b"x", at_ms) if newest < 3 else _batch(at_ms, 1)
+            found[f"older by {age_ms}"] = asker.produce(("timely", 0), data, min(newest, 3))
     return found
 
 

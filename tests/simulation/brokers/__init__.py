@@ -9,7 +9,10 @@
     producers.py    state of idempotent and transactional producers in one log
     replica.py      Replica: one broker's copy of a partition, as leader and as follower
     fetchers.py     followers that copy logs
-    controller.py   topics, elections, in-sync replicas, what brokers are told, ZooKeeper's nodes
+    controller.py   topics, elections, in-sync replicas, what brokers are told
+    nodes.py        ZooKeeper's nodes of brokers and topics
+    settings.py     what brokers and topics have set
+    quotas.py       how long clients are held back
     produce.py, fetch.py, offsets.py, metadata.py, topics.py    handlers of the apis
 
 Sections named in docstrings are those of shared/reference/broker-model-log.md ("2.3").

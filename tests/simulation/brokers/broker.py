@@ -290,4 +290,4 @@ class SimBroker:
 
     def _expire(self) -> None:
         for replica in self.replicas.values():
-            replica.log.producers.expire(self.cluster.now_ms())
+            replica.log.producers.expire(self.cluster.now_ms(), self.settings.producer_expiry_ms)

@@ -10,12 +10,12 @@ it after a delay of its own, so any of them may know of a leader before that lea
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.brokers.metadata import Address
+from tests.simulation.brokers.nodes import Nodes, Registry
 from tests.simulation.brokers.replica import LeaderAndIsr, Tp
 from tests.simulation.brokers.settings import OF_TOPIC
 
@@ -71,8 +71,7 @@ class Controller:
         self.creation_s = 0.05  # from a request to a topic that has leaders
         self.delays_s: dict[int, tuple[float, float]] = {}  # until a broker hears, where it is not DELAY_S
         self.instant = False  # everything is heard at once
-        self._zookeeper = cluster.zookeeper
-        self._known: dict[str, bytes | None] = {}  # nodes of topics as they were written or seen
+        self._nodes = Registry(Nodes() if self.rules.kraft else cluster.zookeeper, self.rules.v08)
         self._queue_at: dict[int, float] = {}
         self._held: dict[int, list[tuple[int, Callable[..., object], tuple[Any, ...]]]] = {}
         self._silent: dict[int, float] = {}
@@ -82,10 +81,6 @@ class Controller:
         if self.settings.rebalances:
             cluster.timeline.after(self.settings.rebalance_check_s, self._rebalance)
         if not self.rules.kraft:
-            for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/admin", "/admin/delete_topics"):
-                self._put_once(path)
-            for path in ("/config", "/config/topics"):
-                self._put_once(path)
             cluster.timeline.after(LOOK_S, self._look_at_nodes)
 
     # ---- being there -------------------------------------------------------------------------------------------------
@@ -124,13 +119,7 @@ class Controller:
     def _register(self, broker: SimBroker) -> None:
         self.live[broker.id] = broker.life
         self._silent.pop(broker.id, None)
-        host, port = broker.cluster.address(broker.id)
-        node: dict[str, Any] = {"jmx_port": -1, "timestamp": str(self.cluster.now_ms()), "host": host}
-        if self.rules.v08:
-            node |= {"version": 1, "port": port}
-        else:
-            node |= {"endpoints": [f"PLAINTEXT://{host}:{port}"], "version": 2, "port": port}
-        self._put(f"/brokers/ids/{broker.id}", json.dumps(node, separators=(",", ":")).encode())
+        self._nodes.broker(broker.id, self.cluster.address(broker.id), self.cluster.now_ms())
         if not self.rules.kraft and self.broker == NO_LEADER:
             self._become(broker.id)
         self.act(self._came, broker.id)
@@ -200,10 +189,10 @@ class Controller:
             return
         self._silent.pop(id, None)
         self._held.pop(id, None)
-        self._remove(f"/brokers/ids/{id}")
+        self._nodes.no_broker(id)
         if id == self.broker and not self.rules.kraft:
             self.broker = NO_LEADER
-            self._remove("/controller")
+            self._nodes.no_controller()
             self.cluster.timeline.after(0.05 + 0.2 * self.cluster.rng.random(), self._take_over)
         self.act(self._went, id)
 
@@ -223,8 +212,7 @@ class Controller:
 
     def _become(self, id: int) -> None:
         self.broker = id
-        node = {"version": 1, "brokerid": id, "timestamp": str(self.cluster.now_ms())}
-        self._put("/controller", json.dumps(node, separators=(",", ":")).encode())
+        self._nodes.controller(id, self.cluster.now_ms())
         everything = self._everything()
         for other in self.live:
             self._queue(other, {}, dict(everything), whole=False)
@@ -312,6 +300,8 @@ class Controller:
             return
         if state.leader == id:
             state.leader = next(one for one in state.replicas if one in others)
+        else:
+            self._later(id, self._stop, id, tp, False, None)
         state.isr = others
         state.epoch += 1
         self._changed({tp: state})
@@ -342,7 +332,7 @@ class Controller:
             return None
         state.isr = isr
         state.version += 1
-        self._put_state(tp, state)
+        self._nodes.state(tp, state.said())
         self._spread(tp)
         return state.version
 
@@ -365,7 +355,7 @@ class Controller:
                 state.isr = isr
                 state.version += 1
                 answer = state.version
-                self._put_state(tp, state)
+                self._nodes.state(tp, state.said())
                 self._spread(tp)
             timeline.after(self._delay(), broker.run, done, epoch, isr, answer)
 
@@ -435,8 +425,6 @@ class Controller:
             topic = self.topics[name] = Topic(name, self._ids, configs)
             topic.partitions = [PartitionState(row) for row in replicas]
             self.cluster.forget_config(name)
-            if configs:
-                self._put(f"/config/topics/{name}", json.dumps({"version": 1, "config": dict(configs)}).encode())
             self._put_topic(topic)
             self._bring_up(topic, 0)
         return 0
@@ -541,14 +529,7 @@ class Controller:
     def _deleted(self, topic: Topic) -> None:
         """All replicas are gone: the name is free."""
         del self.topics[topic.name]
-        for number in range(len(topic.partitions)):
-            self._remove(f"/brokers/topics/{topic.name}/partitions/{number}/state")
-            self._remove(f"/brokers/topics/{topic.name}/partitions/{number}")
-        self._remove(f"/brokers/topics/{topic.name}/partitions")
-        self._known.pop(topic.name, None)
-        self._remove(f"/brokers/topics/{topic.name}")
-        self._remove(f"/config/topics/{topic.name}")
-        self._remove(f"/admin/delete_topics/{topic.name}")
+        self._nodes.no_topic(topic.name, len(topic.partitions))
 
     # ---- telling brokers ---------------------------------------------------------------------------------------------
 
@@ -578,7 +559,7 @@ class Controller:
         said: dict[Tp, LeaderAndIsr] = {}
         for tp, state in states.items():
             state.version += 1
-            self._put_state(tp, state)
+            self._nodes.state(tp, state.said())
             said[tp] = state.said()
         for id in self.live:
             self._queue(id, {tp: one for tp, one in said.items() if id in one.replicas}, dict(said), whole=False)
@@ -622,77 +603,26 @@ class Controller:
 
     # ---- ZooKeeper's nodes -------------------------------------------------------------------------------------------
 
-    def _put(self, path: str, data: bytes) -> None:
-        if not self.rules.kraft:
-            self._zookeeper.put(path, data)
-
-    def _put_once(self, path: str) -> None:
-        if path not in self._zookeeper.nodes:
-            self._zookeeper.put(path, b"")
-
-    def _remove(self, path: str) -> None:
-        if not self.rules.kraft and path in self._zookeeper.nodes:
-            self._zookeeper.remove(path)
-
     def _put_topic(self, topic: Topic) -> None:
-        node = {"version": 1, "partitions": {str(n): list(s.replicas) for n, s in enumerate(topic.partitions)}}
-        data = json.dumps(node, separators=(",", ":")).encode()
-        self._known[topic.name] = data
-        path = f"/brokers/topics/{topic.name}"
-        if self.rules.kraft:
-            return
-        if path not in self._zookeeper.nodes or self._zookeeper.nodes[path].data != data:
-            self._put(path, data)
-
-    def _put_state(self, tp: Tp, state: PartitionState) -> None:
-        if self.rules.kraft:
-            return
-        folder = f"/brokers/topics/{tp[0]}/partitions"
-        for path in (folder, f"{folder}/{tp[1]}"):
-            self._put_once(path)
-        node = {"controller_epoch": 1, "leader": state.leader, "version": 1, "leader_epoch": state.epoch}
-        node["isr"] = list(state.isr)
-        self._put(f"{folder}/{tp[1]}/state", json.dumps(node, separators=(",", ":")).encode())
+        self._nodes.topic(topic.name, [state.replicas for state in topic.partitions], topic.configs)
 
     def _look_at_nodes(self) -> None:
         """Take up topics that clients have made, grown or asked to delete through ZooKeeper."""
         self.cluster.timeline.after(LOOK_S, self._look_at_nodes)
         if not self._available():
             return
-        nodes = self._zookeeper.nodes
-        for name in self._zookeeper.below("/brokers/topics"):
-            data = nodes[f"/brokers/topics/{name}"].data
-            if self._known.get(name) != data and data:
-                self._known[name] = data
-                self._take_up(name, data)
-        for name in self._zookeeper.below("/admin/delete_topics"):
-            if name in self.topics and not self.topics[name].deleting:
-                self.delete(name)
-            elif name not in self.topics:
-                self._remove(f"/admin/delete_topics/{name}")
-
-    def _take_up(self, name: str, data: bytes) -> None:
-        try:
-            listed = {int(n): list(ids) for n, ids in json.loads(data)["partitions"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return
-        if sorted(listed) != list(range(len(listed))):
-            return
-        if name not in self.topics:
-            config = self._zookeeper.nodes.get(f"/config/topics/{name}")
-            own: dict[str, str] = {}
-            if config is not None and config.data:
-                try:
-                    own = {str(key): str(value) for key, value in json.loads(config.data)["config"].items()}
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    own = {}
-            self._ids += 1
-            topic = self.topics[name] = Topic(name, self._ids, own)
-            self.cluster.forget_config(name)
-            topic.partitions = [PartitionState(listed[n]) for n in range(len(listed))]
-            self._bring_up(topic, 0)
-        elif len(listed) > len(self.topics[name].partitions):
-            topic = self.topics[name]
+        for name, replicas, configs in self._nodes.written():
+            topic = self.topics.get(name)
+            if topic is None:
+                self._ids += 1
+                topic = self.topics[name] = Topic(name, self._ids, configs)
+                self.cluster.forget_config(name)
             since = len(topic.partitions)
-            topic.partitions += [PartitionState(listed[n]) for n in range(since, len(listed))]
-            self._bring_up(topic, since)
+            topic.partitions += [PartitionState(row) for row in replicas[since:]]
+            if len(topic.partitions) > since:
+                self._bring_up(topic, since)
+        for name in self._nodes.unwanted():
+            if name not in self.topics:
+                self._nodes.no_deletion(name)
+            elif not self.topics[name].deleting:
+                self.delete(name)

@@ -178,12 +178,9 @@ def _check_message(message: Message, magic: int, attributes: int, rules: Rules, 
     if magic >= 1 and attributes & LOG_APPEND_TIME and rules.refuses_append_time:
         raise Refused(TIMESTAMP)
     most = limits.largest_difference_ms
-    if (
-        most is not None
-        and not limits.append_time
-        and message.timestamp >= 0
-        and abs(now_ms - message.timestamp) > most
-    ):
+    if most is None or limits.append_time or (message.timestamp < 0 and (magic == 0 or rules.timeless_passes)):
+        return
+    if abs(now_ms - message.timestamp) > most:
         raise Refused(TIMESTAMP)
 
 

@@ -136,9 +136,9 @@ class Producers:
             for pid in [pid for pid, one in self.by_id.items() if one.batches and one.batches[-1][2].last < start]:
                 del self.by_id[pid]
 
-    def expire(self, now_ms: int) -> None:
+    def expire(self, now_ms: int, kept_ms: int) -> None:
         """Expiry counts from the timestamp of the last batch, not from its arrival (6)."""
-        until = now_ms - self._rules.producer_expiry_ms
+        until = now_ms - kept_ms
         for pid in [pid for pid, one in self.by_id.items() if one.open_at is None and one.stamp <= until]:
             del self.by_id[pid]
 

@@ -43,8 +43,10 @@ _HIGHEST: dict[str, dict[int, int]] = {
     "3.9": {1: 17, 2: 9, 10: 6, 11: 9, 13: 5, 16: 5, 18: 4, 24: 5},
     "4.0": {0: 12, 2: 10, 3: 13, 15: 6, 26: 5, 28: 5},
     "4.1": {0: 13, 1: 18},
+    "4.2": {2: 11, 8: 10, 9: 10},
 }  # fmt: skip
-_LOWEST_SINCE_4 = {1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 32: 1}
+_LOWEST_SINCE_4 = {1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 32: 1}
+_LOWEST_OF_4_0 = {**_LOWEST_SINCE_4, 11: 2}  # JoinGroup, restored in 4.1
 _BATCHES_FROM = 3  # Produce: the first version whose sets are record batches
 _NEVER = 1 << 62
 
@@ -63,10 +65,11 @@ class Rules:
         self.v08 = r < (0, 9)
         # apis and connections (modern-brokers, wire-protocol 2.1 and 2.14)
         self.highest = _up_to(r)
-        self.lowest = _LOWEST_SINCE_4 if r >= (4,) else {}
+        self.lowest = {} if r < (4,) else _LOWEST_OF_4_0 if r < (4, 1) else _LOWEST_SINCE_4
         self.produce_from = _BATCHES_FROM if r >= (4,) else 0  # ApiVersions says 0 all the same (KAFKA-18659)
         self.looks_at_versions = r >= (0, 9)  # 0.8 answers in the layout of v0 whatever version was sent
         self.describes_itself = r >= (0, 10)
+        self.names_its_versions = r >= (2, 4)  # in its answer to a version of ApiVersions that it does not have
         self.silent_on_unknown = (0, 9) <= r < (0, 10)  # an unknown api is never answered; others close the connection
         # messages (1.1 rows 9 to 12, wire-protocol 4)
         self.message_format = 0 if r < (0, 10) else 1 if r < (0, 11) else 2
@@ -77,6 +80,7 @@ class Rules:
         self.refuses_nested = r >= (0, 10)
         self.checks_inner = r >= (0, 11)  # the checksums of messages in wrappers
         self.counts_records = r >= (1,)  # refuses a batch that tells another number than it holds
+        self.timeless_passes = r >= (0, 11)  # the limit of time; seen: 0.10.2.2 refuses timestamp -1
         self.refuses_append_time = r < (3, 5)  # seen: 2.8.2 refuses the bit, 3.9.1 takes and clears it
         self.transaction_needs_id = r >= (1,)  # seen: 0.11.0.3 takes transactional batches without, 2.8.2 answers 53
         self.refuses_keyless = r >= (0, 9)  # on compacted topics
@@ -144,6 +148,7 @@ class Rules:
         self.unknown_producer = 45 if r < (1,) else 59 if r < (2, 5) else 0
         self.after_marker = 59 if (2,) <= r < (2, 5) else 45
         self.producers_go_with_records = r < (2, 4)
+        self.producer_expiry = "producer.id.expiration.ms" if r >= (3, 4) else "transactional.id.expiration.ms"
         self.producer_expiry_ms = (1 if r >= (3, 4) else 7) * 86_400_000
         # topics (5)
         self.reports_dead_replicas = r < (0, 10)  # v0: 9, and dead ids are left out

@@ -142,7 +142,7 @@ class Connection:
         found = broker.api(key, version)
         if found is None:
             if key == 18 and broker.rules.describes_itself:  # a version it does not have: 35, in the layout of v0
-                ranges = broker.ranges_of(key)
+                ranges = broker.ranges_of(key) if broker.rules.names_its_versions else []
                 self._send(_REPLY.pack(10 + 6 * len(ranges), correlation) + _too_new(ranges))
             elif broker.rules.silent_on_unknown:
                 self.busy = _SILENT

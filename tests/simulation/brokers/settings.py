@@ -64,7 +64,28 @@ class Settings:
         self.clean_check_s = whole("log.cleaner.backoff.ms", 15_000) / 1000
         self.follower_reads = "replica.selector.class" in given
         self.max_request_bytes = whole("socket.request.max.bytes", 100 << 20)
+        self.producer_expiry_ms = whole(rules.producer_expiry, rules.producer_expiry_ms)
         self.downconverts = flag("log.message.downconversion.enable", True)
+
+    def described(self) -> list[tuple[str, str | None, bool]]:
+        """(name, value, whether it is set) of the settings that DescribeConfigs answers for a broker."""
+        rows: dict[str, str | None] = {
+            "auto.create.topics.enable": "true",
+            "default.replication.factor": "1",
+            "log.cleanup.policy": "delete",
+            "log.message.timestamp.type": "CreateTime",
+            "log.retention.bytes": "-1",
+            "log.retention.hours": "168",
+            "log.retention.minutes": None,
+            "log.retention.ms": None,
+            "log.segment.bytes": str(1 << 30),
+            "message.max.bytes": str(self.rules.max_message_bytes),
+            "min.insync.replicas": "1",
+            "num.partitions": "1",
+            self.rules.producer_expiry: str(self.rules.producer_expiry_ms),
+        }
+        rows.update(self.given)
+        return [(name, value, name in self.given) for name, value in sorted(rows.items())]
 
 
 class TopicConfig:

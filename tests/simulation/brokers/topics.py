@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkawire.protocol.adminapis import OF_BROKER, OF_TOPIC
@@ -111,14 +111,15 @@ def _there(broker: SimBroker) -> Callable[[str], bool]:
 def describe_configs(broker: SimBroker, request: Request) -> None:
     resources = []
     for row in request.body["resources"]:
-        code, settings = 0, []
+        code = 0
+        settings: Sequence[tuple[str, str | None, bool]] = []
         if row["resource_type"] == OF_TOPIC:
             if broker.cache.has(row["name"]):
                 settings = broker.cluster.config(row["name"]).described()
             else:
                 code = UNKNOWN
         elif row["resource_type"] == OF_BROKER:
-            settings = [(name, value, True) for name, value in sorted(broker.settings.given.items())]
+            settings = broker.settings.described()
         wanted = row["configs"]
         configs = [
             {
