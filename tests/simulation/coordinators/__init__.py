@@ -1,5 +1,9 @@
 """Coordinators of groups, offsets and transactions on simulated brokers, release by release.
 
+    coordination = Coordination(cluster)     they answer FindCoordinator, OffsetCommit, JoinGroup, InitProducerId, ...
+    coordination.hand                        what a schedule does to them: slow loads, loads that fail, races
+    coordination.node(broker)                the coordinators of one broker, as long as its process lives
+
     rules.py          Rules: which release does what, all in one place
     coordination.py   Coordination: the coordinators of a cluster, registered with its brokers
     host.py           Host: what coordinators ask of their broker

@@ -1,9 +1,11 @@
 """The short sequences of the two broker models, each one text for real and for simulated brokers.
 
-cluster.py     what a sequence asks of a cluster
-client.py      requests of a sequence, by release
+cluster.py      what a sequence asks of a cluster
+sequence.py     what a sequence is, and the clusters that some of them share
+client.py       requests of a sequence, by release; tables.py has those that kafkawire lacks
 log.py, groups.py, transactions.py    the sequences
-real.py        brokers of localkafka            simulated.py    those of tests.simulation.brokers
+real.py         brokers of localkafka; kraft.py has several of them without ZooKeeper
+simulated.py    those of tests.simulation.brokers and tests.simulation.coordinators
 """
 
 from __future__ import annotations
