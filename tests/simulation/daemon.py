@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from gevent.hub import GreenletExit
 from greenlet import greenlet
 
 import mirrormaker.daemon
+import mirrormaker.signals
 import mirrormaker.zookeeper
 import producer.zookeeper
 from groundwork.loopdelay import HubLag
@@ -58,11 +60,13 @@ class MirrorProcess(Process):
         self.daemon: SimDaemon | None = None
         self.handlers: list[logging.Handler] = []  # of this process's log
         self.clients: list[SimClient] = []  # kazoo's, in the order in which they were made
+        self._kept: list[greenlet] = []  # of one that is dead
 
     def kill(self, tells: bool = True) -> None:
         """SIGKILL; tells: its machine goes on, and ends its connections."""
         if not self.dead:
             super().kill()
+            self._kept = _greenlets_of(self._hub)  # a greenlet that nobody holds any more is ended, which runs code
             self.files.end()
             self.network.gone(self, tells)
 
@@ -74,11 +78,12 @@ class MirrorProcess(Process):
         before: Any = get_hub_if_exists()
         set_hub(hub)
         try:
-            for each in (*_greenlets_of(hub), hub):
+            for each in (*self._kept, hub):
                 try:
                     each.throw(GreenletExit)
                 except BaseException:
                     pass
+            self._kept.clear()
             self._loop.ready.clear()
         finally:
             set_hub(before)
@@ -95,6 +100,23 @@ class Gone(BaseException):
 
 def _gone(*_: object) -> Any:
     raise Gone
+
+
+class Exited(Exception):
+    """os._exit was called, as a second SIGTERM does."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+def _exit(code: int) -> None:
+    if here() is None:
+        _real_exit(code)
+    raise Exited(code)
+
+
+_real_exit = os._exit
 
 
 class Machine:
@@ -175,6 +197,8 @@ def settle() -> None:
         (mirrormaker.daemon, "set_up_logging", lambda *args, **named: None),
         (mirrormaker.daemon, "collect_garbage_rarely", lambda: None),
         (sys, "setswitchinterval", lambda seconds: None),
+        (os, "_exit", _exit),
+        (mirrormaker.signals, "write_now", lambda *args: None),
         (Signals, "take", lambda self: None),
         (LiveControl, "start", _begin_control),
         (Happenings, "attach", _attach),
@@ -265,9 +289,15 @@ class Mirror:
         if process is None or process.dead:
             return
         if process.daemon is not None:
-            process.arrive(process.daemon.signal, number)
+            process.arrive(self._signalled, process, process.daemon, number)
         elif number in (signal.SIGTERM, signal.SIGINT):
             process.kill()
+
+    def _signalled(self, process: MirrorProcess, daemon: SimDaemon, number: int) -> None:
+        try:
+            daemon.signal(number)
+        except Exited as exited:
+            process.timeline.after(0.0, self._exited, process, exited.code)
 
     def freeze(self, seconds: float, sockets_first: bool = False) -> None:
         """SIGSTOP, and SIGCONT after that."""

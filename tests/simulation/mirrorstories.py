@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from mirrormaker import exits
 from tests.simulation.brokers import SimCluster, entries
@@ -13,6 +14,7 @@ from tests.simulation.coordinators import Coordination
 from tests.simulation.daemon import Mirror
 from tests.simulation.mirrorworld import MirrorWorld, Observer, configured
 
+ABORT = bytes((0, 0, 0, 0))  # the key of the marker
 PARTITIONS = 4
 TOPICS = {"ta": PARTITIONS, "tb": PARTITIONS}
 TPS = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
@@ -67,11 +69,11 @@ class Watched(Observer):
 class Small:
     """A source with ZooKeeper, a target, two mirrors, and a program that sends ten messages a second from 5 s on.
 
-    coordinated: the source is a 2.8.2 whose coordinator keeps the group and its offsets.
+    coordinated: the source is a 2.8.2 whose coordinator keeps the group and its offsets.  more: lines of `mirror`.
     """
 
     def __init__(
-        self, world: MirrorWorld, observer: Watched, *, coordinated: bool = False, messages: int = 300
+        self, world: MirrorWorld, observer: Watched, *, coordinated: bool = False, messages: int = 300, more: str = ""
     ) -> None:
         self.world = world
         self.observer = observer
@@ -79,7 +81,8 @@ class Small:
         release = "2.8.2" if coordinated else "0.8.2.2"
         self.source = world.cluster("source", release, 1, topics=TOPICS, zookeeper=self.zookeeper)
         self.target = world.cluster("target", "2.8.2", 1)
-        self.mirrors = [world.mirror(name, COORDINATED if coordinated else YAML) for name in ("m1", "m2")]
+        yaml = (COORDINATED if coordinated else YAML) + more
+        self.mirrors = [world.mirror(name, yaml) for name in ("m1", "m2")]
         self._coordinated = coordinated
         for mirror in self.mirrors:
             mirror.start()
@@ -106,10 +109,10 @@ class Small:
 
 
 @contextmanager
-def small(seed: object = 1, *, traced: bool = False, coordinated: bool = False) -> Iterator[Small]:
+def small(seed: object = 1, *, traced: bool = False, **given: Any) -> Iterator[Small]:
     observer = Watched()
     with MirrorWorld(seed, observer, traced=traced) as world:
-        yield Small(world, observer, coordinated=coordinated)
+        yield Small(world, observer, **given)
 
 
 def committed_in(coordination: Coordination, tp: tuple[str, int]) -> int:
@@ -122,10 +125,24 @@ def committed_in(coordination: Coordination, tp: tuple[str, int]) -> int:
 
 
 def values_of(cluster: SimCluster, tp: tuple[str, int]) -> Sequence[bytes]:
-    """What consumers can read of a partition."""
+    """What consumers read of a partition with isolation.level read_committed."""
     if cluster.leader(tp) < 0:
         return []
-    return [message.value or b"" for entry in cluster.visible(tp) for message in entries.opened(entry.data)]
+    found: list[bytes] = []
+    open_transactions: dict[int, list[int]] = {}  # places in what was found, by producer id
+    aborted: set[int] = set()
+    for entry in cluster.visible(tp):
+        messages = list(entries.opened(entry.data))
+        if entry.control:
+            places = open_transactions.pop(entry.pid, [])
+            if messages[0].key == ABORT:
+                aborted.update(places)
+            continue
+        if entry.transactional:
+            open_transactions.setdefault(entry.pid, []).extend(range(len(found), len(found) + len(messages)))
+        found += [message.value or b"" for message in messages]
+    aborted.update(place for places in open_transactions.values() for place in places)
+    return [value for place, value in enumerate(found) if place not in aborted]
 
 
 def in_order(first_seen: Sequence[bytes]) -> bool:
@@ -152,19 +169,44 @@ def test_the_same_with_a_group_of_kafka() -> None:
         _one_is_killed(given)
 
 
-def _one_is_killed(given: Small) -> None:
+def test_the_same_exactly_once() -> None:
+    with small(more="  delivery.guarantee: exactly-once\n  transaction.interval.ms: 500\n") as given:
+        _one_is_killed(given, doubled=0)
+
+
+def test_the_same_resumed_at_the_end_of_the_target() -> None:
+    with small(more="  resume: target-end\n") as given:
+        _one_is_killed(given, doubled=0)
+
+
+def _one_is_killed(given: Small, doubled: int = 10 * 5 + 10) -> None:
+    """doubled: messages of 5 s between two commits."""
     world, (_, second) = given.world, given.mirrors
     world.at(15.0, second.kill, what="kill -9 of m2")
     world.at(24.0, second.start, what="m2 starts again")
     world.run(40.0)
     assert world.run_until(lambda: not given.lag(), 20.0)
-    doubled = 0
+    twice = 0
     for tp in TPS:
         copied = values_of(given.target, tp)
         assert in_order(list(dict.fromkeys(copied)))
-        doubled += sum(count - 1 for count in Counter(copied).values())
-    assert doubled <= 10 * 5 + 10, "of 5 s between two commits"
+        twice += sum(count - 1 for count in Counter(copied).values())
+    assert twice <= doubled
     given.stop()
+
+
+def test_a_second_signal_ends_a_mirror_at_once() -> None:
+    with small() as given:
+        world, (first, _) = given.world, given.mirrors
+        world.run(8.0)
+        world.network.path("m1", ("target-1", 9092)).cut = True
+        world.run(1.0)
+        first.signal()
+        world.run(1.0)
+        assert first.alive, "what is in flight is waited for"
+        first.signal()
+        world.run(0.1)
+        assert given.observer.codes == {"m1": exits.TEMPORARY}
 
 
 def test_a_frozen_mirror_is_fenced_and_copies_again() -> None:
