@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from groundwork.tasks import TaskGroup, now, sleep, wait_any
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
-from kafkawire.cluster.metadata import Unreachable
 from kafkawire.errors import LocalError
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition

@@ -83,7 +83,9 @@ class MirrorPromises(Observer):
             return
         for at, name in source.rows:
             if at < offset and (target is None or not target.has(name)):
-                self.violated(f"{tp[0]}-{tp[1]}: {offset} is committed, and {name.decode()} at {at} is not in the target")
+                self.violated(
+                    f"{tp[0]}-{tp[1]}: {offset} is committed, and {name.decode()} at {at} is not in the target"
+                )
                 return
 
     # at the end ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """One schedule of whole mirrors, from its begin to its verdict.
 
-    run(schedule(7))       None, or the Broken promise
-    told(schedule(7))      the same with everything that was said
+run(schedule(7))       None, or the Broken promise
+told(schedule(7))      the same with everything that was said
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.fakes.entries import entry, gzipped
-from tests.simulation.brokers import SimCluster
 from tests.simulation.brokers.replica import Tp
-from tests.simulation.coordinators import Coordination
 from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.promises import MirrorPromises
 from tests.simulation.mirrors.schedule import CHAOS_S, TARGET_END, Event, MirrorSchedule
@@ -79,8 +77,6 @@ class MirrorRun:
             zookeeper=world.zookeeper("target-zk") if setup.through_zookeeper else None,
             settings=settings,
         )
-        if self.target.rules.idempotent:
-            self.coordination = Coordination(self.target)
         if setup.mode == TARGET_END:
             self.target.create_topic("map", 1, configs={"cleanup.policy": "compact"})
         self.promises.watch(self.source, self.target)

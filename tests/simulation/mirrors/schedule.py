@@ -128,11 +128,7 @@ class Setup:
             *(["  drop.fields: timestamps"] if self.target == "0.8.2.2" else []),
             "  state.folder: FOLDER",
             *(["  delivery.guarantee: exactly-once"] if self.mode == EXACTLY_ONCE else []),
-            *(
-                ["  resume: target-end", "  offset.map.topic: map"]
-                if self.mode == TARGET_END
-                else []
-            ),
+            *(["  resume: target-end", "  offset.map.topic: map"] if self.mode == TARGET_END else []),
         ]
         return "\n".join(lines) + "\n"
 
@@ -177,7 +173,7 @@ def _setup(rng: Random, modes: tuple[str, ...]) -> Setup:
         target_brokers=brokers,
         replication=1 if lossy else rng.randint(1, brokers),
         mode=mode,
-        daemons=DAEMONS[: rng.choice((1, 2, 2, 3))],
+        daemons=DAEMONS[: 1 if mode == TARGET_END else rng.choice((1, 2, 2, 3))],  # others would refuse what is left
         streams=rng.choice((1, 2)),
     )
 
