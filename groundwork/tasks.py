@@ -128,7 +128,7 @@ class TaskGroup:
         self.dead = Event()
         self.death: TaskDied | None = None
         self._on_death = on_death
-        self._tasks: set[Task] = set()
+        self._tasks: dict[Task, None] = {}  # in the order in which they were spawned, which is that of a stop
         self._stopped = Event()
         self._thread_id = threading.get_ident()
         self._forked = False
@@ -148,8 +148,8 @@ class TaskGroup:
         if self._stopped.is_set():
             raise RuntimeError(f"{name} cannot start: its task group is stopped")
         task = Task(name, self._run, fn, args)
-        self._tasks.add(task)
-        task._greenlet.rawlink(lambda _: self._tasks.discard(task))  # also when it is killed before it ran
+        self._tasks[task] = None
+        task._greenlet.rawlink(lambda _: self._tasks.pop(task, None))  # also when it is killed before it ran
         task._greenlet.start()
         return task
 

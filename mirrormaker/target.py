@@ -85,7 +85,7 @@ class Target:
         self.topics: Topics
         self._senders: dict[str, Sender] = {}  # by source
         self.transactions: dict[str, Transactions] = {}  # by source, where it is copied exactly once
-        self._transactional: set[Sender] = set()
+        self._transactional: dict[Sender, None] = {}
         self._shared: SharedMetadata | None = None  # of these
         self._retired = Counters()  # of senders that are closed
         self.writers: dict[str, str] = {}  # of target topics that must have no other: SOURCE/TOPIC
@@ -145,7 +145,7 @@ class Target:
     def transactional_sender(self, sequences: Sequences, transactional_id: str) -> Sender:
         """A sender of its own for one transactional id; retire() ends it."""
         made = self._by_metadata(self._shared_metadata(), sequences, transactional_id)
-        self._transactional.add(made)
+        self._transactional[made] = None
         return made
 
     def coordinators(self) -> Coordinators:
@@ -159,7 +159,7 @@ class Target:
 
     def retire(self, sender: Sender) -> None:
         """End a sender of a transactional id; what it counted stays counted."""
-        self._transactional.discard(sender)
+        self._transactional.pop(sender, None)
         self._retired.messages += sender.counters.messages
         self._retired.bytes += sender.counters.bytes
         sender.close(0.0)

@@ -19,8 +19,8 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 
-from tests.simulation.mutations import MUTATIONS, mutated
-from tests.simulation.schedule import WEIGHTS, schedule
+from tests.simulation.mutations import ENSEMBLE_MUTATIONS, MUTATIONS, mutated
+from tests.simulation.schedule import ENSEMBLE_WEIGHTS, WEIGHTS, schedule
 from tests.simulation.world import World, run, shortest, virtual_time
 
 CHUNK = 50
@@ -34,11 +34,11 @@ def main() -> int:
         os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
     given = _arguments()
     if given.more:
-        WEIGHTS[given.more] *= MORE
+        (WEIGHTS if given.more in WEIGHTS else ENSEMBLE_WEIGHTS)[given.more] *= MORE
     if given.story:
-        return _story(given.seed)
+        return _story(given.seed, given.servers)
     chunks = [
-        (first, min(CHUNK, given.seed + given.schedules - first), given.mutation)
+        (first, min(CHUNK, given.seed + given.schedules - first), given.mutation, given.servers)
         for first in range(given.seed, given.seed + given.schedules, CHUNK)
     ]
     began, done, seen = time.monotonic(), 0, Counter[str]()
@@ -71,31 +71,37 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule; the next has the next number")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--mutation", choices=MUTATIONS, help="patch this wrong decision in")
-    parser.add_argument("--more", choices=WEIGHTS, help=f"let this happen {MORE} times as often; other schedules, then")
+    parser.add_argument("--mutation", choices=[*MUTATIONS, *ENSEMBLE_MUTATIONS], help="patch this wrong decision in")
+    parser.add_argument("--servers", type=int, choices=(1, 3), default=1, help="of ZooKeeper")
+    parser.add_argument(
+        "--more",
+        choices=[*WEIGHTS, *ENSEMBLE_WEIGHTS],
+        help=f"let this happen {MORE} times as often; other schedules, then",
+    )
     parser.add_argument("--story", action="store_true", help="tell the schedule of --seed")
     return parser.parse_args()
 
 
-def _chunk(work: tuple[int, int, str | None]) -> tuple[int, float, Counter[str], str]:
+def _chunk(work: tuple[int, int, str | None, int]) -> tuple[int, float, Counter[str], str]:
     """Schedules done, CPU seconds, what happened, and the shortest story of the first broken promise."""
-    first, count, mutation = work
+    first, count, mutation, servers = work
     logging.disable(logging.CRITICAL)
     seen, began = Counter[str](), time.process_time()
     with virtual_time(), mutated(mutation) if mutation else nullcontext():
         for seed in range(first, first + count):
-            if run(schedule(seed), seen) is not None:
-                again = f"python -m tests.simulation --seed {seed} --schedules 1"
-                return seed - first + 1, time.process_time() - began, seen, f"{shortest(schedule(seed))}\n\n{again}"
+            if run(schedule(seed, servers), seen) is not None:
+                again = f"python -m tests.simulation --servers {servers} --seed {seed} --schedules 1"
+                story = f"{shortest(schedule(seed, servers))}\n\n{again}"
+                return seed - first + 1, time.process_time() - began, seen, story
     return count, time.process_time() - began, seen, ""
 
 
-def _story(seed: int) -> int:
+def _story(seed: int, servers: int) -> int:
     logging.disable(logging.CRITICAL)
     lines: list[str] = []
     with virtual_time():
-        why = World(schedule(seed), lines).run()
-    print("\n".join([str(schedule(seed)), "", *lines, "", why or "all promises are kept"]))
+        why = World(schedule(seed, servers), lines).run()
+    print("\n".join([str(schedule(seed, servers)), "", *lines, "", why or "all promises are kept"]))
     return 1 if why else 0
 
 

@@ -14,11 +14,13 @@ from typing import Any
 from groundwork import clocks
 from groundwork.clocks import Moment
 from kafkawire.model import TopicPartition
+from tests.simulation.zookeeper import SimClient
 from zkconsumer.fetching.progress import DeliveryTicket, Progress
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.steps import Action, Report
+from zkconsumer.session import lease
 from zkconsumer.session.lease import Lease
 
 Patch = tuple[Any, str, Callable[[Any], Callable[..., Any]]]  # of what, which method, the new one from the real one
@@ -99,6 +101,14 @@ def _watch_once(read_ids: Any) -> Callable[..., Any]:
     return mutated
 
 
+def _read_in_place(sync_async: Any) -> Callable[..., Any]:
+    return lambda client, path: client.exists_async(path)
+
+
+def _no_margin(margin_of: Any) -> Callable[..., float]:
+    return lambda negotiated_s, part=1: 0.0
+
+
 MUTATIONS: dict[str, list[Patch]] = {
     "release before commit": [(RebalanceExecutor, "_commit", _release_before_commit)],
     "read before claim": [
@@ -115,11 +125,16 @@ MUTATIONS: dict[str, list[Patch]] = {
     "claim without waiting for the former owner": [(Claims, "_claim", _steal)],
     "a watch that is not set again": [(GroupReader, "_read_ids", _watch_once)],
 }
+# What one server alone cannot show.
+ENSEMBLE_MUTATIONS: dict[str, list[Patch]] = {
+    "a lease by an answered read": [(SimClient, "sync_async", _read_in_place)],
+    "a lease without a margin": [(lease, "margin_of", _no_margin)],
+}
 
 
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
-    patches = MUTATIONS[name]
+    patches = MUTATIONS.get(name) or ENSEMBLE_MUTATIONS[name]
     real = [getattr(of, method) for of, method, _ in patches]
     for (of, method, change), kept in zip(patches, real, strict=True):
         setattr(of, method, change(kept))

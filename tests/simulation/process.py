@@ -39,6 +39,11 @@ class Timeline:
         self._due: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._number = count()
 
+    @property
+    def due(self) -> float | None:
+        """When something comes due next."""
+        return self._due[0][0] if self._due else None
+
     def at(self, when: float, fn: Callable[..., object], *args: Any) -> None:
         heapq.heappush(self._due, (max(when, self.now), next(self._number), fn, args))
 
@@ -72,7 +77,8 @@ class Callback:
         return self.callback is not None
 
     def __bool__(self) -> bool:
-        return self.callback is not None
+        """Also while it runs, as gevent's own: an Event that is set meanwhile does not ask for a second one."""
+        return self.args is not None
 
 
 class Timer:
@@ -114,8 +120,29 @@ class Timer:
         self.stop()
 
 
+class Async:
+    """What another thread would wake a loop with: here everything is one thread."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._callback: Callable[..., object] | None = None
+        self._args: tuple[Any, ...] = ()
+
+    def start(self, callback: Callable[..., object], *args: Any) -> None:
+        self._callback, self._args = callback, args
+
+    def send(self) -> None:
+        if self._callback is not None:
+            self._loop.run_callback(self._callback, *self._args)
+
+    def stop(self) -> None:
+        self._callback = None
+
+    close = stop
+
+
 class Loop:
-    """The event loop of one process: gevent asks for callbacks and timers, nothing else."""
+    """The event loop of one process: gevent asks for callbacks and timers, and groundwork.hub for one to wake it."""
 
     def __init__(self, process: Process) -> None:
         self.error_handler: Any = None
@@ -131,6 +158,9 @@ class Loop:
 
     def timer(self, after: float, repeat: float = 0.0, ref: bool = True, priority: object = None) -> Timer:
         return Timer(self._process, after)
+
+    def async_(self, ref: bool = True, priority: object = None) -> Async:
+        return Async(self)
 
     def update_now(self) -> None:
         pass
@@ -149,11 +179,12 @@ class Loop:
                 fn, args = callback.callback, callback.args
                 if fn is None:
                     continue
-                callback.stop()
+                callback.callback = None
                 try:
                     fn(*args or ())
                 except Exception as e:
                     self._process.failed(e)
+                callback.args = None
             else:
                 self._process.failed(Circles(f"{self._process.name} runs in circles: {ready[0].callback}"))
                 ready.clear()

@@ -8,7 +8,9 @@ from random import Random
 
 NAMES = ("a", "b", "c", "d")
 CHAOS_S = 16.0  # then everything is mended
+ENSEMBLE_CHAOS_S = 32.0  # with an ensemble, whose servers give each other up after seconds
 SHORT_S, LONG_S = (0.3, 4.0), (6.5, 12.0)  # than the session of 6 s
+SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3", "the leader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +49,38 @@ SENTENCES = {
     "topic": "topic {who} is created with {a:.0f} partitions",
     "broker": "the leaders of half of {who} are away for {a:.2f} s",
     "produce": "{a:.0f} messages for each partition of {who}",
+    "server cut": "{who} is cut off from the other servers for {a:.2f} s",
+    "server kill": "kill -9 {who}, which starts again after {a:.2f} s",
+    "server freeze": "{who} is stopped for {a:.2f} s",
+    "server slow": "what passes between {who} and its leader takes {b:.2f} s, for {a:.2f} s",
 }
 WEIGHTS = {
     "join": 4, "close": 3, "kill": 3, "freeze": 2, "freeze, sockets first": 2, "suspend": 2, "expire": 2, "cut": 4,
     "reset": 3, "slow": 2, "late": 3, "clock": 2, "names": 1, "disk": 3, "break claims": 4, "break commits": 3,
     "break ids": 1, "grow": 1, "topic": 1, "broker": 1, "produce": 5,
 }  # fmt: skip
+ENSEMBLE_WEIGHTS = {"server cut": 8, "server kill": 4, "server freeze": 4, "server slow": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """topics: their partitions; streams: of each member, and whether it subscribes by a filter."""
+    """topics: their partitions; streams: of each member, and whether it subscribes by a filter.
+
+    servers: of ZooKeeper; tick_s, sync_limit: of an ensemble.
+    """
 
     seed: int
     topics: dict[str, int]
     streams: dict[str, tuple[int, bool]]
     events: tuple[Event, ...]
+    servers: int = 1
+    tick_s: float = 0.5
+    sync_limit: int = 5
+
+    @property
+    def chaos_s(self) -> float:
+        """Until when something happens."""
+        return CHAOS_S if self.servers == 1 else ENSEMBLE_CHAOS_S
 
     def __str__(self) -> str:
         topics = ", ".join(f"{topic} with {count} partitions" for topic, count in self.topics.items())
@@ -70,28 +88,37 @@ class Schedule:
             f"{name} with {count} streams{' of t.*' if by_filter else ''}"
             for name, (count, by_filter) in self.streams.items()
         )
-        lines = [f"seed {self.seed}: topics {topics}; members {members}", *map(str, self.events)]
-        return "\n".join([*lines, f"{CHAOS_S:7.3f} s  everything is mended"])
+        head = f"seed {self.seed}: topics {topics}; members {members}"
+        if self.servers > 1:
+            limit_s = self.sync_limit * self.tick_s
+            head += (
+                f"; {self.servers} servers, a tick is {self.tick_s:g} s, they give each other up after {limit_s:g} s"
+            )
+        return "\n".join([head, *map(str, self.events), f"{self.chaos_s:7.3f} s  everything is mended"])
 
 
-def schedule(seed: int) -> Schedule:
+def schedule(seed: int, servers: int = 1) -> Schedule:
     rng = Random(seed)
+    weights, chaos_s, given = WEIGHTS, CHAOS_S, {}
+    if servers > 1:
+        weights, chaos_s = WEIGHTS | ENSEMBLE_WEIGHTS, ENSEMBLE_CHAOS_S
+        given = {"servers": servers, "tick_s": rng.choice((0.5, 1.0, 2.0, 2.0, 3.0)), "sync_limit": rng.choice((2, 5))}
     topics = {f"t{n}": rng.choice((1, 1, 2, 2, 3, 4, 8)) for n in range(rng.choice((2, 2, 3)))}
     names = NAMES[: rng.randint(2, 4)]
     streams = {name: (rng.choice((1, 1, 2)), rng.random() < 0.4) for name in NAMES}
     events = [Event(0.0, "produce", topic, rng.randint(0, 8)) for topic in topics]
     events += [Event(rng.choice((0.0, 0.0, 2.5 * rng.random())), "join", name) for name in names]
-    centers = [rng.uniform(2.0, CHAOS_S - 2) for _ in range(rng.randint(1, 3))]
+    centers = [rng.uniform(2.0, chaos_s - 2) for _ in range(rng.randint(1, 3))]
     for topic in topics:
-        events += [Event(rng.uniform(1.0, CHAOS_S), "produce", topic, rng.randint(1, 5)) for _ in range(3)]
+        events += [Event(rng.uniform(1.0, chaos_s), "produce", topic, rng.randint(1, 5)) for _ in range(3)]
     for _ in range(rng.randint(4, 16)):
-        near = min(CHAOS_S - 0.1, max(0.5, rng.choice(centers) + rng.choice((0.05, 0.5, 3.0)) * rng.gauss(0, 1)))
-        events.append(_event(rng, near, topics, names))
-    return Schedule(seed, topics, streams, tuple(sorted(events, key=lambda event: event.at)))
+        near = min(chaos_s - 0.1, max(0.5, rng.choice(centers) + rng.choice((0.05, 0.5, 3.0)) * rng.gauss(0, 1)))
+        events.append(_event(rng, near, topics, names, weights))
+    return Schedule(seed, topics, streams, tuple(sorted(events, key=lambda event: event.at)), **given)
 
 
-def _event(rng: Random, at: float, topics: dict[str, int], names: tuple[str, ...]) -> Event:
-    what = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+def _event(rng: Random, at: float, topics: dict[str, int], names: tuple[str, ...], weights: dict[str, int]) -> Event:
+    what = rng.choices(list(weights), list(weights.values()))[0]
     who, topic = rng.choice(names), rng.choice(list(topics))
     length_s = rng.uniform(*rng.choice((SHORT_S, SHORT_S, LONG_S)))
     match what:
@@ -113,6 +140,10 @@ def _event(rng: Random, at: float, topics: dict[str, int], names: tuple[str, ...
             return Event(at, what, f"t{rng.randint(3, 4)}", rng.randint(1, 3))
         case "broker":
             return Event(at, what, topic, length_s)
+        case "server slow":
+            return Event(at, what, rng.choice(SERVERS), length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())
+        case "server cut" | "server kill" | "server freeze":
+            return Event(at, what, rng.choice(SERVERS), length_s * rng.choice((0.2, 1.0, 1.0, 2.0)))
         case "produce":
             return Event(at, what, topic, rng.randint(1, 8))
         case _:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation import zookeeper
 from tests.simulation.mutations import MUTATIONS, mutated
 from tests.simulation.schedule import Event, Schedule, schedule, shrink
 from tests.simulation.world import run, shortest, told, virtual_time
+from tests.simulation.zookeeper import client
 
 SCHEDULES, CPU_S = 300, 2.5  # whichever comes first
 SEEDS = 250  # a mutation is found within so many
@@ -140,7 +140,7 @@ def test_silent_name_servers_cost_no_session(monkeypatch: pytest.MonkeyPatch) ->
     """A lost connection comes back by the last addresses, which are used soon enough for that."""
     events = Event(3.0, "names", "a", 12.0), Event(3.1, "reset", "a"), Event(9.0, "reset", "a", 2)
     assert _costs_nothing(*events)
-    monkeypatch.setattr(zookeeper, "SOON_S", 7.0)
+    monkeypatch.setattr(client, "SOON_S", 7.0)
     assert not _costs_nothing(*events)
 
 

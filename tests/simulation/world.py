@@ -29,8 +29,8 @@ from tests.simulation.invariants import Promises
 from tests.simulation.member import Assignment
 from tests.simulation.partition import Log, Reader
 from tests.simulation.process import Process, Timeline
-from tests.simulation.schedule import CHAOS_S, NAMES, Event, Schedule, shrink
-from tests.simulation.zookeeper import Link, SimClient, SimZookeeper
+from tests.simulation.schedule import NAMES, SERVERS, Event, Schedule, shrink
+from tests.simulation.zookeeper import SESSION_S, Link, Server, SimClient, SimZookeeper
 from zkconsumer.engine import groupassignment
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.session import zksession
@@ -106,7 +106,14 @@ class World:
         self.rng = Random(f"world {given.seed}")
         self.logs: dict[TopicPartition, Log] = {}
         self.promises = Promises(self.timeline, self.logs)
-        self.server = self.promises.server = SimZookeeper(self.timeline, self.rng, self.promises.touched)
+        self.server = self.promises.server = SimZookeeper(
+            self.timeline,
+            self.rng,
+            self.promises.touched,
+            given.servers,
+            tick_s=given.tick_s,
+            sync_limit=given.sync_limit,
+        )
         self.members: dict[str, Member] = {}  # alive: frozen and closing ones, too
         self.kinds: Counter[str] = Counter()  # of the events that members reported
         self._schedule = given
@@ -127,7 +134,7 @@ class World:
         _Clock.timeline = self.timeline
         for event in self._schedule.events:
             self.timeline.at(BEFORE_S + event.at, self._happen, event)
-        self.timeline.run_until(BEFORE_S + CHAOS_S)
+        self.timeline.run_until(BEFORE_S + self._schedule.chaos_s)
         self._mend()
         until, missing = self.timeline.now + QUIET_S, "nothing"
         while self.promises.broken is None and self.timeline.now < until:
@@ -161,6 +168,8 @@ class World:
                 self._join(event.who)
         elif event.who in self._partitions or event.what == "topic":
             self._happen_to_topic(event)
+        elif event.who in SERVERS:
+            self._happen_to_server(event)
         elif member is not None and member.client is not None:
             self._happen_to_member(event, member, member.client)
 
@@ -178,6 +187,28 @@ class World:
                 for tp in tps[::2]:
                     self.logs[tp].up = False
                     self.timeline.after(event.a, self._broker_back, self.logs[tp])
+
+    def _happen_to_server(self, event: Event) -> None:
+        term, quorum = self.server.quorum.leading(), self.server.quorum
+        if event.who == SERVERS[-1]:
+            if term is None:
+                return
+            server = term.server
+        else:
+            server = self.server.servers[SERVERS.index(event.who)]
+        match event.what:
+            case "server cut":
+                quorum.isolate(server)
+                self.timeline.after(event.a, quorum.heal, server)
+            case "server kill":
+                quorum.kill(server)
+                self.timeline.after(event.a, quorum.start, server)
+            case "server freeze":
+                server.frozen = server.up
+                self.timeline.after(event.a, quorum.thaw, server)
+            case "server slow":
+                quorum.slow_s[server.number] = event.b
+                self.timeline.after(event.a, quorum.slow_s.pop, server.number, None)
 
     def _happen_to_member(self, event: Event, member: Member, client: SimClient) -> None:
         link, process = member.link, member.process
@@ -201,7 +232,10 @@ class World:
             case "expire":
                 session = self.server.sessions.get(member.session_id or 0)
                 if session is not None:
-                    member.allowed_until = max(member.allowed_until, member.reader.lease.valid_until)
+                    until = member.reader.lease.valid_until
+                    if len(self.server.servers) > 1:  # what is under way may prolong it
+                        until = self.timeline.now + SESSION_S
+                    member.allowed_until = max(member.allowed_until, until)
                     self.server.expire(session)
             case "cut":
                 link.cut = True
@@ -261,9 +295,11 @@ class World:
 
     def _mend(self) -> None:
         if self._told is not None:
-            self._told.append(f"{CHAOS_S:7.3f} s  everything is mended")
+            self._told.append(f"{self._schedule.chaos_s:7.3f} s  everything is mended")
         for log in self.logs.values():
             self._broker_back(log)
+        for server in self.server.servers:
+            self._mend_server(server)
         for member in [*self.members.values()]:
             member.link.slow_up_s = member.link.slow_down_s = 0.0
             member.link.silent, member.sync_s = False, 0.0
@@ -274,6 +310,13 @@ class World:
                 member.process.thaw()
         if all(member.closing for member in self.members.values()):
             self._join(next(name for name in NAMES if name not in self.members))
+
+    def _mend_server(self, server: Server) -> None:
+        quorum = self.server.quorum
+        quorum.slow_s.clear()
+        quorum.mend(server)
+        quorum.thaw(server)
+        quorum.start(server)
 
 
 # Time ----------------------------------------------------------------------------------------------------------------

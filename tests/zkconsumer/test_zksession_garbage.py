@@ -39,6 +39,8 @@ class FakeZooKeeper:
     """Answers sessions, pings, credentials, exists and sync.  instead(xid): sent once in place of an answer to sync.
     refuses: credentials, so many times."""
 
+    timeout_ms = 6000  # of its sessions
+
     def __init__(self) -> None:
         self.connections = 0
         self.instead: Callable[[int], bytes] | None = None
@@ -61,7 +63,7 @@ class FakeZooKeeper:
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as frames, suppress(OSError, struct.error):
             frames.read(*struct.unpack(">i", frames.read(4)))
-            connection.sendall(framed(struct.pack(">iiqi16s?", 0, 6000, SESSION, 16, b"p" * 16, False)))
+            connection.sendall(framed(struct.pack(">iiqi16s?", 0, self.timeout_ms, SESSION, 16, b"p" * 16, False)))
             while True:
                 body = frames.read(*struct.unpack(">i", frames.read(4)))
                 xid, kind = struct.unpack_from(">ii", body)

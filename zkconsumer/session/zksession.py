@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import enum
 import logging
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -47,6 +49,7 @@ log = logging.getLogger(__name__)
 
 RECONNECT_MAX_S = 0.5  # kazoo's 60 s would keep us away long after ZooKeeper is back
 BEATS_PER_TIMEOUT = 12  # a 6 s session beats each 0.5 s
+SILENT = 2 / 3  # of the time-out: as kazoo gives up a connection on which it sends nothing
 LOOK_S = 0.1  # between two looks at the clocks
 WAITING = "%s: nothing is delivered, sent or committed until %s answers a heartbeat; a clock jumped by %.1f s"
 CLOSE_S = 1.5  # how long closing the session may take when ZooKeeper does not answer; twice at worst
@@ -74,6 +77,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
             raise
         self.negotiated_s = read_ms * 3 / 2 / 1000  # kazoo reads with two thirds of it
         return read_ms, connect_ms
+
+    def drop(self) -> None:
+        """Close the socket of a connection on which nothing arrives; kazoo goes on to the next server."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
         """End the connection's greenlet without waiting for an answer that will not come."""
@@ -117,6 +126,7 @@ class ZkSession(ZkCalls):
         self._handler: Any = None
         self._wake_beat = Event()
         self._wake_fence = Event()
+        self._unanswered = 0  # heartbeats in a row
 
     # start and end ------------------------------------------------------------------------------------------------
 
@@ -226,6 +236,7 @@ class ZkSession(ZkCalls):
             state, SessionState.LOST
         )
         log.debug("ZooKeeper session at %s is %s", self.hosts, self.state.value)  # on_state says it, by name
+        self._unanswered = 0
         if self.state is SessionState.LOST:
             self.lease.revoke(clocks.boot())
             self._fence()
@@ -234,9 +245,19 @@ class ZkSession(ZkCalls):
 
     def _beat(self) -> None:
         """Send a heartbeat each twelfth of the session time-out; several may be in flight (a slow server is not
-        dead)."""
+        dead).
+
+        After SILENT of the time-out without an answer the connection is dropped.  kazoo would keep it: it pings only
+        after a while in which it sent nothing.  Heartbeats are counted, since answers may wait in the socket of a
+        process that was stopped.
+        """
         while self._client is not None:
             if self.session_id is not None:
+                if self._unanswered >= BEATS_PER_TIMEOUT * SILENT:
+                    log.warning("ZooKeeper at %s answers nothing; connecting to the next server", self.hosts)
+                    self._unanswered = 0
+                    self._client._connection.drop()
+                self._unanswered += 1
                 sent = clocks.moment()
                 try:
                     answer = self._client.sync_async("/")
@@ -250,6 +271,7 @@ class ZkSession(ZkCalls):
     def _beaten(self, sent: clocks.Moment, answer: Any) -> None:
         if answer.exception is not None or self.state is not SessionState.CONNECTED:
             return
+        self._unanswered = 0
         self.lease.beat_answered(sent, self.negotiated_s)
         if self.lease.holds(clocks.moment()):
             self.fenced = False

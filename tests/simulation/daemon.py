@@ -1,0 +1,367 @@
+"""One mirror daemon as a simulated process: the real mirrormaker.daemon, from its start to its exit code.
+
+What stands for something else: time, threads and connections (virtual.py, network.py); kazoo's client (zookeeper); the
+signals of the operating system, which are given by hand; the log, which goes nowhere or into the story; the control
+socket, whose actions are called.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from gevent._hub_local import get_hub_if_exists, set_hub
+from gevent.greenlet import Greenlet
+from gevent.hub import GreenletExit
+from greenlet import greenlet
+
+import mirrormaker.daemon
+import mirrormaker.signals
+import mirrormaker.zookeeper
+import producer.zookeeper
+from groundwork.loopdelay import HubLag
+from mirrormaker.config import Configuration
+from mirrormaker.control.actions import RunningMirror, actions_of
+from mirrormaker.control.live import LiveControl
+from mirrormaker.happenings import Happenings
+from mirrormaker.report import MirrorReport
+from mirrormaker.signals import Signals
+from tests.simulation import virtual
+from tests.simulation.network import Network
+from tests.simulation.process import Process, Timeline
+from tests.simulation.virtual import Disk, Files, here
+from tests.simulation.zookeeper import Link, SimClient, SimZookeeper, client_for
+from zkconsumer.engine import groupassignment
+from zkconsumer.session import zksession
+
+CRASHED = 1  # exit code of a program that ends with an exception
+
+
+class MirrorProcess(Process):
+    """A process with a disk, a network and a way to each ZooKeeper (by its connect string).
+
+    daemon: what runs in it, once it is made.
+    """
+
+    def __init__(
+        self, name: str, timeline: Timeline, failed: Callable[[BaseException], None], machine: Machine
+    ) -> None:
+        super().__init__(name, timeline, failed)
+        self.disk = Disk(self)
+        self.files = Files()
+        self.network = machine.network
+        self.machine = machine
+        self.daemon: SimDaemon | None = None
+        self.handlers: list[logging.Handler] = []  # of this process's log
+        self.clients: list[SimClient] = []  # kazoo's, in the order in which they were made
+        self._kept: list[greenlet] = []  # of one that is dead
+
+    def kill(self, tells: bool = True) -> None:
+        """SIGKILL; tells: its machine goes on, and ends its connections."""
+        if not self.dead:
+            super().kill()
+            self._kept = _greenlets_of(self._hub)  # a greenlet that nobody holds any more is ended, which runs code
+            self.files.end()
+            self.network.gone(self, tells)
+
+    def dispose(self) -> None:
+        """Take a process that is gone apart, after which nothing of it holds anything."""
+        self.kill()
+        hub: Any = self._hub
+        hub.switch = hub.switch_out = _gone
+        before: Any = get_hub_if_exists()
+        set_hub(hub)
+        try:
+            for each in (*self._kept, hub):
+                try:
+                    each.throw(GreenletExit)
+                except BaseException:
+                    pass
+            self._kept.clear()
+            self._loop.ready.clear()
+        finally:
+            set_hub(before)
+
+
+def _greenlets_of(hub: object) -> list[greenlet]:
+    """Those that have not ended."""
+    return [each for each in gc.get_objects() if isinstance(each, greenlet) and each.parent is hub and not each.dead]
+
+
+class Gone(BaseException):
+    """This process is gone: nothing can be waited for."""
+
+
+def _gone(*_: object) -> Any:
+    raise Gone
+
+
+class Exited(Exception):
+    """os._exit was called, as a second SIGTERM does."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+def _exit(code: int) -> None:
+    if here() is None:
+        _real_exit(code)
+    raise Exited(code)
+
+
+_real_exit = os._exit
+
+
+class Machine:
+    """What processes run on.  zookeepers, links: by connect string; a link for each process, too."""
+
+    def __init__(self, network: Network, zookeepers: Mapping[str, SimZookeeper]) -> None:
+        self.network = network
+        self.zookeepers = zookeepers
+        self.links: dict[tuple[str, str], Link] = {}
+
+    def link(self, process: str, connect: str) -> Link:
+        """The way from one process to a ZooKeeper."""
+        key = process, connect
+        if key not in self.links:
+            self.links[key] = Link(self.network.timeline, self.network.rng)
+        return self.links[key]
+
+
+def _kazoo(hosts: str, handler: object = None, **given: Any) -> SimClient:
+    """In the place of KazooClient(...): one of the process that runs."""
+    process: Any = here()
+    machine: Machine = process.machine
+    connect = hosts.partition("/")[0]
+    client = client_for(process, machine.zookeepers[connect], machine.link(process.name, connect), hosts=hosts, **given)
+    process.clients.append(client)
+    return client
+
+
+class SimDaemon(mirrormaker.daemon.Daemon):
+    """The real one; its process knows it."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        process: Any = here()
+        process.daemon = self
+
+    def signal(self, number: int) -> None:
+        """As the operating system would call the handler of a signal."""
+        self._signals._handler(number)(number, None)
+
+    def report(self) -> MirrorReport:
+        return self._reporter.report()
+
+    def do(self, action: str, arguments: Mapping[str, Any]) -> list[Any]:
+        """An action of its control socket, and what it answers."""
+        return list(self._control.actions[action](arguments))  # type: ignore[attr-defined]
+
+
+def _begin_control(self: Any, reporter: Any, more: object) -> None:
+    """In the place of LiveControl.start: what was kept is applied, and nobody listens."""
+    self.limiter.restore(None)
+    self._tasks.spawn("limits", self.limiter.run)
+    self.actions = actions_of(
+        RunningMirror(
+            sources=self._sources,
+            flows=self._flows,
+            selections=self._selections,
+            reporter=reporter,
+            limiter=self.limiter,
+        )
+    )
+
+
+def _attach(self: Happenings) -> None:
+    process: Any = here()
+    process.handlers.append(self)
+
+
+def settle() -> None:
+    """virtual.settle, and what only a daemon needs; looks at clocks that find nothing here are fewer.  Repeatable."""
+    if mirrormaker.daemon.Daemon is SimDaemon:
+        return
+    virtual.settle()
+    patched: Any
+    for patched, name, value in (
+        (mirrormaker.daemon, "Daemon", SimDaemon),
+        (mirrormaker.daemon, "_start_threads", lambda: ""),
+        (mirrormaker.daemon, "set_up_logging", lambda *args, **named: None),
+        (mirrormaker.daemon, "collect_garbage_rarely", lambda: None),
+        (sys, "setswitchinterval", lambda seconds: None),
+        (os, "_exit", _exit),
+        (mirrormaker.signals, "write_now", lambda *args: None),
+        (Signals, "take", lambda self: None),
+        (LiveControl, "start", _begin_control),
+        (Happenings, "attach", _attach),
+        (Happenings, "detach", lambda self: None),
+        (mirrormaker.daemon, "HubLag", partial(HubLag, tick_ms=1000.0)),
+        (groupassignment, "AUDIT_S", 1e6),  # it would hide a watch that was missed
+        (zksession, "BEATS_PER_TIMEOUT", 6),
+        (zksession, "LOOK_S", 0.5),
+        (zksession, "KazooClient", _kazoo),
+        (mirrormaker.zookeeper, "KazooClient", _kazoo),
+        (producer.zookeeper, "KazooClient", _kazoo),
+    ):
+        setattr(patched, name, value)
+    gc.collect()
+    gc.freeze()  # what is imported is looked at by no collection, and by no search for greenlets
+
+
+class Mirror:
+    """One mirror by its name, in one life after the other.
+
+    yaml: what its configuration was read from first.  ended(mirror, code): its process has ended by itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        configuration: Configuration,
+        yaml: str,
+        machine: Machine,
+        *,
+        failed: Callable[[Mirror, BaseException], None],
+        ended: Callable[[Mirror, int], object],
+    ) -> None:
+        self.name = name
+        self.configuration = configuration  # as its file is now: what the next start, or a reload, reads
+        self.process: MirrorProcess | None = None
+        self.lives: list[MirrorProcess] = []
+        self.yaml = yaml
+        self._machine = machine
+        self._freezes = 0
+        self._failed = failed
+        self._ended = ended
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and not self.process.dead
+
+    @property
+    def daemon(self) -> SimDaemon | None:
+        """What runs in its process, frozen or not."""
+        return self.process.daemon if self.process is not None and not self.process.dead else None
+
+    def start(self) -> None:
+        if self.alive:
+            return
+        timeline = self._machine.network.timeline
+        process = MirrorProcess(self.name, timeline, lambda e: self._failed(self, e), self._machine)
+        self.process = process
+        self.lives.append(process)
+        process.after(0.0, self._begin, process)
+
+    def _begin(self, process: MirrorProcess) -> None:
+        Greenlet(self._run, process).start()
+
+    def _run(self, process: MirrorProcess) -> None:
+        try:
+            code = mirrormaker.daemon.run_daemon(self.configuration, lambda: self.configuration)
+        except Exception as e:
+            self._failed(self, e)
+            code = CRASHED
+        process.timeline.after(0.0, self._exited, process, code)
+
+    def _exited(self, process: MirrorProcess, code: int) -> None:
+        if not process.dead:
+            process.kill()
+            self._ended(self, code)
+
+    # what a schedule does -----------------------------------------------------------------------------------------
+
+    def kill(self, tells: bool = True) -> None:
+        """kill -9; tells: its machine goes on."""
+        if self.process is not None:
+            self.process.kill(tells)
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        """A signal; before the daemon is made it ends the process, as at the real start."""
+        process = self.process
+        if process is None or process.dead:
+            return
+        if process.daemon is not None:
+            process.arrive(self._signalled, process, process.daemon, number)
+        elif number in (signal.SIGTERM, signal.SIGINT):
+            process.kill()
+
+    def _signalled(self, process: MirrorProcess, daemon: SimDaemon, number: int) -> None:
+        try:
+            daemon.signal(number)
+        except Exited as exited:
+            process.timeline.after(0.0, self._exited, process, exited.code)
+
+    def freeze(self, seconds: float, sockets_first: bool = False) -> None:
+        """SIGSTOP, and SIGCONT after that."""
+        process = self.process
+        if process is not None and not process.frozen and not process.dead:
+            process.freeze()
+            process.timeline.after(seconds, self._thaw, process, self._next_freeze(), sockets_first)
+
+    def suspend(self, seconds: float) -> None:
+        """Its machine sleeps."""
+        process = self.process
+        if process is not None and not process.frozen and not process.dead:
+            process.suspend(seconds)
+            process.timeline.after(seconds, self._thaw, process, self._next_freeze(), True)
+
+    def _next_freeze(self) -> int:
+        self._freezes += 1
+        return self._freezes
+
+    def _thaw(self, process: MirrorProcess, freeze: int, sockets_first: bool) -> None:
+        if process.frozen and not process.dead and freeze == self._freezes:
+            process.thaw(sockets_first)
+
+    def mend(self) -> None:
+        """It runs, and its disk answers; a dead one stays dead."""
+        if self.process is not None:
+            self._thaw(self.process, self._freezes, False)
+            self.process.disk.slow_s = 0.0
+
+    def do(self, action: str, **arguments: Any) -> None:
+        """An operator's action, such as pause; what it answers or raises is nobody's."""
+        daemon = self.daemon
+        if daemon is not None and self.process is not None:
+            self.process.arrive(lambda: Greenlet(_quietly, daemon.do, action, arguments).start())
+
+    def dispose(self) -> None:
+        for process in self.lives:
+            process.dispose()
+        self.lives.clear()
+
+
+def _quietly(fn: Callable[..., object], *args: Any) -> None:
+    try:
+        fn(*args)
+    except Exception:
+        pass
+
+
+class LogRouter(logging.Handler):
+    """Gives each record to the handlers of the process that runs, and the text of each to `told`."""
+
+    def __init__(self, timeline: Timeline, told: Callable[[str], object] | None) -> None:
+        super().__init__()
+        self._timeline = timeline
+        self._told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = here()
+        if self._told is not None:
+            who = process.name if process is not None else "-"
+            self._told(f"{self._timeline.now:9.3f} s  {who}: {record.levelname.lower()}: {record.getMessage()}")
+        for handler in getattr(process, "handlers", ()):
+            if record.levelno >= handler.level:
+                handler.handle(record)
+
+
+__all__ = ["LogRouter", "Machine", "Mirror", "MirrorProcess", "SimDaemon", "settle"]
