@@ -675,6 +675,20 @@ def test_no_message_of_a_source_gets_into_the_offset_map_or_among_the_dead_lette
     )
 
 
+def test_no_message_of_a_source_gets_into_what_another_mirror_writes_for_itself(tasks: TaskGroup) -> None:
+    """Two mirrors into one target: a stranger's source of the second forged the offset map of the first."""
+    targets, refused = Targets(**{"eu.map": 1, "eu.map.dc1": 1, "dead": 1, "eu.t": 1}), [Share() for _ in range(4)]
+    names = Selection(source="dc2", whitelist=".*", prefix="eu.", rename={"a": "dead"}, reserved=r"eu\.map(\..*)?,dead")
+    flow = flow_of(tasks, targets, Sends(), selection=names, handler=lambda m: ("eu.map", m.key, m.value))
+    for topic, share in zip(("map", "map.dc1", "a", "t"), refused, strict=True):
+        flow.take(fetched(topic, 0, 5), share)
+    until(lambda: all(share.told for share in refused))
+    assert targets.asked == ["eu.t"]
+    assert {share.told[0][0] for share in refused} == {"failed"}
+    assert "would be written to eu.map, which reserved.topics 'eu" in str(refused[0].told)
+    assert "message.handler sent a message of t to eu.map, which reserved.topics" in str(refused[3].told)
+
+
 def test_a_handler_sends_nothing_to_an_internal_name(tasks: TaskGroup) -> None:
     share, targets = Share(), Targets(a=2, __transaction_state=50)
     flow = flow_of(tasks, targets, Sends(), handler=lambda m: ("__transaction_state", m.key, m.value))
