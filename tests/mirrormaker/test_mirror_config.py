@@ -413,8 +413,8 @@ def test_what_the_mirror_writes_for_itself_is_told_where_a_source_topic_would_go
         ),
         (
             "{whitelist: a, reserved.topics: '*'}",
-            "m.yaml: mirror: option 'reserved.topics' is '*': topic filter '*': * has nothing to repeat: a topic filter "
-            "is a Java regular expression; write .*",
+            "m.yaml: mirror: option 'reserved.topics' is '*': topic filter '*': * has nothing to repeat: a "
+            "topic filter is a Java regular expression; write .*",
         ),
         (
             "{whitelist: a, dead.letter.topic: m.b, offset.map.topic: m}",
