@@ -90,7 +90,11 @@ def never(regex: str, topic: str, why: PatternRefused) -> bool:
 
 class LeftOut:
     """Leaves topics out of a member's own filter that it takes too many steps to tell about: else whoever creates a
-    topic with a long name ends the member.  say: called once for each."""
+    topic with a long name ends the member.  say: called once for each.
+
+    Members whose program can tell count this one as a reader where the topic matches.  The partitions that they give it
+    are read by nobody: claiming them would be a guess, and where the topic does not match they are another member's.
+    """
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self.own: str | None = None  # the regex; None: every one
@@ -102,7 +106,7 @@ class LeftOut:
             return False
         if topic not in self._topics:
             self._topics.add(topic)
-            self._say(f"a topic is left out: {why}")
+            self._say(f"a topic is left out, also partitions of it that other members count as this member's: {why}")
         return True
 
 

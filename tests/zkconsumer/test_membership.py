@@ -15,6 +15,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.znodes.v08 import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration, registration_text
 from zkconsumer.filters import LeftOut
 from zkconsumer.group import membership
+from zkconsumer.group.assignor import assign
 from zkconsumer.group.membership import (
     Group,
     StrategyNotAllowed,
@@ -26,6 +27,7 @@ from zkconsumer.group.membership import (
     surplus,
     threads_of,
 )
+from zkconsumer.group.verify import GroupFacts, verify
 
 read_group = partial(membership.read_group, parse=registration)
 
@@ -99,9 +101,29 @@ def test_a_topic_that_our_own_filter_cannot_tell_about_is_left_out_of_it_and_nob
     members, own = {"a": filter_node(WHITE_LIST, slow), "b": filter_node(WHITE_LIST, slow)}, LeftOut(logging.warning)
     own.own = slow
     assert read_group("a", members, topics, leave_topic=own).topics == ["t"]
-    assert "a topic is left out: topic filter" in caplog.text
+    assert "a topic is left out, also partitions of it that other members count as this member's: topic filter" in (
+        caplog.text
+    )
     own.own = "another"
     assert isinstance(read_group("a", members, topics, leave_topic=own), Untranslatable)
+
+
+def test_a_topic_that_only_other_members_can_tell_is_read_by_them_alone_and_what_they_give_us_is_reported():
+    """A JVM member reads the long name by a filter of its own and counts us as a reader, as Java matches our filter."""
+    slow, long = "(?:(?:(?:a|.)*b|.)*c|.)*d|t", "a" * 254 + "d"
+    nodes, own = {"a": filter_node(WHITE_LIST, slow), "jvm": filter_node(WHITE_LIST, "t|a+d")}, LeftOut(logging.debug)
+    own.own = slow
+    group = read_group("a", nodes, ["t", long], leave_topic=own)
+    partitions = {"t": [0, 1], long: [0, 1]}
+    ours = assignment_of("a", group, partitions)
+    by_java = assign("range", partitions, {topic: ["a-0", "jvm-0"] for topic in partitions})
+    theirs = dict.fromkeys(by_java["jvm-0"], "jvm-0")
+    assert not ours.keys() & theirs.keys()
+    assert by_java["a-0"] == [TopicPartition("t", 0), TopicPartition(long, 0)]
+    assert ours == {TopicPartition("t", 0): "a-0"}
+    facts = GroupFacts(group.streams, {**ours, **theirs}, partitions)
+    [found] = [finding for finding in verify(facts, "range") if finding.fault]
+    assert str(found) == f"no owner: {long}/0 has no owner, so it is not read; it is jvm-0's"
 
 
 def test_expressions_of_all_members_are_evaluated_step_by_step_until_the_time_is_over():
