@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,26 +28,29 @@ KEYS = frozenset(
 
 
 def chosen_security() -> Security:
-    """The security of the running command's connections to brokers.
+    """The security of the running command's connections to brokers; see chosen_options()."""
+    found = _chosen().get(_SECURITY)
+    return found if isinstance(found, Security) else OPEN
+
+
+def chosen_options() -> Mapping[str, str]:
+    """The same as options of a consumer, each a text.
 
     What of it tells a secret to strangers is named on stderr, once, before anything is connected to.
     """
+    found: Mapping[str, str] = _chosen().get(_OPTIONS, {})
+    return found
+
+
+def _chosen() -> Mapping[str, Any]:
     ctx = click.get_current_context(silent=True)
-    if ctx is None or _SECURITY not in ctx.meta:
-        return OPEN
+    if ctx is None:
+        return {}
     if _CHECKED in ctx.meta:
         config, file = ctx.meta.pop(_CHECKED)
         for sentence in unsafe_security(config, found_in_zookeeper=not ctx.params.get("brokers"), file=file):
             print_note(f"warning: {file.name}: {sentence}")
-    found: Security = ctx.meta[_SECURITY]
-    return found
-
-
-def chosen_options() -> Mapping[str, str]:
-    """The same as options of a consumer, each a text."""
-    ctx = click.get_current_context(silent=True)
-    found: Mapping[str, str] = ctx.meta.get(_OPTIONS, {}) if ctx is not None else {}
-    return found
+    return ctx.meta
 
 
 def choose_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
