@@ -113,7 +113,12 @@ class _Parser:
             elif (part := self._plain() or self._repeatable()) is not None:
                 found[-1].append(part)
         self._ignore_case = case_before
-        return Following(found[0]) if len(found) == 1 else Alternatives([Following(parts) for parts in found])
+        pace = Pace(PAUSE_CHARACTERS)
+        branches: list[Part] = []
+        for parts in found:
+            pace.reached(len(branches))
+            branches.append(Following(parts))
+        return branches[0] if len(branches) == 1 else Alternatives(branches)
 
     def _plain(self) -> Part | None:
         """Letters and digits up to the last before a repetition."""
