@@ -7,14 +7,15 @@
 # docs/docker.md says how to run them.
 
 # The Python that the tests run on, and the Debian that still has Java 17: the newest that runs the brokers of 0.8, and one
-# that Spark 4 takes.  For builds that are the same in a year, give a digest: --build-arg BASE=python@sha256:...
+# that Spark 4 takes.  For builds that are the same in a year, give a digest:
+# --build-arg BASE=python:3.11-slim-bookworm@sha256:... (docs/docker.md).
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS base
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
-    PIP_CONSTRAINT=/usr/local/share/kafka-legacy-mirror/constraints.txt \
-    PIP_BUILD_CONSTRAINT=/usr/local/share/kafka-legacy-mirror/constraints.txt
-COPY conf/docker/constraints.txt conf/docker/health.py /usr/local/share/kafka-legacy-mirror/
+# Whatever is installed has to have a hash of the files in requirements/; the wheel of this project is built here.
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+COPY conf/docker/health.py /usr/local/share/kafka-legacy-mirror/
+COPY conf/docker/requirements /usr/local/share/kafka-legacy-mirror/requirements
 RUN groupadd --gid 10001 mirror \
  && useradd --uid 10001 --gid 10001 --no-log-init --create-home --home-dir /var/lib/mirrormaker mirror \
  && install -d -o mirror -g mirror /warehouse
@@ -30,7 +31,8 @@ CMD ["mirrormaker", "run", "/etc/mirrormaker/mirror.yaml"]
 FROM base AS wheel
 USER root
 COPY . /src
-RUN SOURCE_DATE_EPOCH=0 pip wheel --quiet --no-deps --wheel-dir /wheels /src
+RUN pip install --quiet --require-hashes -r /usr/local/share/kafka-legacy-mirror/requirements/build.txt \
+ && SOURCE_DATE_EPOCH=0 pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir /wheels /src
 
 FROM base AS java
 USER root
@@ -44,7 +46,8 @@ FROM java AS jars
 USER root
 RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends maven
 COPY --from=wheel /wheels /wheels
-RUN pip install --quiet /wheels/*.whl
+RUN pip install --quiet --require-hashes -r /usr/local/share/kafka-legacy-mirror/requirements/base.txt \
+ && pip install --quiet --no-deps --no-index /wheels/*.whl
 # The releases whose brokers the image cluster can start, such as "0.8.2.2 2.8.2"; 0.8.2.2 brings ZooKeeper for all.
 ARG KAFKA_VERSIONS=0.8.2.2
 ENV LOCALKAFKA_CACHE=/opt/localkafka
@@ -54,7 +57,8 @@ RUN python -m localkafka.prefetch ${KAFKA_VERSIONS} \
 FROM java AS cluster
 USER root
 COPY --from=wheel /wheels /wheels
-RUN pip install --quiet /wheels/*.whl
+RUN pip install --quiet --require-hashes -r /usr/local/share/kafka-legacy-mirror/requirements/base.txt \
+ && pip install --quiet --no-deps --no-index /wheels/*.whl
 COPY --from=jars /opt/localkafka /opt/localkafka
 ENV LOCALKAFKA_CACHE=/opt/localkafka
 # Read by localkafka with LOCALKAFKA_BACKEND=docker.
@@ -71,11 +75,17 @@ FROM base AS mirror
 ARG EXTRAS=metrics
 USER root
 COPY --from=wheel /wheels /wheels
-RUN pip install --quiet "kafka-legacy-mirror[${EXTRAS}] @ file://$(echo /wheels/*.whl)"
+RUN cd /usr/local/share/kafka-legacy-mirror/requirements \
+ && pip install --quiet --require-hashes -r base.txt $(echo "${EXTRAS}" | tr , '\n' | sed 's/.\+/-r &.txt/') \
+ && pip install --quiet --no-deps --no-index /wheels/*.whl
 USER 10001:10001
 
 FROM java AS full
 USER root
 COPY --from=wheel /wheels /wheels
-RUN pip install --quiet "kafka-legacy-mirror[metrics,spark] @ file://$(echo /wheels/*.whl)"
+# pyspark is published as source: what builds it is installed first.
+RUN cd /usr/local/share/kafka-legacy-mirror/requirements \
+ && pip install --quiet --require-hashes -r build.txt \
+ && pip install --quiet --require-hashes --no-build-isolation -r base.txt -r metrics.txt -r spark.txt \
+ && pip install --quiet --no-deps --no-index /wheels/*.whl
 USER 10001:10001

@@ -20,7 +20,7 @@ PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkp
 # Libraries are compiled as they are loaded (--no-compile): pip would compile ten times as many modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test quick archives check lint docs matrix bench faults soak fuzz simulate audit clean
+.PHONY: venv demo test quick archives check lint docs matrix bench faults soak fuzz simulate audit requirements clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -80,6 +80,9 @@ simulate: $(STAMP) ## the group in virtual time, with faults by seed (SCHEDULES=
 
 audit: $(STAMP)    ## known vulnerabilities of what is installed here (pip-audit, in an environment of its own)
 	$(BIN)/python -m tests.security.audit
+
+requirements: $(STAMP)   ## versions and hashes of what the images install, newest within the ranges (conf/docker/requirements)
+	$(BIN)/python -m tests.security.requirements
 
 bench: $(STAMP)    ## ratios against the JVM and other clients in one run, a summary, docs/performance.md (FULL=1: an hour)
 	$(BIN)/python benchmarks/run.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))

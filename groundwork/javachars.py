@@ -63,56 +63,56 @@ class PatternRefused(ValueError):
 class Text:
     """A pattern with a read position."""
 
-    __slots__ = ("_at", "_text", "_wide")
+    __slots__ = ("_text", "_wide", "at")
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self.at = 0
         self._wide = 0
 
     @property
     def ended(self) -> bool:
-        return self._at >= len(self._text)
+        return self.at >= len(self._text)
 
     def match(self, pattern: str) -> re.Match[str] | None:
         """Match a Python pattern at the read position, and move past it."""
-        return re.compile(pattern).match(self._text, self._at)
+        return re.compile(pattern).match(self._text, self.at)
 
     def word(self) -> str:
         """Move past letters and digits, up to the last one that something else than a repetition follows; they."""
-        found = _WORD.match(self._text, self._at)
+        found = _WORD.match(self._text, self.at)
         if found is None:
             return ""
         end = found.end() - (self._text[found.end() : found.end() + 1] in ("*", "+", "?", "{"))
-        text = self._text[self._at : end]
-        self._at = end
+        text = self._text[self.at : end]
+        self.at = end
         return text
 
     def peek(self, n: int = 1) -> str:
-        return self._text[self._at : self._at + n]
+        return self._text[self.at : self.at + n]
 
     def take(self, n: int = 1) -> str:
         """The next n characters.  Raises PatternRefused when there are fewer."""
         taken = self.peek(n)
         if len(taken) < n:
             raise PatternRefused("it ends too early")
-        self._at += n
+        self.at += n
         return taken
 
     def took(self, expected: str) -> bool:
         """Move past `expected` if it comes next; whether it did."""
-        if not self._text.startswith(expected, self._at):
+        if not self._text.startswith(expected, self.at):
             return False
-        self._at += len(expected)
+        self.at += len(expected)
         return True
 
     def until(self, end: str, what: str) -> str:
         """The text before `end`, moving past both.  what: its name in the refusal when there is no `end`."""
-        stop = self._text.find(end, self._at)
+        stop = self._text.find(end, self.at)
         if stop < 0:
             raise PatternRefused(f"{what} without its {end}")
-        taken = self._text[self._at : stop]
-        self._at = stop + len(end)
+        taken = self._text[self.at : stop]
+        self.at = stop + len(end)
         return taken
 
     def widened(self, ranges: Ranges) -> Ranges:

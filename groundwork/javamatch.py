@@ -25,6 +25,7 @@ LENGTHS = (31, 63, 127, LONGEST_NAME)  # for which the steps of backtracking are
 QUICK = 200_000  # most steps of `re` for a name where there is another way: 2 ms
 PATIENT = 1_000_000  # and where there is none, or it took too many steps: 10 ms
 NAME_STEPS = 50_000  # most steps of following all places of a name: 20 ms
+COMPILED_MOST = 12_000  # characters of a pattern that is given to `re`: 40 ms
 UNBOUNDED = 1 << 30  # repetitions
 MANY = 1 << 50  # of ways and steps: more are not told apart
 Cost = tuple[int, int]  # ways to match from a given place, and steps to try them all
@@ -317,9 +318,10 @@ class TopicPattern:
         self.java = java
         self.python = part.python
         self._part = part
-        self._compiled = re.compile(part.python, re.ASCII)
+        long = len(part.python) > COMPILED_MOST
+        self._compiled = None if long else re.compile(part.python, re.ASCII)
         self._costs: dict[int, int] = {}
-        if not part.followed and self._cost(LONGEST_NAME) > PATIENT:
+        if not part.followed and (long or self._cost(LONGEST_NAME) > PATIENT):
             raise PatternRefused(
                 "its back references, atomic groups or possessive repetitions can take more steps than there is time"
                 " for; write it without them, or with fewer repetitions"
@@ -340,30 +342,32 @@ class TopicPattern:
             return False
         length = next(length for length in LENGTHS if length >= len(name))
         cost = self._cost(length)
-        if not self._part.followed or cost <= QUICK:
-            return self._compiled.fullmatch(name) is not None
+        compiled = self._compiled
+        if compiled is not None and (not self._part.followed or cost <= QUICK):
+            return compiled.fullmatch(name) is not None
         places = _Places(name)
         try:
             return self._ends(places, 1) & places.last != 0
         except PatternRefused:
-            if cost > PATIENT:
+            if compiled is None or cost > PATIENT:
                 raise
-            return self._compiled.fullmatch(name) is not None
+            return compiled.fullmatch(name) is not None
 
     def found_in(self, name: str) -> bool:
         """True if a part of the name matches.  Raises PatternRefused as matches()."""
         if len(name) > LONGEST_NAME:
             return False
         cost = self._cost(LONGEST_NAME) * (len(name) + 1)
-        if not self._part.followed or cost <= QUICK:
-            return self._compiled.search(name) is not None
+        compiled = self._compiled
+        if compiled is not None and (not self._part.followed or cost <= QUICK):
+            return compiled.search(name) is not None
         places = _Places(name)
         try:
             return self._ends(places, 2 * places.last - 1) != 0
         except PatternRefused:
-            if cost > PATIENT:
+            if compiled is None or cost > PATIENT:
                 raise
-            return self._compiled.search(name) is not None
+            return compiled.search(name) is not None
 
     def _ends(self, places: _Places, starts: int) -> int:
         try:

@@ -32,9 +32,11 @@ from groundwork.javamatch import (
     Repetition,
     TopicPattern,
 )
+from groundwork.pauses import Pace
 
 DEEPEST = 50  # nested groups; another member's registration must not exhaust our stack
 LONGEST = 1 << 16  # characters; another member's registration must not hold us up
+PAUSE_CHARACTERS = 1 << 10  # translated between pauses: some milliseconds
 REFUSED_FLAGS = {
     "u": "Unicode case folding differs between Java and Python",
     "U": "Unicode classes differ between Java and Python",
@@ -59,7 +61,9 @@ def _without_quoting(java: str) -> str:
     r"""The pattern with \Q..\E as escaped characters, as Java does before it parses."""
     out: list[str] = []
     at = 0
+    pace = Pace(PAUSE_CHARACTERS)
     while at < len(java):
+        pace.reached(at)
         if java.startswith("\\Q", at):
             end = java.find("\\E", at + 2)
             quoted = java[at + 2 :] if end < 0 else java[at + 2 : end]
@@ -77,6 +81,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = Text(text)
+        self._pace = Pace(PAUSE_CHARACTERS)
         self._depth = 0
         self._ignore_case = False
         self._groups = 0
@@ -102,12 +107,18 @@ class _Parser:
         case_before = self._ignore_case
         found: list[list[Part]] = [[]]
         while not self._text.ended and self._text.peek() != ")":
+            self._pace.reached(self._text.at)
             if self._text.took("|"):
                 found.append([])
             elif (part := self._plain() or self._repeatable()) is not None:
                 found[-1].append(part)
         self._ignore_case = case_before
-        return Following(found[0]) if len(found) == 1 else Alternatives([Following(parts) for parts in found])
+        pace = Pace(PAUSE_CHARACTERS)
+        branches: list[Part] = []
+        for parts in found:
+            pace.reached(len(branches))
+            branches.append(Following(parts))
+        return branches[0] if len(branches) == 1 else Alternatives(branches)
 
     def _plain(self) -> Part | None:
         """Letters and digits up to the last before a repetition."""
@@ -136,6 +147,8 @@ class _Parser:
             times = self._text.take(len(count[0]))
             low = int(count[1])
             high = low if count[2] is None else int(count[2] or UNBOUNDED)
+            if low > high:
+                raise PatternRefused(f"{count[0]} is at least more often than at most")
         elif self._text.peek() in ("*", "+", "?"):
             times = self._text.take()
             low, high = int(times == "+"), 1 if times == "?" else UNBOUNDED
@@ -195,6 +208,8 @@ class _Parser:
         self._ignore_case = case_before
         self._closed.add(number)
         self._depth -= 1
+        if opening in ("(?<=", "(?<!") and body.shortest != body.longest:
+            raise PatternRefused("it looks behind for texts of different lengths, which Python does not")
         if opening in ("(?=", "(?!", "(?<=", "(?<!"):
             return Look(opening, body)
         return Group(opening, body, once=opening == "(?>")

@@ -15,6 +15,7 @@ A traceback follows its line, each line of it with the same priority; so do the 
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import logging
@@ -31,7 +32,7 @@ from itertools import takewhile
 from typing import Any, TextIO
 
 from groundwork.sentences import printable
-from groundwork.threads import starting_threads
+from groundwork.threads import NoThread, starting_threads
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMS = ("logfmt", "json")
@@ -389,6 +390,16 @@ def log_in_thread() -> LogThread:
     thread = LogThread(sys.stderr)
     sys.stderr = thread  # also what others write there, such as a traceback of the event loop, or a user's handler
     return thread
+
+
+def log_of_command() -> None:
+    """Have a command that runs for long write standard error in a thread, so that a pipe whose reader does not read
+    stops no work; the interpreter's exit writes what waits.  Nothing changes where no thread can be started, and where
+    standard error is another program's, as in a test."""
+    if sys.stderr is not None and sys.stderr is sys.__stderr__:
+        with suppress(NoThread):
+            log_in_thread()
+            atexit.register(drain_log)
 
 
 def drain_log() -> None:

@@ -20,3 +20,20 @@ def pauses_are(made_by: Callable[[], object]) -> None:
     """Have `pause` call this."""
     global _pause
     _pause = made_by
+
+
+class Pace:
+    """Pauses of a computation of many steps: one after every so many of them."""
+
+    __slots__ = ("_paused_at", "_steps")
+
+    def __init__(self, steps: int) -> None:
+        """steps: between pauses; they should take a few milliseconds."""
+        self._steps = steps
+        self._paused_at = 0
+
+    def reached(self, step: int) -> None:
+        """Pause if so many steps were made since the last pause; this one is the next."""
+        if step - self._paused_at >= self._steps:
+            self._paused_at = step
+            pause()

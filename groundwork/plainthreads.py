@@ -125,16 +125,20 @@ class PlainThreads:
                     call.end(error)
         return call
 
-    def apply(self, fn: Callable[[], T]) -> T:
+    def apply(self, fn: Callable[[], T], within_s: float | None = None) -> T:
         """Return, or raise, what fn() returns or raises in a thread.  A caller that is killed before a thread is free
-        takes the call back; else the call runs to its end."""
+        takes the call back; else the call runs to its end, also where it takes longer than within_s: TimeoutError.
+        """
         call = self.begin(fn)
         try:
-            call.wait()
-        finally:
+            done = call.wait(within_s)
+        except BaseException:
             with self.lock:
                 if call in self._queue:
                     self._queue.remove(call)
+            raise
+        if not done:
+            raise TimeoutError(f"it took longer than {within_s:g} s")
         return call.result()
 
     def _work(self) -> None:

@@ -6,9 +6,12 @@ with 120 where that fails.
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from typing import IO, Any
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_stderr(data: bytes) -> None:

@@ -356,9 +356,10 @@ class HubConnect:
         opened: plain_socket.socket = self.connector.first(address, found, timeout, receive_buffer_bytes)
         return opened
 
-    def in_thread(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return fn(*args), called in a thread while other greenlets run: for what a login needs and may block."""
-        return LOGINS.apply(partial(fn, *args))
+    def in_thread(self, fn: Callable[..., Any], *args: Any, within_s: float | None = None) -> Any:
+        """Return fn(*args), called in a thread while other greenlets run: for what a login needs and may block.  Raises
+        TimeoutError after within_s; the call goes on then."""
+        return LOGINS.apply(partial(fn, *args), within_s)
 
 
 LOGINS = PlainThreads(10)

@@ -24,6 +24,7 @@ OF_MIRROR = frozenset(
     {
         "whitelist",
         "blacklist",
+        "reserved.topics",
         "topic.rename",
         "topic.overrides",
         "partitioning",

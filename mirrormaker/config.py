@@ -553,6 +553,7 @@ def selection(source: SourceOptions, mirror: MirrorOptions, sources: Iterable[So
         source=source.name,
         whitelist=mirror.whitelist,
         blacklist=mirror.blacklist,
+        reserved=mirror.reserved_topics,
         exclude_internal=source.exclude_internal_topics,
         rename=source.topic_rename,
         shared_rename=mirror.topic_rename,

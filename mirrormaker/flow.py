@@ -221,6 +221,8 @@ class Flow:
         if self.source.in_target or (len(topic.partitions) < topic.source.partitions and self._rules.grows(name)):
             return True  # it may be refused now, or grow
         target = self.selection.target(name)
+        if self.selection.why_not_written(target):
+            return True
         now_chosen = self._rules.choose(name, topic.source.partitions, len(topic.partitions), target)
         same = topic.target == target and topic.route == now_chosen
         before, after = topic.partitioner.chosen, self._rules.partitioner(name)

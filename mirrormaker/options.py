@@ -309,6 +309,12 @@ class MirrorOptions(Options):
         "topic.rename", {}, "names in the target of topics, source: target, exactly and literally; others keep theirs",
         kind=renames,
     )  # fmt: skip
+    reserved_topics: str = option(
+        "reserved.topics",
+        "",
+        "topics of the target that no message is written to, such as offset maps and dead letters of other mirrors: a "
+        "Java regex, commas mean 'or'",
+    )
     num_streams: int = option(
         "num.streams",
         1,
@@ -477,7 +483,8 @@ class MirrorOptions(Options):
         if not self.whitelist and not self.blacklist:
             yield "'whitelist', 'blacklist' or both must say which topics are mirrored; none is given"
         refused = False
-        for key, text in (("whitelist", self.whitelist), ("blacklist", self.blacklist)):
+        lists = ("whitelist", self.whitelist), ("blacklist", self.blacklist), ("reserved.topics", self.reserved_topics)
+        for key, text in lists:
             if text:
                 try:
                     Whitelist(text)

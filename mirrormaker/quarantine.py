@@ -178,7 +178,7 @@ class DeadLetters:
 
     def prepare(self) -> None:
         """Look the topic up, or create it.  Raises TopicMissing, and what the target raises while out of reach."""
-        self.partitions = list(self._target.topics.prepare(self.topic, SourceTopic(1, 0)))
+        self.partitions = list(self._target.topics.prepare(self.topic, SourceTopic(1, 0, ours=True)))
 
     def output(self, bad: BadMessage, carry: bool = True) -> Output:
         """The record of a message.  carry: with its bytes and headers, as far as the target takes them."""

@@ -89,11 +89,14 @@ class SourceTopic(NamedTuple):
     """What a source says about a topic.  replication 0: its partitions have no replicas (0.7).
 
     settings: those it has set for itself, as far as target.topic.configs takes them over.
+    source: its name.  ours: the topic is the mirror's own, and no source says how large it is.
     """
 
     partitions: int
     replication: int
     settings: Mapping[str, str] = MappingProxyType({})
+    source: str = ""
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)

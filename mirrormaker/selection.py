@@ -6,7 +6,8 @@
     fed back     a source that is in the target's own cluster must not select what it is sent there: such a topic would
                  feed itself, one copy after the other; it is refused, its neighbours are mirrored
     held back    no rename and no prefix leads to a name under which brokers keep their own state, nor to a topic that
-                 the mirror writes for itself (offset map, dead letters): messages could forge what stands there
+                 this mirror or another one writes for itself (offset map, dead letters; reserved.topics): messages
+                 could forge what stands there
     merged       a target topic that several source topics are sent to
 
 A group agrees on one Java pattern for each member, so both lists are one pattern in the registration (topic_filter).
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from groundwork.java import PatternRefused
 from kafkawire.topicnames import LONGEST, NEVER_WRITTEN, why_never_written, why_no_name
 from zkconsumer.filters import INTERNAL_TOPICS, Blacklist, TopicFilter, Whitelist
 
@@ -93,12 +95,14 @@ class Selection:
     """The topics of one source that are mirrored, and their names in the target.
 
     rename: the source's own; shared_rename: that of all sources.  own: topics of the target that the mirror writes for
-    itself, each with the option that names it.  Raises ValueError where the lists are no pattern.
+    itself, each with the option that names it; reserved: a pattern of those of others.  Raises ValueError where the
+    lists are no pattern.
     """
 
     source: str
     whitelist: str = ""
     blacklist: str = ""
+    reserved: str = ""
     exclude_internal: bool = True
     rename: Mapping[str, str] = field(default_factory=dict)
     shared_rename: Mapping[str, str] = field(default_factory=dict)
@@ -106,8 +110,10 @@ class Selection:
     overrides: tuple[Override, ...] = ()
     own: Mapping[str, str] = field(default_factory=dict)
     filter: TopicFilter = field(init=False, repr=False, compare=False)
+    _reserved: Whitelist | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_reserved", Whitelist(self.reserved) if self.reserved else None)
         object.__setattr__(self, "filter", topic_filter(self.whitelist, self.blacklist))
 
     def __hash__(self) -> int:
@@ -175,8 +181,9 @@ class Selection:
         A topic that keeps an internal name counts where the whitelist names it: every source may have such topics.
         """
         named = set(_literals(self.whitelist))
-        for name in sorted(NEVER_WRITTEN | self.own.keys()):
-            yield from (t for t in self.sent_to(name) if name in self.own or t != name or t in named)
+        others = self.own.keys() | _literals(self.reserved)
+        for name in sorted(NEVER_WRITTEN | others):
+            yield from (t for t in self.sent_to(name) if name in others or t != name or t in named)
         yield from (t for t in sorted(named) if len(self.target(t)) > LONGEST)
 
     def renamed(self, topic: str) -> bool:
@@ -187,7 +194,15 @@ class Selection:
         """Why no message is written to a topic of the target, a clause; "": messages may be."""
         if option := self.own.get(target):
             return f"which the mirror itself writes ({option})"
+        if self._is_reserved(target):
+            return f"which reserved.topics {self.reserved!r} keeps for others"
         return why_never_written(target)
+
+    def _is_reserved(self, target: str) -> bool:
+        try:
+            return self._reserved is not None and self._reserved.matches(target, False)
+        except PatternRefused:
+            return True  # it takes too long to tell
 
     # fed back --------------------------------------------------------------------------------------------------------
 

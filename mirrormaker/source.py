@@ -117,7 +117,8 @@ class Source:
         if not found:
             raise ConsumerError(f"source topic {name} is not in its cluster any more (deleted?)")
         replication = 0 if self._dialect.partitions_by_broker else max(len(replicas) for replicas in found.values())
-        return SourceTopic(self.options.broker_partitions.total or len(found), replication, self._settings_of(name))
+        partitions = self.options.broker_partitions.total or len(found)
+        return SourceTopic(partitions, replication, self._settings_of(name), self.name)
 
     def _settings_of(self, topic: str) -> dict[str, str]:
         """Those of a topic's own settings that it passes on."""

@@ -1,17 +1,20 @@
 """Limits of what a mirror creates at its target: partitions of a topic and in all, new topics a minute.  Pure.
 
 How many topics and partitions a source has is said by its ZooKeeper, which strangers may write: a node of 1 MB names
-60,000 partitions.  What would exceed a limit is not created and not grown; it is named, and tried again.
+60,000 partitions.  What would exceed a limit is not created and not grown; it is named, and tried again.  All sources
+share the limit of partitions: who used it up is named, too.  What the mirror creates for itself is never refused.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 MINUTE_S = 60.0
+USERS = 3  # sources in a sentence
 
 
 class TopicLimits(NamedTuple):
@@ -26,12 +29,13 @@ class TopicLimits(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Made:
     """A topic that was made or grown.  partitions: that it has since then.  created_at: when it was made, if here.
-    earlier: what holds if that fails."""
+    earlier: what holds if that fails.  added: of its partitions, by that."""
 
     at: float
     partitions: int
     created_at: float = -math.inf
     earlier: _Made | None = None
+    added: int = 0  # partitions, of those
 
     def is_new(self, at: float) -> bool:
         """True if it was made within the last minute."""
@@ -47,6 +51,15 @@ class Creations:
     def __init__(self, limits: TopicLimits) -> None:
         self._limits = limits
         self._made: dict[str, _Made] = {}
+        self._sources: dict[str, str] = {}  # by topic
+        self._ours: set[str] = set()
+        self._added: Counter[str] = Counter()  # partitions by source, since the start
+
+    def asked(self, topic: str, source: str, ours: bool) -> None:
+        """Take note of the source of a topic, or that the mirror itself asks for it."""
+        self._sources[topic] = source
+        if ours:
+            self._ours.add(topic)
 
     def refusals(
         self, wanted: Mapping[str, int], there: Mapping[str, Sized], at: float, instead: str = "create it yourself"
@@ -64,11 +77,15 @@ class Creations:
         for topic, partitions in wanted.items():
             before, earlier = len(there.get(topic, ())), self._made.get(topic, NOTHING)
             others = new - earlier.is_new(at)
-            in_all = total - max(before, earlier.partitions) + partitions
-            if why := self._why(partitions, in_all, others if not before else 0):
+            had = max(before, earlier.partitions)
+            in_all, source = total - had + partitions, self._sources.get(topic, "")
+            if topic not in self._ours and (why := self._why(partitions, in_all, others if not before else 0)):
                 refused[topic] = why.format(instead=instead)
                 continue
-            made = _Made(at, partitions, earlier.created_at if before else at, replace(earlier, earlier=None))
+            added = max(0, partitions - had)
+            made = _Made(at, partitions, earlier.created_at if before else at, replace(earlier, earlier=None), added)
+            if source:
+                self._added[source] += added
             total, new = in_all, others + made.is_new(at)
             self._made[topic] = made
         return refused
@@ -76,6 +93,7 @@ class Creations:
     def give_back(self, topic: str) -> None:
         """A topic that may be made, or grown, was not: what was made of it before stays counted."""
         made = self._made.pop(topic, NOTHING)
+        self._added[self._sources.get(topic, "")] -= made.added
         if made.earlier not in (None, NOTHING):
             self._made[topic] = made.earlier
 
@@ -88,8 +106,8 @@ class Creations:
             )
         if total > in_all:
             return (
-                f"the target would have more than {in_all:,} partitions (target.max.partitions); raise that, or "
-                "{instead}"
+                f"the target would have more than {in_all:,} partitions (target.max.partitions{self._users()}); raise "
+                "that, or {instead}"
             )
         if new >= a_minute:
             return (
@@ -97,6 +115,11 @@ class Creations:
                 "within the next ones"
             )
         return ""
+
+    def _users(self) -> str:
+        """Which sources added most since the start, for a sentence; "": none did, the partitions were there."""
+        most = [f"{count:,} since the start for source {source}" for source, count in self._added.most_common(USERS)]
+        return f"; {', '.join(most)}" if most and self._added.total() else ""
 
     def _forget(self, at: float) -> None:
         for topic in [topic for topic, one in self._made.items() if at - one.at >= MINUTE_S]:

@@ -140,6 +140,7 @@ class TargetTopics:
 
         Raises TopicMissing; and what ZooKeeper and the brokers raise while they are out of reach: try again then.
         """
+        self._creations.asked(topic, source.source, source.ours)
         if self._zookeeper is not None or (self._admin is not None and self._admin.creates):
             return range(self._made(topic, source))
         self._named.setdefault(topic, None)  # before the lock: the request of another may name it
@@ -503,6 +504,7 @@ class BrokerTopics:
 
         Raises TopicMissing; and what ZooKeeper raises while it is out of reach: try again then.
         """
+        self._creations.asked(topic, source.source, source.ours)
         with self._lock:
             view = self._source.read(None)
             if not self._registered(view, topic):

@@ -15,6 +15,7 @@ from typing import BinaryIO, NoReturn
 import click
 
 from groundwork.commands import SingleCommand
+from groundwork.logs import log_of_command
 from groundwork.openfiles import TooManyOpenFiles, fill_standard_files, shortage
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress, print_note, version_option
@@ -111,6 +112,7 @@ def main(
     """
     ignore_at_exit()
     fill_standard_files()
+    log_of_command()
     switches = {
         "--broker-list": ("metadata.broker.list", broker_list),
         "--zookeeper": ("zookeeper.connect", zookeeper),

@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from localkafka import containers, releases
 from mirrormaker.config import from_yaml
@@ -35,7 +36,7 @@ from tests.fakes.helppages import code_of_help
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-CONSTRAINTS = ROOT / "conf" / "docker" / "constraints.txt"
+REQUIREMENTS = ROOT / "conf" / "docker" / "requirements"
 PAGE = (ROOT / "docs" / "docker.md").read_text(encoding="utf-8")
 TARGETS = {"mirror", "full", "cluster"}
 OURS = {*PROJECT["project"]["scripts"], "python"}
@@ -134,7 +135,7 @@ def test_what_is_copied_from_the_checkout_exists_and_is_in_the_context() -> None
         if name == "COPY" and "--from=" not in rest
         for word in rest.split()[:-1]
     ]
-    assert "conf/docker/constraints.txt" in copied
+    assert "conf/docker/requirements" in copied
     assert "conf/docker/health.py" in copied
     for path in copied:
         assert (ROOT / path).exists(), path
@@ -177,13 +178,44 @@ def test_the_image_of_clusters_starts_what_localkafka_starts() -> None:
     assert f"kafka-legacy-mirror:{'cluster'}" == containers.IMAGE
 
 
-def test_constraints_pin_all_that_the_images_install_within_the_ranges_of_the_project() -> None:
-    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
-    pins = dict(line.lower().replace("_", "-").split("==") for line in lines if line and not line.startswith("#"))
+def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes by package, of a file of requirements."""
+    text = (REQUIREMENTS / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ")
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            package, *hashes = line.split()
+            project, _, version = package.partition("==")
+            found[canonicalize_name(project)] = version, hashes
+    return found
+
+
+def test_requirements_pin_all_that_the_images_install_within_the_ranges_of_the_project() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
-    asked = [*PROJECT["project"]["dependencies"], *extras["metrics"], *extras["fast"], *extras["spark"]]
-    for requirement in map(Requirement, [*asked, *PROJECT["build-system"]["requires"]]):
-        assert pins[requirement.name.lower()] in requirement.specifier, requirement
+    asked = {"base": PROJECT["project"]["dependencies"], "build": PROJECT["build-system"]["requires"]}
+    asked |= {name: extras[name] for name in ("metrics", "fast", "spark")}
+    assert {path.stem for path in REQUIREMENTS.iterdir()} == asked.keys()
+    versions: dict[str, str] = {}
+    for name, requirements in asked.items():
+        pins = pinned(name)
+        for requirement in map(Requirement, requirements):
+            assert pins[canonicalize_name(requirement.name)][0] in requirement.specifier, f"make requirements: {name}"
+        for package, (version, _) in pins.items():
+            assert versions.setdefault(package, version) == version, f"{package} has two versions"
+
+
+def test_each_package_of_the_images_has_hashes_and_nothing_is_installed_without_them() -> None:
+    for name in ("build", "base", "metrics", "fast", "spark"):
+        for package, (version, hashes) in pinned(name).items():
+            assert hashes, f"{package}=={version}"
+            assert not [one for one in hashes if not re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one)]
+    runs = [rest for stage in STAGES.values() for word, rest in stage.instructions if word == "RUN"]
+    calls = [call for run in runs for call in run.split("&&") if re.search(r"\bpip (install|wheel)\b", call)]
+    assert len(calls) == 11
+    for call in calls:
+        named = set(re.findall(r"([a-z]+)\.txt", call))
+        assert ("--require-hashes" in call) != ("--no-index" in call and "--no-deps" in call), call
+        assert named <= {path.stem for path in REQUIREMENTS.iterdir()}
 
 
 # -- the health check --------------------------------------------------------------------------------------------------
@@ -400,7 +432,7 @@ def test_commands_of_the_page_name_targets_services_and_commands_that_exist(
 
 @pytest.mark.real
 def test_the_context_makes_a_wheel_whose_commands_run(tmp_path: Path) -> None:
-    """As the stages `wheel` and `mirror` do, setuptools from the registry too; dependencies are those of the tests."""
+    """As the stages `wheel` and `mirror` do; what builds it and its dependencies are those of the tests."""
     context, wheels, folder = tmp_path / "src", tmp_path / "wheels", tmp_path / "venv"
     for path in ROOT.iterdir():
         if not ignored(path.name) and path.is_dir():
@@ -408,9 +440,9 @@ def test_the_context_makes_a_wheel_whose_commands_run(tmp_path: Path) -> None:
         elif not ignored(path.name):
             context.mkdir(exist_ok=True)
             shutil.copy(path, context)
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "0", "PIP_CONSTRAINT": str(CONSTRAINTS)}
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    build = [*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(context)]
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(wheels), str(context)]
     subprocess.run(build, env=environment, check=True, timeout=300)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
     install = [
@@ -419,6 +451,7 @@ def test_the_context_makes_a_wheel_whose_commands_run(tmp_path: Path) -> None:
         str(folder / "bin" / "python"),
         "install",
         "--no-deps",
+        "--no-index",
         *map(str, wheels.glob("*.whl")),
     ]
     subprocess.run(install, env=environment, check=True, timeout=120)

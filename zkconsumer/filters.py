@@ -8,7 +8,7 @@ to match.  Internal topics (`__consumer_offsets`) are left out by the member's o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from groundwork.java import PatternRefused, filter_text, topic_filter
 from groundwork.javamatch import LONGEST_NAME
@@ -90,7 +90,11 @@ def never(regex: str, topic: str, why: PatternRefused) -> bool:
 
 class LeftOut:
     """Leaves topics out of a member's own filter that it takes too many steps to tell about: else whoever creates a
-    topic with a long name ends the member.  say: called once for each."""
+    topic with a long name ends the member.  say: called once for each.
+
+    Members whose program can tell count this one as a reader where the topic matches.  The partitions that they give it
+    are read by nobody: claiming them would be a guess, and where the topic does not match they are another member's.
+    """
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self.own: str | None = None  # the regex; None: every one
@@ -102,13 +106,13 @@ class LeftOut:
             return False
         if topic not in self._topics:
             self._topics.add(topic)
-            self._say(f"a topic is left out: {why}")
+            self._say(f"a topic is left out, also partitions of it that other members count as this member's: {why}")
         return True
 
 
 def streams_by_topic(
     registration: Registration, topics: Iterable[str], exclude_internal: bool = True, leave_out: LeaveOut = never
-) -> dict[str, int]:
+) -> Mapping[str, int]:
     """Streams of a member for each topic it reads, of the existing topics; a static registration names its own.
 
     leave_out: as of Selection.
@@ -135,19 +139,24 @@ class Selection:
         self._topics = list(topics)
         self._exclude_internal = exclude_internal
         self._more_time = more_time
-        self._known: dict[tuple[str, str], list[str]] = {}
+        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._streams: dict[tuple[tuple[str, ...], int], Mapping[str, int]] = {}
 
-    def streams(self, registration: Registration) -> dict[str, int]:
-        """Streams of a member by topic, as streams_by_topic().  Raises PatternRefused."""
+    def streams(self, registration: Registration) -> Mapping[str, int]:
+        """Streams of a member by topic, as streams_by_topic(); one object for all that read the same.  Raises
+        PatternRefused."""
         if registration.pattern not in (WHITE_LIST, BLACK_LIST):
             return dict(registration.subscription)
         ((regex, streams),) = registration.subscription.items()
         of = registration.pattern, regex
         if of not in self._known:
             self._known[of] = self._selected(*of)
-        return dict.fromkeys(self._known[of], streams)
+        chosen = self._known[of], streams
+        if chosen not in self._streams:
+            self._streams[chosen] = dict.fromkeys(*chosen)
+        return self._streams[chosen]
 
-    def _selected(self, pattern: str, regex: str) -> list[str]:
+    def _selected(self, pattern: str, regex: str) -> tuple[str, ...]:
         self._go_on(regex)
         chosen = Whitelist(regex) if pattern == WHITE_LIST else Blacklist(regex)
         found = []
@@ -161,7 +170,7 @@ class Selection:
                 selected = False
             if selected:
                 found.append(topic)
-        return found
+        return tuple(found)
 
     def _go_on(self, regex: str) -> None:
         if not self._more_time():

@@ -22,12 +22,15 @@ INTERRUPTED = 130
 def main() -> None:
     """`zkconsumer`: run this process's command line and exit with its code."""
     with loading():
+        from groundwork.logs import drain_log
         from groupadmin.commands.cli import cli, outcome
         from kafkawire import kernels
 
         for name in sys.argv[1:2]:
             cli.imported(name)
-    kernels.leave(outcome(sys.argv[1:]))
+    code = outcome(sys.argv[1:])
+    drain_log()
+    kernels.leave(code)
 
 
 def consumer_groups() -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from groundwork.commands import Command
+from groundwork.logs import log_of_command
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
@@ -374,6 +375,7 @@ def _keep(request: StepRequest, plan: Plan, site: Site, *, outcomes: Sequence[Ou
             f"ctrl-C ends it, and they expire by the brokers' retention"
         )
         with at_interrupt("no longer kept", lambda: 0):
+            log_of_command()
             keep_alive(site, kept, every_s=every_ms / 1000, retention_ms=request.options.retention_ms, tell=print_note)
 
 

@@ -22,7 +22,7 @@ from kafkawire.net.links import Links
 from kafkawire.topicnames import LONGEST_EVER, why_no_name
 from kafkawire.znodes.group import CONSUMERS, Registration
 from zkconsumer.errors import NoSuchGroup
-from zkconsumer.filters import streams_by_topic
+from zkconsumer.filters import Selection
 from zkconsumer.group.assignor import Threads, java_order
 from zkconsumer.group.membership import threads_of
 from zkconsumer.group.topicnodes import no_brokers, read_topic_nodes
@@ -159,13 +159,15 @@ def _members(session: ZkSession, dialect: Dialect, group: str) -> list[GroupMemb
     topics = sorted(session.children(TOPICS) or ())
     paths = {znodes.member(group, name): name for name in java_order(session.children(znodes.ids(group)) or ())}
     found = []
+    selection = Selection(topics)  # each filter is evaluated once, however many members have it
     for path, node in session.read(paths).items():
         if node is None:
             continue  # left after the listing
-        name, registration, streams, why = paths[path], None, {}, None
+        name, registration, why = paths[path], None, None
+        streams: Mapping[str, int] = {}
         try:
             registration = znodes.registration(node.data)
-            streams = streams_by_topic(registration, topics)
+            streams = selection.streams(registration)
         except (RegistrationError, ValueError) as e:
             why = str(e)
         found.append(

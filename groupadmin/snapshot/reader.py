@@ -22,7 +22,7 @@ from kafkawire.errors import RegistrationError
 from kafkawire.model import TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import ConsumerError
-from zkconsumer.filters import streams_by_topic
+from zkconsumer.filters import Selection
 from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.modes import Mode, modes_path, read_mode
 from zkconsumer.offsets.store import NONE
@@ -137,11 +137,11 @@ def _subscribed(admin: AdminClient, cluster: Cluster, nodes: Mapping[str, Znode]
     """The partitions that members read now, except members whose registration cannot be read."""
     folder = admin.dialect.znodes.ids(group) + "/"
     topics: set[str] = set()
-    visible = sorted(cluster.topics.keys() - {OFFSETS_TOPIC})
+    selection = Selection(sorted(cluster.topics.keys() - {OFFSETS_TOPIC}))
     for path, node in nodes.items():
         if path.startswith(folder):
             try:
-                topics |= streams_by_topic(admin.dialect.znodes.registration(node.data), visible).keys()
+                topics |= selection.streams(admin.dialect.znodes.registration(node.data)).keys()
             except (RegistrationError, ValueError):
                 continue  # it is among the foreign nodes
     return {tp for topic in topics for tp in _partitions(cluster, topic)}

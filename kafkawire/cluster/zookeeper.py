@@ -24,13 +24,14 @@ from weakref import WeakKeyDictionary
 from kazoo.exceptions import NoNodeError
 
 from groundwork.jsontext import json_value
+from groundwork.pauses import Pace
 from groundwork.sentences import printable
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import NoListener, OtherGeneration, RemoteError
 from kafkawire.interfaces import CountedZnodes, ListedZnodes, Znodes
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, broker_named, partition_named
-from kafkawire.znodes.text import of_counting_broker
+from kafkawire.znodes.text import PAUSE_PARTITIONS, of_counting_broker
 
 log = logging.getLogger(__name__)
 
@@ -272,9 +273,11 @@ def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
     states = _read_states(zk, znodes, [TopicPartition(t, p) for t, partitions in replicas.items() for p in partitions])
     nobody: tuple[int | None, Sequence[int]] = (None, ())
     view: dict[str, dict[PartitionId, PartitionView]] = {}
+    pace, done = Pace(PAUSE_PARTITIONS), 0
     for topic, partitions in replicas.items():
         view[topic] = {}
         for partition, ids in partitions.items():
+            pace.reached(done := done + 1)
             leader, isr = states.get(TopicPartition(topic, partition), nobody)
             view[topic][partition] = PartitionView(leader, tuple(ids), tuple(isr))
     return ClusterView(read_brokers(zk, znodes), view)
@@ -285,8 +288,10 @@ def _read_states(
 ) -> dict[TopicPartition, tuple[int | None, Sequence[int]]]:
     paths = {tp: f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state" for tp in tps}
     nodes = _read(zk, paths.values())
+    pace = Pace(PAUSE_PARTITIONS)
     found: dict[TopicPartition, tuple[int | None, Sequence[int]]] = {}
-    for tp, path in paths.items():
+    for done, (tp, path) in enumerate(paths.items()):
+        pace.reached(done)
         if path in nodes:
             try:
                 found[tp] = znodes.state(nodes[path], str(tp))
@@ -354,6 +359,7 @@ def _counted_partitions(
                 refused.append(senseless)
         counts |= {znodes.count_path(topic, broker): (topic, broker) for broker in sorted(brokers)}
     nodes = _read(zk, counts)
+    pace, done = Pace(PAUSE_PARTITIONS), 0
     for path, (topic, broker) in counts.items():
         if path in nodes:
             try:
@@ -361,6 +367,7 @@ def _counted_partitions(
             except RemoteError as senseless:
                 refused.append(senseless)
                 continue
+            pace.reached(done := done + count)
             found[topic] |= {partition: [broker] for partition in znodes.partitions(broker, count)}
     _leave_out(zk, znodes, refused, any(found.values()))
     return found
@@ -386,10 +393,14 @@ def _counted_view(
     brokers: Mapping[int, Broker], partitions: Mapping[str, Mapping[PartitionId, Sequence[int]]]
 ) -> ClusterView:
     """Topics with the partitions of live brokers, in order of brokers and index."""
-    topics: dict[str, dict[PartitionId, PartitionView]] = {
-        topic: {p: PartitionView(ids[0], tuple(ids), tuple(ids)) for p, ids in found.items() if ids[0] in brokers}
-        for topic, found in partitions.items()
-    }
+    pace, done = Pace(PAUSE_PARTITIONS), 0
+    topics: dict[str, dict[PartitionId, PartitionView]] = {}
+    for topic, found in partitions.items():
+        topics[topic] = {}
+        for partition, ids in found.items():
+            pace.reached(done := done + 1)
+            if ids[0] in brokers:
+                topics[topic][partition] = PartitionView(ids[0], tuple(ids), tuple(ids))
     return ClusterView(brokers, topics)
 
 

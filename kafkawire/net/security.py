@@ -10,6 +10,7 @@ the greeting that logs in.  A value without TLS and SASL gives the plain connect
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 import ssl
 import time
@@ -34,6 +35,11 @@ from kafkawire.protocol.api import Api
 from kafkawire.protocol.requests08 import Request
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0  # for which a connection waits for the disk of its certificates
+TOKEN_S = 60.0  # and for which a login waits for its token
+SILENT_DISK = "TLS: %s could not be read within %g s; connections go on with what was read before"
 CALLBACKS = "kafkawire.oauthbearer"  # entry points that sasl.oauthbearer.callback may name
 UNSUPPORTED_MECHANISM, ILLEGAL_STATE, UNSUPPORTED_VERSION, AUTHENTICATION_FAILED = 33, 34, 35, 58
 RENEWED = 0.8  # of a token's time may be over when it is used for another connection
@@ -102,27 +108,37 @@ class Secured:
         if self._tls is None:
             return opened
         try:
-            context = self._current(self._tls)
+            context = self._current(self._tls, min(timeout_s, LOOK_S))
         except BaseException:
             opened.close()
             raise
         return TlsTransport(opened, context, address[0], self._tls, timeout_s)
 
-    def _current(self, tls: Tls) -> ssl.SSLContext:
+    def _current(self, tls: Tls, within_s: float) -> ssl.SSLContext:
         """Files that were replaced, as certificates are that end soon, count from the next connection on.
 
-        Their disk may not answer: one connection waits for it, the others go on with what was read.
+        Their disk may not answer: one connection waits for it, and not for long; then all go on with what was read.
         """
         assert self._context is not None
         if not self._looking:
             self._looking = True
             try:
-                self._context, self._stamps = self._in_thread(_newest, tls, self._context, self._stamps)
-            except NoThread:
-                pass  # what was read counts until there is one
-            finally:
-                self._looking = False
+                self._in_thread(self._look, tls, within_s=within_s)
+            except TimeoutError:
+                log.warning(SILENT_DISK, ", ".join(tls.files()), within_s, extra={"event": "tls-files"})
+            except BaseException as exc:
+                self._looking = False  # it was not begun: another one may look
+                if not isinstance(exc, NoThread):
+                    raise  # without a thread what was read counts until there is one
         return self._context
+
+    def _look(self, tls: Tls) -> None:
+        """In a thread: read the files again where they have changed."""
+        try:
+            assert self._context is not None
+            self._context, self._stamps = _newest(tls, self._context, self._stamps)
+        finally:
+            self._looking = False
 
 
 def _newest(
@@ -140,7 +156,7 @@ def _in_thread_of(base: Any) -> Callable[..., Any]:
     """What calls a function that may block: where the sockets are those of an event loop, in a thread beside it."""
     while isinstance(base, partial):
         base = base.func
-    return getattr(base, "in_thread", None) or (lambda fn, *args: fn(*args))
+    return getattr(base, "in_thread", None) or (lambda fn, *args, within_s=None: fn(*args))
 
 
 def load_callback(named: str) -> Callable[[str], Any]:
@@ -178,7 +194,7 @@ class Tokens:
         if self._now() < self._until:
             return self._kept
         try:
-            given = self._run(self._call, self._config)
+            given = self._run(self._call, self._config, within_s=TOKEN_S)
             token, ends, extensions = str(given[0]), float(given[1]), given[3] if len(given) > 3 else {}
         except Exception as exc:  # whatever a user's function raises or returns
             raise SecurityFailure(

@@ -86,12 +86,11 @@ class Tls:
 
     def stamps(self) -> tuple[tuple[int, int], ...]:
         """Times and sizes of the files: once they differ, the files are read again."""
-        found = []
-        for name in (self.ca, self.certificate, self.key):
-            if name is not None:
-                stat = os.stat(name)
-                found.append((stat.st_mtime_ns, stat.st_size))
-        return tuple(found)
+        return tuple((stat.st_mtime_ns, stat.st_size) for stat in map(os.stat, self.files()))
+
+    def files(self) -> list[str]:
+        """Names of the files."""
+        return [name for name in (self.ca, self.certificate, self.key) if name is not None]
 
 
 def _refuse_keystore(option: str, name: str) -> None:

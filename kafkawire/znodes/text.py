@@ -13,6 +13,7 @@ from groundwork.jsontext import json_value
 from kafkawire.errors import NodeError
 
 MAX_BROKER_BYTES = 64 << 10  # of a broker's node; brokers write some hundred bytes
+PAUSE_PARTITIONS = 2_000  # read between pauses: some milliseconds
 MAX_HOST = 255  # characters: a name of DNS has no more
 _MENDED = 256 << 10  # characters: only registrations have backslashes, and none that is longer
 _BACKSLASH = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')

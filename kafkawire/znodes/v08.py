@@ -20,6 +20,7 @@ import sys
 from typing import Literal
 
 from groundwork.decimals import MAX_INT32, decimal_int
+from groundwork.pauses import Pace
 from kafkawire.errors import NodeError as NodeError
 from kafkawire.errors import NoListener, OtherGeneration
 from kafkawire.errors import RegistrationError as RegistrationError
@@ -42,6 +43,7 @@ from kafkawire.znodes.group import owners as owners
 from kafkawire.znodes.group import thread_ids as thread_ids
 from kafkawire.znodes.text import (
     MAX_HOST,
+    PAUSE_PARTITIONS,
     broker_text,
     document,
     host_and_port,
@@ -147,7 +149,11 @@ def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
     partitions = json_object(text, where).get("partitions")
     if not isinstance(partitions, dict):
         raise NodeError(f"{where}: no 'partitions' in its node")
-    found = {_number(p, where): _broker_ids(replicas, where) for p, replicas in partitions.items()}
+    pace = Pace(PAUSE_PARTITIONS)
+    found: dict[int, list[int]] = {}
+    for partition, replicas in partitions.items():
+        pace.reached(len(found))
+        found[_number(partition, where)] = _broker_ids(replicas, where)
     return dict(sorted(found.items()))
 
 

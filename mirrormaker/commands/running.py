@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from groundwork.output import fail, print_note, print_text
-from groundwork.streams import discard
+from groundwork.streams import DISK_FULL, discard
 from mirrormaker import exits
 from mirrormaker.configfile import ConfigError, read_yaml
 from mirrormaker.control.client import Connection, NoMirror, Refused, connect
@@ -126,9 +127,14 @@ def say(sentences: Sequence[str]) -> None:
 
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """A reader that closes the pipe (head) ends the command without a word."""
+    """A reader that closes the pipe (head), and a terminal that is gone, end the command without a word; a disk that is
+    full ends it with a sentence."""
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as exc:
+        if exc.errno not in (errno.EPIPE, errno.EIO, *DISK_FULL):
+            raise
         discard(sys.stdout)
+        if exc.errno not in (errno.EPIPE, errno.EIO):
+            fail(f"what was to be printed cannot be written: {exc.strerror}", exits.TEMPORARY)

@@ -26,6 +26,7 @@ import click
 from groundwork.commands import Group
 from groundwork.output import EXIT, FORMS, fail, print_text, write
 from groundwork.sentences import counted
+from kafkawire.securityoptions import unsafe_security
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.common import (
     execute_option,
@@ -145,6 +146,8 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
 def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], output: str) -> None:
     """Show what the next run would load; write nothing."""
     config = read_config(job)
+    for sentence in unsafe_security(config, found_in_zookeeper=not config.bootstrap, file=job):
+        tell(f"warning: {job.name}: {sentence}")
     must_answer(config)
     with session(config.name, master, conf) as spark:
         found = preview_load(config, spark, tell)

@@ -111,7 +111,9 @@ def _child(name: str, seed: int, first: int, inputs: int, cpu_s: float | None, a
         done = fuzzer.run(first, inputs, None if cpu_s is None else began + cpu_s)
         took = time.process_time() - began
         each = f"{1e6 * took / max(1, done):,.0f} us"
-        out.send(f"{name:22} {done:>9,} inputs, {fuzzer.refused:>9,} refused, {took:6.1f} CPU s, {each:>9} each")
+        slowest = f"{1e3 * fuzzer.slowest[0]:.1f} ms the slowest ({fuzzer.slowest[1]})"
+        counts = f"{done:>9,} inputs, {fuzzer.refused:>9,} refused, {took:6.1f} CPU s"
+        out.send(f"{name:22} {counts}, {each:>9} each, {slowest}")
     except Found as found:
         why = "".join(traceback.format_exception(found.__cause__, limit=-8)) if found.__cause__ else ""
         out.send((found.number, found.data, f"{why}\n{found}"))

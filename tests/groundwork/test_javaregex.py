@@ -95,7 +95,7 @@ def test_filter_chooses_what_java_chooses(text: str, matched: list[str], others:
         ("a\\", "ends too early"),
         (r"\1(a)", "does not end before it"),
         (r"(?:(a)|b)+\1", "inside a repetition"),
-        (r"(?<=a+)b", "Python cannot read it as Java does"),
+        (r"(?<=a+)b", "looks behind for texts of different lengths"),
         ("(" * 60 + ")" * 60, "50 deep"),
         ("[b-\u0100]" * 101, "100 ranges of characters beyond"),
         (r"\H" * 101, "100 ranges of characters beyond"),
@@ -193,6 +193,36 @@ def test_what_cannot_be_told_in_bounded_time_is_refused_before_there_is_a_name()
         to_python("(.|.)*+!")
     with pytest.raises(PatternRefused, match="70000 characters are more than 65536"):
         to_python("a" * 70000)
+
+
+LONG = "(?i)x-(?:y|z)\\d+|" + "|".join(f"topic-{n}[ab]?" for n in range(4000)) + "|(?!topic)[t-z].{2}"
+
+
+def test_others_run_while_a_long_filter_is_translated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 KiB of another member's filter took 0.4 s of the event loop in one go: half of it `re`, which is one call."""
+    pauses, compiled = [], []
+    compile_ = re.compile
+    monkeypatch.setattr("groundwork.pauses._pause", lambda: pauses.append(1))
+    monkeypatch.setattr(re, "compile", lambda text, flags=0: compiled.append(len(text)) or compile_(text, flags))
+    pattern = to_python(LONG)
+    assert len(pauses) > 2 * len(LONG) // 1024 - 3
+    assert max(compiled, default=0) < 100
+    chosen = [name for name in ("topic-3999", "TOPIC-7A", "x-z55", "ttt") if pattern.matches(name)]
+    assert chosen == ["topic-3999", "TOPIC-7A", "x-z55", "ttt"]
+    assert not [name for name in ("topic-4000", "topic-7c", "ax-z", "to") if pattern.matches(name)]
+    assert pattern.found_in("a-topic-12")
+
+
+def test_a_long_filter_that_only_backtracking_could_match_is_refused() -> None:
+    with pytest.raises(PatternRefused, match="back references"):
+        to_python(f"{LONG}|(a)\\1")
+
+
+@pytest.mark.parametrize("text", ["(?<=a+)b", "(?<!ab|c)b", "a{3,2}"])
+def test_what_python_cannot_compile_is_refused_however_long_the_filter_is(text: str) -> None:
+    for filter_ in (text, f"{LONG}|{text}"):
+        with pytest.raises(PatternRefused, match=r"behind for texts of different|more often than"):
+            to_python(filter_)
 
 
 def test_a_name_that_backtracking_can_tell_in_ten_milliseconds_is_not_refused() -> None:

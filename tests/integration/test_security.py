@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from localkafka.certificates import Authority
 from localkafka.listeners import MECHANISMS, SCRAM
+from localkafka.mirror import COMMAND
 from localkafka.zookeeper import ZooKeeperAt
 from producer.producer import Producer
 from tests.integration.securedbrokers import FAULTY, PROTOCOLS, SecuredBroker, kraft, on_zookeeper
@@ -151,3 +157,86 @@ def test_each_mistake_is_one_sentence(faulty: SecuredBroker, tmp_path: Path) -> 
     host, port = faulty.address("ELSEWHERE").split(":")
     connect = security_of(unchecked).connect()
     assert why_never([Broker(0, host, int(port))], dialect("0.10.0"), "version", connect) is None
+
+
+# ---- a broker that a stranger registered -----------------------------------------------------------------------------
+
+
+class Stranger:
+    """A host that passes all it is sent on to a real broker, and keeps it."""
+
+    def __init__(self, broker: tuple[str, int]) -> None:
+        self._broker = broker
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"localhost:{self._socket.getsockname()[1]}"
+        self.heard = bytearray()
+        self.connections = 0
+        self._passing: list[threading.Thread] = []
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+        self._serving.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._socket.accept()
+                self.connections += 1
+                broker = socket.create_connection(self._broker)
+                for here, there in ((client, broker), (broker, client)):
+                    self._passing.append(threading.Thread(target=self._pass, args=(here, there, here is client)))
+                    self._passing[-1].start()
+        for each in self._passing:
+            each.join(10)
+
+    def _pass(self, here: socket.socket, there: socket.socket, heard: bool) -> None:
+        with suppress(OSError):
+            while data := here.recv(1 << 16):
+                if heard:
+                    self.heard += data
+                there.sendall(data)
+        with suppress(OSError):
+            there.shutdown(socket.SHUT_RDWR)  # ends the other way too
+        here.close()
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._serving.join(10)
+        self._socket.close()
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
+def test_a_broker_that_a_stranger_registered_is_told_the_password_unless_sasl_hosts_leaves_him_out(
+    tmp_path: Path, zk_server: ZooKeeperAt, version: str
+) -> None:
+    """On the ZooKeeper of 0.8.2.2, which lets everybody write."""
+    listener = {"SASL_PLAINTEXT": "SASL_PLAINTEXT"}
+    with on_zookeeper(tmp_path, version, listener, zk_server, ("PLAIN",)) as secured:
+        options = secured.options("SASL_PLAINTEXT", "PLAIN")
+        password = options["sasl.password"].encode()
+        host, port = secured.address("SASL_PLAINTEXT").split(":")
+        stranger = Stranger((host, int(port)))
+        node = {"version": 4, "host": None, "port": -1, "jmx_port": -1, "timestamp": "1"}
+        node["endpoints"] = [f"SASL_PLAINTEXT://{stranger.address}"]
+        zk = secured.broker.zk()
+        zk.create("/brokers/ids/77", json.dumps(node).encode(), ephemeral=True)
+        file = tmp_path / "client.properties"
+
+        def brokers(**more: str) -> subprocess.CompletedProcess[str]:
+            values = options | {key.replace("_", "."): value for key, value in more.items()}
+            file.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+            file.chmod(0o600)
+            command = [COMMAND.with_name("zkconsumer"), "brokers", "-z", secured.broker.zookeeper]
+            return subprocess.run(
+                [*command, "--command-config", str(file)], capture_output=True, text=True, timeout=60, check=False
+            )
+
+        try:
+            shown = brokers(sasl_hosts=host)
+            assert (stranger.connections, bytes(stranger.heard)) == (0, b"")
+            rows = {row.split()[0]: row for row in shown.stdout.splitlines()[1:]}
+            assert rows.keys() == {"0", "77"}, shown
+            assert rows["77"].endswith("not in sasl.hosts: not connected to")
+            assert "warning: client.properties: sasl.mechanism=PLAIN over SASL_PLAINTEXT" in shown.stderr
+            brokers()
+            assert password in bytes(stranger.heard)
+        finally:
+            stranger.close()

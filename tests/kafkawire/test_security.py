@@ -26,12 +26,14 @@ from groundwork.tls import TlsUnusable
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, SecurityRefused
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.net.link import Link
+from kafkawire.net import security as module
+from kafkawire.net.link import Link, SecurityFailure
 from kafkawire.net.sasl import Unexpected, scram
 from kafkawire.net.security import OPEN, Sasl, Security
 from kafkawire.net.tls import Tls
 from kafkawire.protocol import requests08 as requests
 from localkafka.certificates import PASSWORD, Authority, Identity
+from localkafka.waiting import wait_until
 from tests.fakes.broker import FakeCluster, Wait, entry
 from tests.fakes.front import Front, server_context
 
@@ -334,10 +336,56 @@ def test_a_disk_that_holds_certificates_and_does_not_answer_holds_up_one_connect
     group.stop(1.0)
 
 
+def test_a_connection_goes_on_with_the_certificates_that_were_read_where_their_disk_does_not_answer(
+    cluster: FakeCluster,
+    authority: Authority,
+    server: Identity,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The first connection waited for the disk without end, and with it the partitions of its broker."""
+    answers, stamps, looks = threading.Event(), Tls.stamps, list[int]()
+
+    def waiting(tls: Tls) -> tuple[tuple[int, int], ...]:
+        looks.append(1)
+        assert answers.wait(20)
+        return stamps(tls)
+
+    monkeypatch.setattr(module, "LOOK_S", 0.05)
+    with Front(cluster.ports[1], context=server_context(server)) as front:
+        connect = Security(protocol="SSL", tls=Tls(ca=str(authority.certificate))).connect(tasks.connect)
+        monkeypatch.setattr(Tls, "stamps", waiting)
+        for _ in range(2):
+            link = Link(front.broker, "me", connect, 5000)
+            assert link.call(METADATA)["brokers"]
+            link.close()
+        [line] = [record.getMessage() for record in caplog.records if "TLS" in record.getMessage()]
+        assert line == (
+            f"TLS: {authority.certificate} could not be read within 0.05 s; connections go on with what was read before"
+        )
+        assert len(looks) == 1
+        answers.set()
+        wait_until(lambda: not connect._looking, 10, "the look to end")  # type: ignore[attr-defined]
+        link = Link(front.broker, "me", connect, 5000)
+        assert link.call(METADATA)["brokers"]
+        link.close()
+        assert len(looks) == 2
+
+
+def test_a_login_waits_for_its_token_for_so_long_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(module, "TOKEN_S", 0.05)
+    monkeypatch.setattr(module, "load_callback", lambda named: lambda config: answers.wait(20))
+    tokens = module.Tokens(Sasl("OAUTHBEARER", callback="m:f"), tasks.connect.in_thread)
+    with pytest.raises(SecurityFailure, match=r"callback failed: TimeoutError: it took longer than 0\.05 s"):
+        tokens.token()
+    answers.set()
+
+
 def test_where_no_thread_can_look_at_certificates_those_that_were_read_count(
     cluster: FakeCluster, authority: Authority, server: Identity
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, within_s: float | None = None) -> None:
         raise NoThread("no further thread can be started")
 
     def base(address: tuple[str, int], timeout: float | None = None) -> Any:

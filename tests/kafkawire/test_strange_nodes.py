@@ -141,3 +141,28 @@ def test_streams_have_a_bound() -> None:
         assert registration(text % 10_000).subscription == {"orders": 10_000}
         with pytest.raises(RegistrationError, match="10001 streams for 'orders', more than the 10000"):
             registration(text % 10_001)
+
+
+@pytest.mark.parametrize(
+    ("release", "nodes"),
+    [
+        (
+            "0.8.2",
+            {"/brokers/topics/orders": b'{"partitions":{%s}}' % b",".join(b'"%d":[1]' % n for n in range(20000))},
+        ),
+        ("0.7", {f"/brokers/topics/{topic}/1": b"9999" for topic in ("orders", "clicks")}),
+    ],
+)
+def test_others_run_while_very_many_partitions_are_read(
+    release: str, nodes: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d = dialect(release)
+    broker = b'{"version":1,"host":"h","port":9092}' if release == "0.8.2" else b"h-1:h:9092"
+    zk = FakeZookeeper({"/brokers/ids/1": broker, **nodes})
+    pauses: list[int] = []
+    monkeypatch.setattr("groundwork.pauses._pause", lambda: pauses.append(1))
+    assert len(read_view(zk, d.znodes, ["orders", "clicks"]).partitions("orders")) in (9999, 20000)
+    assert len(pauses) > 9
+    pauses.clear()
+    read_topic_nodes(zk.session(), d, ["orders", "clicks"])
+    assert pauses

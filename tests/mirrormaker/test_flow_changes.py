@@ -155,3 +155,14 @@ def test_a_target_topic_that_is_gone_is_not_created_again_once_nothing_is_sent_t
     until(lambda: sent_to(sends)[-1] == "moved")
     until(lambda: not flow._returning)
     assert flow.waiting == {}
+
+
+def test_a_topic_whose_name_becomes_reserved_is_held_back_and_its_neighbour_flows_on(tasks: TaskGroup) -> None:
+    sends, held = Pending(), Share()
+    flow = started(tasks, sends)
+    flow.change(flow._rules, selecting(reserved="t"), None)
+    flow.take(fetched("t", 0, 2), held)
+    flow.take(fetched("u", 0, 2), Share())
+    until(lambda: held.told and len(sends.parts) == 3)
+    assert (held.told[0][0], sent_to(sends)[2:]) == ("failed", ["u"])
+    assert "reserved.topics 't' keeps for others" in flow.waiting["t"]

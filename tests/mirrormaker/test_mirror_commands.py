@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from groundwork.output import Failure, print_text
 from mirrormaker import exits
 from mirrormaker.commands import online
 from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.flags import WITHOUT_EFFECT, WithoutEffect
 from mirrormaker.commands.reference import page
+from mirrormaker.commands.running import reader_may_leave
 from tests.fakes.broker import FakeCluster
+from tests.terminals import leave, terminal
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = str(ROOT / "conf" / "mirror.yaml")
@@ -377,3 +380,24 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_page_of_options_is_what_the_fields_say() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text() == page(), "make it anew: see its first lines"
+
+
+def test_the_end_of_a_terminal_ends_a_watch_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal() as (stream, window), monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", stream)
+        printed = 0
+        with reader_may_leave():
+            while printed < 5:
+                print_text("a report", clear=True)
+                printed += 1
+                leave(window)
+        assert printed == 1
+        stream.write("nothing that the exit would fail at")
+        stream.flush()
+
+
+def test_a_disk_that_is_full_ends_a_watch_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w") as full, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", full)
+        with pytest.raises(Failure, match="cannot be written: No space left on device"), reader_may_leave():
+            print_text("a report")

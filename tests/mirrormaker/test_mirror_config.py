@@ -407,6 +407,16 @@ def test_what_the_mirror_writes_for_itself_is_told_where_a_source_topic_would_go
             "(offset.map.topic); blacklist it, or give it another name (topic.rename, topic.prefix)",
         ),
         (
+            "{whitelist: a, reserved.topics: 'm,n', topic.rename: 'a:n'}",
+            "m.yaml: source source: topic a would be written to n, which reserved.topics 'm,n' keeps for others; "
+            "blacklist it, or give it another name (topic.rename, topic.prefix)",
+        ),
+        (
+            "{whitelist: a, reserved.topics: '*'}",
+            "m.yaml: mirror: option 'reserved.topics' is '*': topic filter '*': * has nothing to repeat: a "
+            "topic filter is a Java regular expression; write .*",
+        ),
+        (
             "{whitelist: a, dead.letter.topic: m.b, offset.map.topic: m}",
             "m.yaml: 'dead.letter.topic' is m.b, which the mirror itself writes (offset.map.topic): give them two "
             "names",

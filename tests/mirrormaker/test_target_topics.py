@@ -319,6 +319,37 @@ def test_the_target_gets_no_more_partitions_in_all_than_it_may_have_however_many
     }
 
 
+def test_who_used_up_the_partitions_of_the_target_is_named():
+    """One source of several did, and the sentence at the others' topics said nothing of it."""
+    cluster = Cluster(lambda topic: 0.0)
+    cluster.refused = {"failed": 44}
+    topics = limited(cluster, in_all=30)
+    with pytest.raises(TopicMissing, match="cannot be created"):
+        topics.prepare("failed", SourceTopic(9, 1, source="eu"))
+    for number in range(3):
+        topics.prepare(f"big{number}", SourceTopic(9, 1, source="stranger"))
+    topics.prepare("small", SourceTopic(1, 1, source="eu"))
+    with pytest.raises(TopicMissing) as held_back:
+        topics.prepare("orders", SourceTopic(3, 1, source="eu"))
+    assert str(held_back.value) == (
+        "target topic orders does not exist and is not created: the target would have more than 30 partitions "
+        "(target.max.partitions; 27 since the start for source stranger, 1 since the start for source eu); raise that, "
+        "or create it yourself"
+    )
+
+
+@pytest.mark.parametrize("limits", [{"in_all": 9}, {"a_minute": 3}])
+def test_the_topic_of_dead_letters_does_not_fall_under_the_limits(limits):
+    """A source that had used them up had its dead letters refused as well: every bad message parked its partition."""
+    cluster = Cluster(lambda topic: 0.0)
+    topics = limited(cluster, **limits)
+    for number in range(3):
+        topics.prepare(f"t{number}", SourceTopic(3, 1))
+    with pytest.raises(TopicMissing, match="is not created"):
+        topics.prepare("u", SourceTopic(3, 1))
+    assert topics.prepare("dead", SourceTopic(1, 0, ours=True)) == range(1)
+
+
 def test_new_topics_come_at_a_pace_and_what_fails_takes_nothing_of_it():
     cluster = Cluster(lambda topic: 0.0)
     cluster.refused = {"t0": 44, "t1": 44}

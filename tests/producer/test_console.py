@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -331,3 +332,36 @@ def test_a_zookeeper_that_cannot_be_meant_is_a_wrong_command_line():
     assert done.stderr.partition(b"\nError: ")[2].startswith(
         b"zookeeper.connect ':::' is not host:port,host:port/chroot"
     )
+
+
+@pytest.fixture
+def full_pipe() -> Iterator[int]:
+    """The writing end of a pipe that takes no more, and whose reader does not read."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while os.write(writing, b"x" * 4096):
+            pass
+    os.set_blocking(writing, True)
+    yield writing
+    os.close(writing)
+    os.close(reading)
+
+
+def test_a_pipe_of_standard_error_that_nobody_reads_does_not_stop_the_producer(full_pipe: int) -> None:
+    lines = b"x" * 5000 + b"\nlast\n"
+    with FakeCluster({"t": 1}) as cluster:
+        brokers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
+        command = [*COMMAND, "--broker-list", brokers, "--topic", "t", "--message-max-bytes", "2000"]
+        done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, stderr=full_pipe, timeout=30, check=False)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert cluster.messages("t", 0) == [(0, None, b"last")]
+
+
+def test_a_pipe_of_standard_error_that_nobody_reads_does_not_keep_the_consumer(full_pipe: int) -> None:
+    with FakeCluster({"t": 1}) as cluster:
+        brokers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
+        program = "from groupadmin.commands.main import main; main()"
+        command = [sys.executable, "-c", program, "consume", "-b", brokers, "--topic", "t", "--partition", "7"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full_pipe, timeout=30, check=False)
+        assert (done.returncode, done.stdout) == (5, b"")

@@ -113,6 +113,20 @@ def test_a_command_without_spark_is_one_sentence_with_the_command_that_installs_
     )
 
 
+def test_the_plan_of_a_load_says_what_of_its_configuration_tells_the_password_to_strangers(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    login = "security.protocol: SASL_PLAINTEXT\nsasl.mechanism: PLAIN\nsasl.username: u\nsasl.password: secret\n"
+    job.write_text(f"base: {tmp_path}/base\nbootstrap.servers: 127.0.0.1:9\ntopics: [t]\n{login}")
+    job.chmod(0o600)
+    done = subprocess.run(
+        [sys.executable, "-m", "sparkpipeline", "load", "plan", str(job)], capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, check=False,
+    )  # fmt: skip
+    said = done.stderr.splitlines()
+    assert said[0].startswith("warning: job.yaml: sasl.mechanism=PLAIN over SASL_PLAINTEXT: the network on the way")
+    assert said[1].startswith("error: KAFKA08_UNREACHABLE")
+
+
 @pytest.mark.thorough
 def test_a_broker_that_is_dead_is_one_sentence_before_spark_starts(tmp_path: Path) -> None:
     with socket.socket() as taken:

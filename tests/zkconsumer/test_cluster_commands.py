@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -93,3 +94,21 @@ def test_exactly_one_way_to_the_cluster_is_given(args: list[str]):
     result = CliRunner().invoke(topics, args)
     assert result.exit_code == 2
     assert "one of -z (ZooKeeper) and -b (brokers)" in result.stderr
+
+
+def test_a_command_says_what_of_its_configuration_tells_the_password_to_strangers(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Who registered a broker in an open ZooKeeper was told the password of `zkconsumer brokers`."""
+    file = tmp_path / "login.properties"
+    login = "sasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=secret\n"
+    file.write_text(f"security.protocol=SASL_PLAINTEXT\n{login}")
+    file.chmod(0o644)
+    said = run(topics, cluster, "--command-config", str(file)).stderr.splitlines()
+    assert said[0].startswith("warning: login.properties: sasl.mechanism=PLAIN over SASL_PLAINTEXT: the network on the")
+    assert said[1].startswith("warning: login.properties: sasl.password: every user may read")
+    file.write_text(f"security.protocol=SASL_SSL\n{login}")
+    file.chmod(0o600)
+    assert "warning: login" not in run(topics, cluster, "--command-config", str(file)).stderr
+    with_zookeeper = CliRunner().invoke(topics, ["--command-config", str(file), "-z", "127.0.0.1:1"])
+    assert "warning: login.properties: sasl.mechanism=PLAIN: brokers come from ZooKeeper" in with_zookeeper.stderr

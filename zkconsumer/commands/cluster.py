@@ -16,6 +16,7 @@ from types import MappingProxyType
 import click
 
 from groundwork.commands import Command
+from groundwork.hosts import is_listed
 from groundwork.output import EXIT, fail, write
 from groundwork.tasks import connect
 from groundwork.zksecurity import ZooKeeper
@@ -107,7 +108,9 @@ def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: 
     partition is not listed.
     """
     view = read_cluster(zookeeper, brokers, kafka_version)
-    write(broker_rows(view, releases_of(view, kafka_version)), BROKER_COLUMNS, output)
+    sasl = chosen_security().sasl
+    hosts = sasl.hosts if sasl is not None else ()
+    write(broker_rows(view, releases_of(view, kafka_version), hosts), BROKER_COLUMNS, output)
 
 
 def releases_of(view: ClusterView, kafka_version: str) -> dict[int, str]:
@@ -162,8 +165,13 @@ def partitions_of(view: ClusterView) -> Iterator[Partition]:
             yield TopicPartition(topic, partition), view.topics[topic][partition]
 
 
-def broker_rows(view: ClusterView, releases: Mapping[int, str] = MappingProxyType({})) -> list[tuple[object, ...]]:
-    """A row (BROKER_COLUMNS) for each registered broker, and each replica that is not registered."""
+def broker_rows(
+    view: ClusterView, releases: Mapping[int, str] = MappingProxyType({}), hosts: Sequence[str] = ()
+) -> list[tuple[object, ...]]:
+    """A row (BROKER_COLUMNS) for each registered broker, and each replica that is not registered.
+
+    hosts: those that are logged in to (sasl.hosts); empty: every host.
+    """
     partitions = [partition for _, partition in partitions_of(view)]
     named = {broker for partition in partitions for broker in (*partition.replicas, *partition.isr)}
     rows: list[tuple[object, ...]] = []
@@ -181,10 +189,16 @@ def broker_rows(view: ClusterView, releases: Mapping[int, str] = MappingProxyTyp
                 leads,
                 replicas,
                 in_sync,
-                None if broker is not None else "not registered",
+                _error_of(broker, hosts),
             )
         )
     return rows
+
+
+def _error_of(broker: Broker | None, hosts: Sequence[str]) -> str | None:
+    if broker is None:
+        return "not registered"
+    return "not in sasl.hosts: not connected to" if hosts and not is_listed(broker.host, hosts) else None
 
 
 def _partition_row(tp: TopicPartition, partition: PartitionView, led: bool, output: str) -> tuple[object, ...]:

@@ -9,52 +9,67 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from groundwork.options import OptionError, specs
+from groundwork.output import print_note
 from groundwork.zksecurity import ZkSecurityOptions
 from kafkawire.net.security import OPEN, Security
-from kafkawire.securityoptions import NEWER, SecurityOptions
+from kafkawire.securityoptions import NEWER, SecurityOptions, unsafe_security
 from zkconsumer.commands.zkconfig import read_values
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 
-_SECURITY, _OPTIONS = "zkconsumer.security", "zkconsumer.securityoptions"
+_SECURITY, _OPTIONS, _CHECKED = (f"zkconsumer.{what}" for what in ("security", "securityoptions", "unchecked"))
 KEYS = frozenset(
     spec.key for name, spec in specs(SecurityOptions).items() if name not in specs(ZkSecurityOptions)
 ) | frozenset(NEWER)
 
 
 def chosen_security() -> Security:
-    """The security of the running command's connections to brokers."""
-    ctx = click.get_current_context(silent=True)
-    found = ctx.meta.get(_SECURITY) if ctx is not None else None
+    """The security of the running command's connections to brokers; see chosen_options()."""
+    found = _chosen().get(_SECURITY)
     return found if isinstance(found, Security) else OPEN
 
 
 def chosen_options() -> Mapping[str, str]:
-    """The same as options of a consumer, each a text."""
-    ctx = click.get_current_context(silent=True)
-    found: Mapping[str, str] = ctx.meta.get(_OPTIONS, {}) if ctx is not None else {}
+    """The same as options of a consumer, each a text.
+
+    What of it tells a secret to strangers is named on stderr, once, before anything is connected to.
+    """
+    found: Mapping[str, str] = _chosen().get(_OPTIONS, {})
     return found
+
+
+def _chosen() -> Mapping[str, Any]:
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return {}
+    if _CHECKED in ctx.meta:
+        config, file = ctx.meta.pop(_CHECKED)
+        for sentence in unsafe_security(config, found_in_zookeeper=not ctx.params.get("brokers"), file=file):
+            print_note(f"warning: {file.name}: {sentence}")
+    return ctx.meta
 
 
 def choose_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
     """The option's callback.  Raises click.UsageError."""
     if file is not None:
         values, jvm = read_values(file, "--command-config")
-        choose(ctx, values, file.name, jvm)
+        choose(ctx, values, file, jvm)
 
 
-def choose(ctx: click.Context, values: Mapping[str, object], where: str, jvm: bool) -> None:
+def choose(ctx: click.Context, values: Mapping[str, object], file: Path, jvm: bool) -> None:
     """Take what these options say of brokers' connections, unless a file was chosen before.  Raises UsageError."""
     said = {key: value for key, value in values.items() if key in KEYS}
     if _SECURITY in ctx.meta or not said:
         return
     needed: dict[str, object] = {"zookeeper.connect": "-", "group.id": "-", "auto.offset.reset": "smallest"}
     try:
-        config = load_consumer(ConsumerConfig, {**said, **needed}, where, jvm)
+        config = load_consumer(ConsumerConfig, {**said, **needed}, file.name, jvm)
     except OptionError as e:
         raise click.UsageError(str(e), ctx) from None
     ctx.meta[_SECURITY] = config.kafka_security
+    ctx.meta[_CHECKED] = config, file
     ctx.meta[_OPTIONS] = {key: str(value) for key, value in said.items()}

@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 from groundwork.commands import Command
+from groundwork.logs import log_of_command
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.view import ClusterView
@@ -108,6 +109,7 @@ def consume(
     up, and removed from ZooKeeper at the end; with -b it commits nothing, and is gone with its member.  json prints
     an object a message; what is not UTF-8 is {"base64": "…"}.  Ends with 4 where a partition could not be read on.
     """
+    log_of_command()
     message_format = MessageFormat(print_key, print_offset, output)
     if partition is not None:
         _only_with_groups(group, whitelist, blacklist, properties, num_streams)

@@ -116,7 +116,7 @@ def _zookeeper(
     if file is not None:
         from zkconsumer.commands.commandconfig import choose
 
-        choose(click.get_current_context(), values, file.name, jvm)
+        choose(click.get_current_context(), values, file, jvm)
     flags: dict[str, object] = {"zookeeper.auth": auth} if auth is not None else {}
     if tls or ca is not None:
         flags["zookeeper.ssl.client.enable"] = "true" if jvm else True

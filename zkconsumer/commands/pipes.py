@@ -11,9 +11,7 @@ from collections.abc import Callable
 from typing import IO, Any, BinaryIO
 
 from groundwork.output import EXIT, print_note
-from groundwork.streams import discard
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+from groundwork.streams import DISK_FULL, discard
 
 
 def printing(run: Callable[[], int]) -> int:
@@ -23,7 +21,7 @@ def printing(run: Callable[[], int]) -> int:
         close(sys.stdout)  # else the interpreter's exit would complain
         return code
     except OSError as e:
-        if e.errno not in DISK_FULL:
+        if e.errno not in (*DISK_FULL, errno.EIO):
             raise
         discard(sys.stdout)
         print_note(f"error: what was to be printed cannot be written: {e.strerror}")

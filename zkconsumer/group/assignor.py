@@ -10,6 +10,7 @@ Nothing in ZooKeeper says which strategy a group uses: all its members must have
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
@@ -17,8 +18,11 @@ from typing import overload
 
 from groundwork.decimals import decimal_int
 from groundwork.java import string_hash
+from groundwork.pauses import Pace
 from kafkawire.model import PartitionId, TopicPartition
 
+MAX_CIRCLE = 100_000  # threads that partitions are dealt to; another member may register any number
+PAUSE_THREADS = 10_000  # steps between pauses: some milliseconds
 NAMED = 20  # threads in a sentence
 RANGE, ROUNDROBIN = "range", "roundrobin"  # partition.assignment.strategy
 
@@ -41,16 +45,25 @@ class Threads(Sequence[str]):
     def __init__(self, streams: Mapping[str, int]) -> None:
         """streams: of each member."""
         self.streams = dict(streams)
+        self._count = sum(self.streams.values())
+        self._first: list[str] = []  # as many as were asked for: topics that the same members read share them
 
     def first(self, count: int) -> list[str]:
         """The first of them; all, if there are no more."""
-        return list(islice(self, count))
+        if len(self._first) < min(count, self._count):
+            # No thread of a member comes before its first one: only so many members can have any of them.
+            begin = sorted((member for member, n in self.streams.items() if n > 0), key=lambda m: _utf16(f"{m}-0"))
+            self._first = list(islice(self._merged(begin[:count]), count))
+        return self._first[:count]
+
+    def _merged(self, members: Iterable[str]) -> Iterator[str]:
+        return merge(*(_of_member(member, self.streams[member]) for member in members), key=_utf16)
 
     def __len__(self) -> int:
-        return sum(self.streams.values())
+        return self._count
 
     def __iter__(self) -> Iterator[str]:
-        return merge(*(_of_member(member, count) for member, count in self.streams.items()), key=_utf16)
+        return self._merged(self.streams)
 
     def __contains__(self, thread: object) -> bool:
         member, _, number = str(thread).rpartition("-")
@@ -109,8 +122,10 @@ def assign_range(
     (RangeAssignor of 0.8.2.2: position start = q*i + min(i, r), length q or q + 1.)
     """
     assigned: dict[str, list[TopicPartition]] = {}
+    pace, done = Pace(PAUSE_THREADS), 0
     for topic, names in threads.items():
         partitions = partitions_in_order.get(topic, ())
+        pace.reached(done := done + len(partitions) + 100)
         in_order = _in_order(names, len(partitions))  # the others get nothing, however many they are
         each, longer = divmod(len(partitions), len(in_order) or 1)
         for i, thread in enumerate(in_order):
@@ -133,33 +148,61 @@ def assign_roundrobin(
     (RoundRobinAssignor of 0.8.2.2 and 0.10.2: `[topic,partition]` by String.hashCode, signed.  The JVM leaves the order
     of equal hashes to its hash maps; here they stay in the order of the topics' names.)
     """
+    everything = [TopicPartition(topic, p) for topic in java_order(threads) for p in partitions_in_order.get(topic, ())]
     if not relaxed:
         _all_read_the_same(threads)
-    circle = _circle(threads)
-    readers = {topic: names if isinstance(names, Threads) else set(names) for topic, names in threads.items()}
-    everything = [TopicPartition(topic, p) for topic in java_order(threads) for p in partitions_in_order.get(topic, ())]
+    circle = _circle(threads, relaxed, len(everything))
+    turns = _Turns(circle, everybody=not relaxed)
     assigned: dict[str, list[TopicPartition]] = {thread: [] for thread in circle}
-    at = 0
-    for tp in sorted(everything, key=_hash):
-        if not readers[tp.topic]:
-            continue
-        while circle[at] not in readers[tp.topic]:
+    pace, at = Pace(PAUSE_THREADS), 0
+    for done, tp in enumerate(sorted(everything, key=_hash)):
+        pace.reached(done)
+        if own := turns.of(threads[tp.topic]):
+            at = own[bisect_left(own, at) % len(own)]
+            assigned[circle[at]].append(tp)
             at = (at + 1) % len(circle)
-        assigned[circle[at]].append(tp)
-        at = (at + 1) % len(circle)
     return assigned
 
 
-def _circle(threads: Mapping[str, Iterable[str]]) -> list[str]:
-    """All threads in Java's order."""
+class _Turns:
+    """When threads have their turn in the circle, by the topic they read."""
+
+    def __init__(self, circle: Sequence[str], everybody: bool) -> None:
+        """everybody: all of them read every topic."""
+        self._all = range(len(circle)) if everybody else None
+        self._turn = {} if everybody else {thread: at for at, thread in enumerate(circle)}
+        self._known: dict[int, list[int]] = {}  # by object: topics that the same members read share their threads
+        self._pace, self._done = Pace(PAUSE_THREADS), 0
+
+    def of(self, readers: Iterable[str]) -> Sequence[int]:
+        if self._all is not None:
+            return self._all
+        if id(readers) not in self._known:
+            found = sorted({self._turn[thread] for thread in readers})
+            self._known[id(readers)] = found
+            self._done += len(found)
+            self._pace.reached(self._done)
+        return self._known[id(readers)]
+
+
+def _circle(threads: Mapping[str, Iterable[str]], relaxed: bool, partitions: int) -> list[str]:
+    """All threads in Java's order that may get one of so many partitions.  Raises StrategyRefused for too many."""
     if not all(isinstance(names, Threads) for names in threads.values()):
         return java_order({thread for names in threads.values() for thread in names})
     streams: dict[str, int] = {}
-    for names in threads.values():
+    for names in {id(names): names for names in threads.values()}.values():
         assert isinstance(names, Threads)
         for member, count in names.streams.items():
             streams[member] = max(count, streams.get(member, 0))
-    return list(Threads(streams))
+    found = Threads(streams)
+    if not relaxed:  # all read the same, so nobody is passed over
+        return found.first(partitions)
+    if len(found) > MAX_CIRCLE:
+        raise StrategyRefused(
+            f"the members register {len(found):,} threads, more than the {MAX_CIRCLE:,} that round-robin assignment "
+            "is computed for; use range at all members"
+        )
+    return list(found)
 
 
 def _hash(tp: TopicPartition) -> int:

@@ -20,12 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from groundwork.java import PatternRefused
+from groundwork.pauses import Pace
 from groundwork.sentences import counted
 from kafkawire.errors import RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import Registration, thread_ids
 from zkconsumer.filters import LeaveOut, Selection, never
-from zkconsumer.group.assignor import RANGE, StrategyRefused, Threads, assign, java_order
+from zkconsumer.group.assignor import PAUSE_THREADS, RANGE, StrategyRefused, Threads, assign, java_order
 
 MAX_IDLE = 1000  # threads of a topic that are named
 
@@ -109,7 +110,7 @@ def read_group(
     """
     if nodes.get(consumer_id) is None:
         return Unregistered()
-    streams: dict[str, dict[str, int]] = {}
+    streams: dict[str, Mapping[str, int]] = {}
     left_out: list[Unreadable] = []
     selection = Selection(topics, exclude_internal, more_time, leave_topic)
     for member in java_order(nodes):
@@ -131,12 +132,33 @@ def read_group(
 
 
 def threads_of(streams: Mapping[str, Mapping[str, int]]) -> dict[str, Threads]:
-    """Thread ids by topic.  streams: by member, then topic."""
-    found: dict[str, dict[str, int]] = {}
+    """Thread ids by topic.  streams: by member, then topic.
+
+    Members with one subscription count as one, and topics that the same members read share their threads: a thousand
+    members with a filter for all of 500 topics would else be half a million entries.
+    """
+    members: dict[frozenset[tuple[str, int]], list[str]] = {}
+    known: dict[int, frozenset[tuple[str, int]]] = {}
     for member, by_topic in streams.items():
-        for topic, count in by_topic.items():
-            found.setdefault(topic, {})[member] = count
-    return {topic: Threads(counts) for topic, counts in sorted(found.items())}
+        if id(by_topic) not in known:
+            known[id(by_topic)] = frozenset(by_topic.items())
+        members.setdefault(known[id(by_topic)], []).append(member)
+    readers: dict[str, list[tuple[int, int]]] = {}
+    alike = list(members.values())
+    pace, done = Pace(PAUSE_THREADS), 0
+    for group, subscription in enumerate(members):
+        for topic, count in subscription:
+            pace.reached(done := done + 1)
+            readers.setdefault(topic, []).append((group, count))
+    shared: dict[tuple[tuple[int, int], ...], Threads] = {}
+    found: dict[str, Threads] = {}
+    for topic, groups in sorted(readers.items()):
+        of = tuple(groups)
+        if of not in shared:
+            pace.reached(done := done + len(streams))
+            shared[of] = Threads({member: count for group, count in of for member in alike[group]})
+        found[topic] = shared[of]
+    return found
 
 
 def assignment_of(
@@ -183,8 +205,15 @@ class Surplus:
 
 def surplus(threads: Mapping[str, Threads], partitions: Mapping[str, Sequence[PartitionId]]) -> list[Surplus]:
     """Topics that have partitions, but fewer than threads (thread ids in Java's order), sorted."""
-    return [
-        Surplus(topic, len(names), len(there), tuple(names[len(there) : len(there) + MAX_IDLE]))
-        for topic, names in sorted(threads.items())
-        if len(names) > len(there := partitions.get(topic, ())) > 0
-    ]
+    found = []
+    idle: dict[tuple[int, int], tuple[str, ...]] = {}  # topics that the same members read share the names
+    pace, done = Pace(PAUSE_THREADS), 0
+    for topic, names in sorted(threads.items()):
+        there = len(partitions.get(topic, ()))
+        if len(names) > there > 0:
+            of = id(names), there
+            if of not in idle:
+                pace.reached(done := done + len(names))
+                idle[of] = tuple(names.first(there + MAX_IDLE)[there:])
+            found.append(Surplus(topic, len(names), there, idle[of]))
+    return found

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from groundwork.pauses import Pace
 from kafkawire.cluster.zookeeper import BROKERS, left_out, refuse_secured
 from kafkawire.dialects import Dialect
 from kafkawire.errors import NoListener, RemoteError
 from kafkawire.interfaces import CountedZnodes, ListedZnodes
 from kafkawire.model import PartitionId
+from kafkawire.znodes.text import PAUSE_PARTITIONS
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.zkcalls import Watch, ZkCalls
 from zkconsumer.session.zksession import ZkSession
@@ -48,7 +50,12 @@ def read_topics(
         found = _counted(session, znodes, names, watch, session_id)
     else:
         found, created = _listed(session, znodes, names, watch, session_id)
-    return {topic: dialect.in_order(ids) for topic, ids in found.items()}, created
+    pace, done = Pace(PAUSE_PARTITIONS), 0
+    in_order: Partitions = {}
+    for topic, ids in found.items():
+        pace.reached(done := done + len(ids))
+        in_order[topic] = dialect.in_order(ids)
+    return in_order, created
 
 
 def read_creations(session: ZkCalls, dialect: Dialect, topics: Iterable[str]) -> Creations:

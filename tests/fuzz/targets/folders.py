@@ -16,7 +16,7 @@ from sparkpipeline.load.plan import LOAD, LoadPlan, LogMark
 from sparkpipeline.paths import Hour, is_below
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.stages.planner import StagePlan, TakenInput
-from tests.fuzz.engine import Target
+from tests.fuzz.engine import QUICK_S, Target
 
 FINAL = "data/topic=orders/date=2026-01-01/hour=08/orders+0+00000000000000000000+00000000000000000009.g1.c000.parquet"
 SCHEMA = {"type": "struct", "fields": [
@@ -109,4 +109,4 @@ def _backfill(text: str) -> None:
     ]
 
 
-TARGETS: Sequence[Target] = (Target("ledger-folders", _seeds, folder_file, (PipelineError,)),)
+TARGETS: Sequence[Target] = (Target("ledger-folders", _seeds, folder_file, (PipelineError,), QUICK_S),)
