@@ -302,7 +302,8 @@ def test_metrics_without_prometheus_client_are_refused_with_what_to_install(
     without_metrics: Path, tmp_path: Path, command: list[str]
 ) -> None:
     file = tmp_path / "mirror.yaml"
-    file.write_text(Path(EXAMPLE).read_text().replace("    group.id:", "    metrics.enable: true\n    group.id:"))
+    text = Path(EXAMPLE).read_text().replace("  http.listen:", "  # http.listen:")
+    file.write_text(text.replace("    group.id:", "    metrics.enable: true\n    group.id:"))
     words = [str(without_metrics), "-m", "mirrormaker.commands.main", *command, str(file)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT)
     sentence = "option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"
@@ -316,7 +317,7 @@ def test_http_listen_without_prometheus_client_is_refused_with_what_to_install(
     without_metrics: Path, tmp_path: Path, command: list[str]
 ) -> None:
     file = tmp_path / "mirror.yaml"
-    file.write_text(Path(EXAMPLE).read_text().replace("mirror:\n", "mirror:\n  http.listen: 9308\n"))
+    file.write_text(Path(EXAMPLE).read_text())
     words = [str(without_metrics), "-m", "mirrormaker.commands.main", *command, str(file)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     sentence = "option 'http.listen' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"
@@ -336,7 +337,7 @@ def test_check_says_what_is_wrong_or_unsafe_about_http_listen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, said: str
 ) -> None:
     file = tmp_path / "mirror.yaml"
-    file.write_text(Path(EXAMPLE).read_text().replace("mirror:\n", f"mirror:\n  http.listen: {value}\n"))
+    file.write_text(Path(EXAMPLE).read_text().replace("http.listen: 9308", f"http.listen: {value}"))
     assert outcome(["check", str(file)]) == (78 if said.startswith("error") else 0)
     printed = capsys.readouterr().err
     assert said in printed
