@@ -133,4 +133,12 @@ def topic_filter(text: str) -> TopicPattern:
 
     Raises PatternRefused where Java has no such pattern, or where Java and Python would choose other topics.
     """
-    return to_python(filter_text(text))
+    try:
+        return to_python(filter_text(text))
+    except PatternRefused:
+        if (counted := re.search(r"\{\d+,\d*\}", text)) is None:
+            raise
+        raise PatternRefused(
+            f"topic filter {text!r}: a comma means '|' in a topic filter, in {counted[0]} too: write the choices out, "
+            "as a{2}|a{3}"
+        ) from None

@@ -23,7 +23,7 @@ from groundwork.decimals import decimal_int
 from groundwork.options import Options, specs
 from kafkawire.net.security import PROTOCOLS
 from mirrormaker.options import SourceOptions, TargetOptions
-from producer.config import ProducerConfig
+from producer.config import ProducerConfig, by_id
 from zkconsumer.options.config import QUEUED_MAX_BYTES, ConsumerConfig
 
 RELEASE_07 = "0.7.2"  # what a file of 0.7 is for
@@ -50,6 +50,7 @@ PRODUCER_NAMES: Final = {
     "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
     "timeout.ms": "request.timeout.ms",
 }
+NEWER_PRODUCER: Final = PRODUCER_NAMES.keys() - {"batch.size", "message.max.bytes"}  # keys that 0.8's has not
 SECURITY_TAKEN: Final = {  # of both files
     "sasl.jaas.config": "`sasl.username` and `sasl.password` of PlainLoginModule and ScramLoginModule; others are "
     "refused (Kerberos is not spoken)",
@@ -298,8 +299,8 @@ def producer_file(values: Mapping[str, str], new_producer: bool = False) -> Tran
     newer = "bootstrap.servers" in found.values and (new_producer or not older)
     if older and "bootstrap.servers" in found.values:
         _one_target(found, older[0])
-    if seven:
-        del names["batch.size"]
+    if seven or not found.values.keys() & NEWER_PRODUCER:
+        del names["batch.size"]  # 0.7's, which counts messages
     elif (size := decimal_int(found.values.get("batch.size", ""))) is not None and size < SMALLEST_BATCH:
         found.values["batch.size"] = str(SMALLEST_BATCH)
         found.taken.append(f"batch.size={size} as {SMALLEST_BATCH}, the smallest")
@@ -326,15 +327,15 @@ def _target_of_07(found: Translated) -> bool:
         return False
     said = next((values[key] for key in ("target.version", "kafka.version") if key in values), "")
     listed = values.get("broker.list", "")
-    by_id = bool(listed) and all(entry.count(":") == 2 and "[" not in entry for entry in listed.split(","))
-    if "zk.connect" in values and (not listed or by_id) and (not said or said.startswith("0.7")):
+    numbered = bool(listed) and by_id(listed)
+    if "zk.connect" in values and (not listed or numbered) and (not said or said.startswith("0.7")):
         values.setdefault("target.zookeeper.connect", values.pop("zk.connect"))
         values.setdefault("target.version", said or RELEASE_07)
         found.ignore("broker.list", "ZooKeeper knows the brokers of 0.7")
         if not said:
             found.taken.append(f"'zk.connect' alone is of 0.7: target.version={RELEASE_07}")
         return True
-    if by_id and not said and "target.zookeeper.connect" not in values:
+    if numbered and not said and "target.zookeeper.connect" not in values:
         found.refuse(
             "broker.list",
             "names brokers of 0.7 by id, and only ZooKeeper knows their partitions: give 'zk.connect' in its place; "
@@ -343,7 +344,7 @@ def _target_of_07(found: Translated) -> bool:
         )
         values |= {"target.zookeeper.connect": NOWHERE, "target.version": RELEASE_07}
         return True
-    return by_id
+    return numbered
 
 
 def _one_target(found: Translated, older: str) -> None:
@@ -365,6 +366,10 @@ def _one_target(found: Translated, older: str) -> None:
 def _secure(found: Translated) -> None:
     """Read the options of TLS and login as the JVM's clients do: those that the protocol has no use for are ignored."""
     values = found.values
+    for key in ("bootstrap.servers", "metadata.broker.list"):  # the JVM's clients take PLAINTEXT://host:port
+        if key in values:
+            named = re.compile(rf"\b{re.escape(values.get('security.protocol', 'PLAINTEXT'))}://", re.IGNORECASE)
+            values[key] = named.sub("", values[key])
     protocol = values.get("security.protocol", "PLAINTEXT").upper()
     if protocol == "PLAINTEXTSASL":  # HDP's name
         protocol = values["security.protocol"] = "SASL_PLAINTEXT"

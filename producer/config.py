@@ -42,9 +42,14 @@ class Addresses(tuple[tuple[str, int], ...]):
         return made
 
 
+def by_id(text: str) -> bool:
+    """True if a list of brokers is 0.7's, `id:host:port,…`."""
+    return all(entry.count(":") == 2 and "[" not in entry and "://" not in entry for entry in text.split(","))
+
+
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
     """Addresses of bootstrap brokers: `host:port,…`, or 0.7's `id:host:port,…`."""
-    numbered = all(entry.count(":") == 2 and "[" not in entry for entry in str(raw).split(","))
+    numbered = by_id(str(raw))
     return Addresses(optionkinds.numbered_brokers(raw)) if numbered else optionkinds.brokers(raw)
 
 

@@ -15,7 +15,8 @@ import pytest
 from mirrormaker import exits
 from mirrormaker.commands import online
 from mirrormaker.commands.cli import outcome
-from mirrormaker.commands.flags import WITHOUT_EFFECT, WithoutEffect
+from mirrormaker.commands.configured import check
+from mirrormaker.commands.flags import WITHOUT_EFFECT, WithoutEffect, spelled_out
 from mirrormaker.commands.reference import page
 from tests.fakes.broker import FakeCluster
 
@@ -73,6 +74,24 @@ def test_a_start_script_of_0_10_runs_unchanged(capsys: pytest.CaptureFixture[str
     assert said.out == f"ok: 1 source, topics a{UNASKED}"
     flags = [line.split()[3] for line in said.err.splitlines() if line.startswith("warning: command line: ")]
     assert flags == [word for word in script.split() if word in {flag for _, flag in FLAGS_WITHOUT_EFFECT}]
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("-consumer.config c -producer.config=p", "--consumer.config c --producer.config=p"),
+        ("--consumer.c c --white=a --num.s 2", "--consumer.config c --whitelist=a --num.streams 2"),
+        ("--num 2", "--num 2"),  # two flags begin with it
+        ("--message.handler m:f --message.handler.a x", "--message.handler m:f --message.handler.args x"),
+        ("-new.consumer m.yaml", "--new.consumer m.yaml"),
+        ("--whitelist -num.streams --log-level info", "--whitelist -num.streams --log-level info"),
+        ("--online -- -whitelist", "--online -- -whitelist"),
+        ("-h", "-h"),
+        ("-help", "--help"),
+    ],
+)
+def test_flags_of_the_original_are_read_as_its_parser_reads_them(given: str, read: str) -> None:
+    assert spelled_out(given.split(), check.params) == read.split()
 
 
 @pytest.mark.parametrize(

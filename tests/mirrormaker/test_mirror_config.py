@@ -324,6 +324,23 @@ def test_broken_yaml_and_missing_files_are_one_sentence(tmp_path: Path) -> None:
         from_yaml(tmp_path / "gone.yaml")
 
 
+def test_a_tab_and_a_key_that_is_another_names_are_told_as_what_they_are(tmp_path: Path) -> None:
+    assert problems(tmp_path, f"{SOURCE}mirror:\n\twhitelist: a\n") == [
+        "m.yaml: not YAML: a tab in line 4, column 1: YAML is indented by blanks alone"
+    ]
+    assert problems(tmp_path, f"{SOURCE}{TARGET}mirror: {{topics: a}}\n") == [
+        "m.yaml: mirror: option 'topics' is unknown; did you mean 'whitelist'?"
+    ]
+
+
+def test_a_listeners_address_is_taken_from_a_jvm_file_and_told_elsewhere(tmp_path: Path) -> None:
+    """PLAINTEXT://k:9092 was taken for an IPv6 address without brackets."""
+    configuration = properties(tmp_path, CONSUMER, "bootstrap.servers=PLAINTEXT://k:9092,plaintext://l:9092\n")
+    assert configuration.target.brokers == (("k", 9092), ("l", 9092))
+    (said,) = problems(tmp_path, SOURCE + TARGET.replace("k:9092", "SSL://k:9092") + MIRROR)
+    assert "'SSL://k:9092' is a listener's address: give k:9092 alone" in said
+
+
 def test_every_problem_of_a_file_is_found_at_once(tmp_path: Path) -> None:
     assert len(problems(tmp_path, SOURCE + "target: {metadata.broker.lst: k}\nmirror: {whitelst: a}\n")) >= 3
 
@@ -639,6 +656,13 @@ def test_of_both_producers_keys_those_of_the_one_that_ran_count(tmp_path: Path) 
         ConfigError, match=r"'metadata\.broker\.list' \(k:9092\) and 'bootstrap\.servers' \(o:9092\) have no"
     ):
         properties(tmp_path, CONSUMER, both.replace("bootstrap.servers=k", "bootstrap.servers=o"))
+
+
+def test_a_batch_of_0_7_is_counted_in_messages_and_one_of_the_newer_producer_in_bytes(tmp_path: Path) -> None:
+    old = properties(tmp_path, CONSUMER, "metadata.broker.list=k:9092\nqueue.time=5\nbatch.size=300\n").target
+    assert (old.batch_messages, old.batch_bytes) == (300, 1 << 20)
+    new = properties(tmp_path, CONSUMER, "bootstrap.servers=k:9092\nbatch.size=16384\n").target
+    assert (new.batch_messages, new.batch_bytes) == (200, 16384)
 
 
 def test_new_consumer_says_what_keeps_the_group(tmp_path: Path) -> None:
