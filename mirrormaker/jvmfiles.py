@@ -51,6 +51,7 @@ PRODUCER_NAMES: Final = {
     "timeout.ms": "request.timeout.ms",
 }
 NEWER_PRODUCER: Final = PRODUCER_NAMES.keys() - {"batch.size", "message.max.bytes"}  # keys that 0.8's has not
+OWN: Final = {"batch.bytes", "max.in.flight", "target.message.max.bytes", "request.timeout.ms"}  # count beside others
 SECURITY_TAKEN: Final = {  # of both files
     "sasl.jaas.config": "`sasl.username` and `sasl.password` of PlainLoginModule and ScramLoginModule; others are "
     "refused (Kerberos is not spoken)",
@@ -210,7 +211,7 @@ class Translated:
             if theirs not in self.values:
                 continue
             older = [key for key in self.values if key != theirs and known.get(key) == ours]
-            if older and not newer:
+            if older and (not newer or OWN & set(older)):
                 self.ignore(theirs, f"'{older[0]}' counts")
                 continue
             for key in older:

@@ -665,6 +665,17 @@ def test_a_batch_of_0_7_is_counted_in_messages_and_one_of_the_newer_producer_in_
     assert (new.batch_messages, new.batch_bytes) == (200, 16384)
 
 
+def test_an_option_of_ours_counts_beside_the_jvms_key_for_it(tmp_path: Path) -> None:
+    given = "max.request.size=9000000\ntarget.message.max.bytes=2000000\ntimeout.ms=5\nrequest.timeout.ms=7000\n"
+    configuration = properties(tmp_path, CONSUMER, f"bootstrap.servers=k:9092\n{given}")
+    target = configuration.target
+    assert (target.message_max_bytes, target.request_timeout_ms) == (2000000, 7000)
+    assert configuration.warnings == (
+        "p.properties: ignored: max.request.size ('target.message.max.bytes' counts); timeout.ms ('request.timeout.ms' "
+        "counts)",
+    )
+
+
 def test_new_consumer_says_what_keeps_the_group(tmp_path: Path) -> None:
     properties(tmp_path, CONSUMER, "bootstrap.servers=k:9092\n")
     files = [tmp_path / "c.properties"], tmp_path / "p.properties"
