@@ -27,6 +27,7 @@ REMEMBERED_S = 600.0  # RFC 8305, 9.1
 REMEMBERED_MOST = 1000  # names
 Address = tuple[str, int]
 Found = tuple[Any, ...]  # a row of getaddrinfo
+NO_ADDRESS = {getattr(socket, name, socket.EAI_NONAME) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")}
 UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY, errno.EINTR)
 
 
@@ -160,8 +161,17 @@ def alternating(found: Sequence[Found]) -> list[Found]:
 _plain = Connector(lambda *kind: socket.socket(*kind), lambda: select.poll())
 
 
+def of_dns(host: str, error: socket.gaierror) -> socket.gaierror:
+    """The error of a look-up, with a text that says what was looked up, and where."""
+    what = f"DNS has no address of {host}" if error.errno in NO_ADDRESS else f"DNS did not answer for {host}"
+    return socket.gaierror(error.errno, f"{what} ({error.strerror or error})")
+
+
 def connect(address: Address, timeout: float | None = None) -> socket.socket:
     """A TCP connection that blocks its thread while it waits.  Each call resolves the name again.  Raises OSError."""
-    found = socket.getaddrinfo(*address, 0, socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(*address, 0, socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise of_dns(address[0], error) from None
     opened: socket.socket = _plain.first(address, found, timeout)
     return opened

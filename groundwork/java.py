@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 
@@ -9,9 +10,18 @@ from groundwork.javachars import PatternRefused
 from groundwork.javamatch import TopicPattern
 from groundwork.javaregex import to_python
 
-__all__ = ["PatternRefused", "bytes_hash", "filter_text", "read_properties", "string_hash", "topic_filter"]
+__all__ = [
+    "CLASS_NAME",
+    "PatternRefused",
+    "bytes_hash",
+    "filter_text",
+    "read_properties",
+    "string_hash",
+    "topic_filter",
+]
 
 WHITE = " \t\f"
+CLASS_NAME = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*")  # a.b.C, and no colon
 
 
 def _int32(n: int) -> int:
@@ -38,11 +48,14 @@ def bytes_hash(data: bytes | memoryview) -> int:
 def read_properties(text: str | bytes) -> dict[str, str]:
     r"""java.util.Properties.load: keys and values of a .properties file; of a key given twice the last one counts.
 
-    text   bytes are ISO-8859-1, as Java reads them
-    Raises ValueError for a broken \uXXXX.
+    text   bytes are ISO-8859-1, as Java reads them, but for the mark that editors of UTF-8 begin a file with
+    Raises ValueError for a broken \uXXXX, and for UTF-16.
     """
     if isinstance(text, bytes):
-        text = text.decode("latin-1")
+        if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise ValueError("it is UTF-16: save it as UTF-8 or ISO-8859-1")
+        text = text.removeprefix(codecs.BOM_UTF8).decode("latin-1")
+    text = text.removeprefix("\ufeff")
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         end = _key_end(line)
@@ -120,4 +133,12 @@ def topic_filter(text: str) -> TopicPattern:
 
     Raises PatternRefused where Java has no such pattern, or where Java and Python would choose other topics.
     """
-    return to_python(filter_text(text))
+    try:
+        return to_python(filter_text(text))
+    except PatternRefused:
+        if (counted := re.search(r"\{\d+,\d*\}", text)) is None:
+            raise
+        raise PatternRefused(
+            f"topic filter {text!r}: a comma means '|' in a topic filter, in {counted[0]} too: write the choices out, "
+            "as a{2}|a{3}"
+        ) from None

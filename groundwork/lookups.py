@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
+from groundwork.connecting import NO_ADDRESS, of_dns
 from groundwork.plainthreads import PlainCall, PlainThreads
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,6 @@ SOON_S = 1.0
 Row = tuple[int, int, int, str, Any]  # of getaddrinfo: family, kind, protocol, "", socket address
 
 # By these the name servers answer that a name has no address.  Any other error is no answer.
-NO_ADDRESS = {getattr(socket, name, socket.EAI_NONAME) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")}
 
 
 class Lookups:
@@ -109,6 +109,10 @@ def _numeric(host: str) -> list[Row] | None:
 def _getaddrinfo(host: str, flags: int = 0) -> list[Row]:
     try:
         return list(_socket.getaddrinfo(host, None, 0, socket.SOCK_STREAM, 0, flags))
+    except socket.gaierror as error:
+        if flags:
+            raise
+        raise of_dns(host, error) from None
     except UnicodeError:
         raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a host name") from None
 

@@ -17,6 +17,7 @@ holds every problem of a file; each is one sentence that names file, option and 
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -41,13 +42,26 @@ ERROR, WARN = "error", "warn"  # how unknown keys are treated
 
 
 class OptionError(ValueError):
-    """The problems of a file of options; .problems has one sentence for each.  forbidden: a file that an option names
-    may not be read by this user."""
+    """The problems of a file of options; .problems has one sentence for each.
 
-    def __init__(self, problems: Sequence[str], forbidden: bool = False) -> None:
+    forbidden   a file that an option names may not be read by this user
+    warnings    sentences about the rest of the file
+    partial     the options with defaults in place of what is wrong, for checks of what is right; None where there can
+                be none.  It never runs
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[str],
+        forbidden: bool = False,
+        warnings: Sequence[str] = (),
+        partial: Options | None = None,
+    ) -> None:
         super().__init__("\n".join(problems))
         self.problems = list(problems)
         self.forbidden = forbidden
+        self.warnings = list(warnings)
+        self.partial = partial
 
 
 class Secret:
@@ -80,6 +94,7 @@ class Options:
     NOT_LOADED    keys of options of kind CLASS that have no effect in this class: any value is accepted
     NEWER         keys of the JVM's newer client and the equivalent here, its key first; one that is also a key of this
                   class is refused beside others of them, because it means something else there
+    MEANT         keys that people take for an option of this class, and that option
     PREFIX        replaces `{prefix}` in keys and meanings of options that several classes inherit
     """
 
@@ -88,6 +103,7 @@ class Options:
     JVM_CLASSES: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     NOT_LOADED: ClassVar[frozenset[str]] = frozenset()
     NEWER: ClassVar[Mapping[str, str]] = {}
+    MEANT: ClassVar[Mapping[str, str]] = {}
     PREFIX: ClassVar[str] = ""
 
     def problems(self) -> Iterable[str]:
@@ -122,7 +138,8 @@ def option(
     secret    the value is masked in output; kind makes a Secret of it
     instead   other keys; any one may be given instead: then a required option has its default
     behind    the key after which the reference page lists this one (default: the order of the fields)
-    newer     values of the JVM's newer client and their equivalents here, for the error message
+    newer     values of the JVM's newer client and their equivalents here: taken in a JVM file, elsewhere named by the
+              error
     """
     olds = (old,) if isinstance(old, str) else tuple(old or ())
     spec = Option(
@@ -148,18 +165,27 @@ def option(
     return dataclasses.field(default=default, kw_only=True, metadata={"option": spec})
 
 
-def load(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = False, unknown: str = ERROR) -> C:
+def load(
+    cls: type[C],
+    values: Mapping[str, object],
+    where: str,
+    jvm: bool = False,
+    unknown: str = ERROR,
+    names: Mapping[str, str] | None = None,
+) -> C:
     """An instance of `cls` from a file's values.  Raises OptionError with all problems of the file.
 
     where    the file's name, at the start of every sentence
     jvm      the values are texts, from a .properties file
     unknown  how unknown keys are treated: ERROR, or WARN as the JVM does
+    names    other names that options of `cls` have in this file, each with the key here
     """
-    reading = _Reading(jvm, unknown)
+    reading = _Reading(jvm, unknown, names or {})
     instance = reading.section(cls, values, where)
+    if instance is not None:
+        object.__setattr__(instance, "_warnings", tuple(reading.warnings))
     if reading.problems or instance is None:
-        raise OptionError(reading.problems, reading.forbidden)
-    object.__setattr__(instance, "_warnings", tuple(reading.warnings))
+        raise OptionError(reading.problems, reading.forbidden, reading.warnings, instance)
     return cast(C, instance)
 
 
@@ -199,44 +225,60 @@ def _specs(cls: type[Any]) -> Mapping[str, Option]:
 class _Reading:
     """State of one load(): problems and warnings so far."""
 
-    def __init__(self, jvm: bool, unknown: str) -> None:
+    def __init__(self, jvm: bool, unknown: str, names: Mapping[str, str]) -> None:
         self.jvm = jvm
         self.unknown = unknown
+        self.names = names
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.forbidden = False
 
     def section(self, cls: type[Options], values: object, where: str) -> Options | None:
-        """An instance from a mapping; None when it or a section in it has problems."""
+        """An instance from a mapping, with defaults for options that have problems; None where there can be none."""
         if not isinstance(values, Mapping):
             self.problems.append(f"{where}: expected options as a mapping, got {show_value(values)}")
             return None
-        before = len(self.problems)
         by_field = specs(cls)
-        ignored = self._unknown(cls, by_field.values(), values, where)
+        new_name = {name: spec.key for spec in by_field.values() for name in (spec.key, *spec.old)} | dict(self.names)
+        ignored, unsaid = self._unknown(cls, new_name, values, where)
         values = {key: value for key, value in values.items() if key not in ignored}
         hints = _hints(cast(Any, cls))
         found: dict[str, Any] = {}
+        wrong: set[str] = set()
         for name, spec in by_field.items():
-            if valid := self._one(cls, spec, hints[name], values=values, where=where):
+            before = len(self.problems)
+            keys = [key for key in values if new_name.get(key) == spec.key]
+            keys.sort(key=lambda key: key != spec.key)  # the current name first
+            if valid := self._one(cls, spec, hints[name], keys, values=values, where=where):
                 found[name] = valid[0]
-        if len(self.problems) > before:
-            return None
+            if len(self.problems) > before:
+                wrong.add(name)
+                unsaid.update((spec.key, *spec.old, *keys))
+        given = frozenset(by_field[name].key for name in found)
+        for name in wrong:
+            if by_field[name].required and name not in found:
+                found[name] = _placeholder(hints[name])
+            if _section_of(hints[name]) is not None and _lacks_any(found.get(name)):
+                return None
         instance = cls(**found)
-        object.__setattr__(instance, "_given", frozenset(by_field[name].key for name in found))
-        self.problems.extend(f"{where}: {sentence}" for sentence in instance.problems())
+        object.__setattr__(instance, "_given", given)
+        for sentence in instance.problems():
+            if not _names_any(sentence, unsaid):  # of what is wrong by itself
+                self.problems.append(f"{where}: {sentence}")
         return instance
 
     def _unknown(
-        self, cls: type[Options], known: Iterable[Option], values: Mapping[object, object], where: str
-    ) -> set[object]:
-        """Report keys that are not options; returns those that are ignored with a warning."""
-        new_name = {name: spec.key for spec in known for name in (spec.key, *spec.old)}
+        self, cls: type[Options], new_name: Mapping[str, str], values: Mapping[object, object], where: str
+    ) -> tuple[set[object], set[str]]:
+        """Report keys that are not options.  Returns those that are ignored with a warning, and the options meant."""
         newer = any(key in cls.NEWER and key not in new_name for key in values)
         ignored: set[object] = set()
+        meant: set[str] = set()
         for key in values:
             if not isinstance(key, str):
                 self.problems.append(f"{where}: option {key!r} is no text; put it in quotes")
+                continue
+            if key in self.names:
                 continue
             if key in cls.JVM_ONLY and not (newer and key in cls.NEWER):
                 self.warnings.append(f"{where}: option '{key}' has no effect here: {cls.JVM_ONLY[key]}")
@@ -244,7 +286,8 @@ class _Reading:
             if newer and key in cls.NEWER:
                 said, ignores = self._of_newer_client(cls, key, new_name, values)
             elif key not in new_name:
-                hint = did_you_mean(key, [*new_name, *cls.JVM_ONLY], new_name)
+                hint = did_you_mean(key, [*new_name, *cls.JVM_ONLY], new_name, cls.MEANT)
+                meant.update(re.findall(r"'([^']*)'", hint))
                 ignores = self.unknown == WARN
                 said = f"is unknown{' and ignored' if ignores else ''}{hint}"
             else:
@@ -252,7 +295,7 @@ class _Reading:
             (self.warnings if ignores else self.problems).append(f"{where}: option '{key}' {said}")
             if ignores:
                 ignored.add(key)
-        return ignored
+        return ignored, meant
 
     def _of_newer_client(
         self, cls: type[Options], key: str, new_name: Mapping[str, str], values: Mapping[object, object]
@@ -271,11 +314,20 @@ class _Reading:
         return f"is one of the JVM's newer client{' and is ignored' if ignores else ''}; here: {here}", ignores
 
     def _one(
-        self, cls: type[Options], spec: Option, hint: Any, *, values: Mapping[object, object], where: str
+        self,
+        cls: type[Options],
+        spec: Option,
+        hint: Any,
+        keys: Sequence[object],
+        *,
+        values: Mapping[object, object],
+        where: str,
     ) -> list[Any]:
-        """The option's value in a list of one; an empty list when it is not given, or not valid."""
+        """The option's value in a list of one; an empty list when it is not given, or not valid.
+
+        keys: its names that the file gives.
+        """
         valid: list[Any] = []
-        keys = [key for key in (spec.key, *spec.old) if key in values]
         if not keys and spec.required and not _instead(cls, spec, values):
             self.problems.append(f"{where}: option '{spec.key}' is missing: {spec.meaning}")
         for key in keys:
@@ -309,6 +361,8 @@ class _Reading:
             return str(raw).strip()
         if spec.kind == CLASS:
             return code(cls.JVM_CLASSES.get(spec.key, {}), raw)
+        if self.jvm:
+            raw = dict(spec.newer).get(str(raw).strip().lower(), raw)
         return value_of(spec, hint, raw, self.jvm)
 
     def _sections(self, section: type[Options], hint: Any, raw: object, path: str) -> Any:
@@ -321,6 +375,23 @@ class _Reading:
         if not isinstance(raw, (list, tuple)):
             raise BadValue("a list of sections")
         return tuple(self.section(section, values, f"{path}[{i}]") for i, values in enumerate(raw))
+
+
+def _lacks_any(sections: Any) -> bool:
+    """True if a section, or one of several, could not be made."""
+    several = sections.values() if isinstance(sections, dict) else sections if isinstance(sections, tuple) else ()
+    return sections is None or any(section is None for section in several)
+
+
+def _placeholder(hint: Any) -> Any:
+    """What stands for a required option that is missing or wrong, while the others are checked."""
+    hint, _ = without_none(hint)
+    return None if _section_of(hint) is not None else {int: 0, float: 0.0, bool: False, str: ""}.get(hint, ())
+
+
+def _names_any(sentence: str, keys: Iterable[str]) -> bool:
+    """True if a sentence is about one of these options."""
+    return any(re.search(rf"(?<![\w.-]){re.escape(key)}(?![\w-]|\.\w)", sentence) for key in keys)
 
 
 def _instead(cls: type[Options], spec: Option, values: Mapping[object, object]) -> bool:

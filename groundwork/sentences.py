@@ -19,11 +19,19 @@ def counted(number: int, noun: str, plural: str = "", form: str = "") -> str:
     return f"{number:{form}} {noun if number == 1 else plural or noun + 's'}"
 
 
-def did_you_mean(name: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+def did_you_mean(
+    name: str,
+    known: Iterable[str],
+    shown: Mapping[str, str] | None = None,
+    meant: Mapping[str, str] | None = None,
+) -> str:
     """What follows a sentence about a name that is not known: "; did you mean 'topics'?", or "" when none is near.
 
-    known: the names there are.  shown: another name by which one is shown (today's for an old one).
+    known: the names there are.  shown: another name by which one is shown (today's for an old one).  meant: names that
+    are not near in letters, and what is meant by them.
     """
+    if meant and name in meant:
+        return f"; did you mean '{meant[name]}'?"
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean '{(shown or {}).get(near[0], near[0])}'?" if near else ""
 

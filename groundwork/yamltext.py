@@ -49,6 +49,8 @@ def _unquoted(exc: yaml.MarkedYAMLError) -> str:
     said = ", ".join(part for part in (exc.context, exc.problem) if part)
     mark = exc.problem_mark or exc.context_mark
     where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+    if r"'\t'" in (exc.problem or ""):
+        return f"a tab{where}: YAML is indented by blanks alone"
     return re.sub(r"'[^']{2,}'", "'…'", " ".join(said.split())) + where
 
 

@@ -52,6 +52,11 @@ def started(client: Any, timeout_s: float) -> bool:
     return False
 
 
+def last_trouble(client: Any) -> str:
+    """Why the last try of a client that was started failed, as far as it is known; "": nothing is."""
+    return str(getattr(client._connection, "trouble", ""))
+
+
 def _surviving(client: Any) -> None:
     """The client's connection, made to go on after an exception that kazoo does not handle."""
     connection = client._connection
@@ -95,6 +100,7 @@ def _watched(client: Any) -> list[str]:
             opened = connect(*args, **named)
         except OSError as exc:
             trouble[0] = too_many(exc)
+            client._connection.trouble = exc.strerror or str(exc)
             raise
         trouble[0] = ""
         return opened

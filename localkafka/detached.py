@@ -53,11 +53,24 @@ def detach(name: str) -> None:
         print(f"localkafka: cluster {name} runs; {ends}", file=sys.stderr, flush=True)
         os._exit(0)  # without the clean-up of what the child goes on with
     os.setsid()
+    _close_inherited()
     os.truncate(lock, 0)
     os.pwrite(lock, b"%d\n" % os.getpid(), 0)
     _stand_in(os.open(os.devnull, os.O_RDONLY), 0)
     _stand_in(out, 1)
     _stand_in(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 2)
+
+
+def _close_inherited() -> None:
+    """Close what the caller left open beside standard input, output and error: a pipe of its shell, the lock of a
+    script.  Whoever waits for its end would wait for the cluster's.  What Python opens itself is not inheritable."""
+    for name in os.listdir("/dev/fd"):
+        descriptor = int(name)
+        try:
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                os.close(descriptor)
+        except OSError:
+            continue  # that of the listing
 
 
 def attached() -> None:

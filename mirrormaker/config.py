@@ -12,25 +12,27 @@ A file that cannot be read, is no YAML, or says one thing twice is a ConfigError
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from groundwork import metrics
 from groundwork.java import read_properties
 from groundwork.options import ERROR, WARN, OptionError, Options, given, load, warnings_of
+from groundwork.zkconnect import parse_connect
 from kafkawire.dialects import Dialect, expected
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS
 from kafkawire.securityoptions import unsafe_security
 from mirrormaker import listen
 from mirrormaker.configfile import ConfigError, read_bytes, read_yaml
+from mirrormaker.jvmfiles import Translated, consumer_file, ignored_line, producer_file, taken_line
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.plugins import Partitioners, check_plugins, encoders_of
 from mirrormaker.routes import RouteRules
 from mirrormaker.selection import Override, Selection, merged_sentence
+from zkconsumer.options.config import idle_options
 
 # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -71,14 +73,13 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
         raise ConfigError([f"{where}: expected the sections sources, target and mirror"])
     if outside := [key for key in map(str, values) if key.startswith(("mirror.", "target."))]:
         raise ConfigError([f"{where}: option '{key}' stands outside of {_section(key)}" for key in outside])
-    try:
-        file = load(FileOptions, values, where, unknown=unknown)
-    except OptionError as exc:
-        raise ConfigError(exc.problems, exc.forbidden) from exc
+    found = Findings()
+    file = found.options(lambda: load(FileOptions, values, where, unknown=unknown))
+    if file is None:
+        raise found.error()
     names = Names(where, tuple(where for _ in file.sources), where)
-    warnings = tuple(warnings_of(file))
-    found = Configuration(file.sources, file.target, file.mirror, warnings, name=path.stem, files=(path,))
-    return _checked(found, names, unknown)
+    loaded = Configuration(file.sources, file.target, file.mirror, name=path.stem, files=(path,))
+    return _checked(loaded, names, unknown, found)
 
 
 def _section(key: str) -> str:
@@ -88,68 +89,86 @@ def _section(key: str) -> str:
 
 
 def from_flags(
-    consumers: Sequence[Path], producer: Path | None, flags: Mapping[str, str], unknown: str = ERROR
+    consumers: Sequence[Path],
+    producer: Path | None,
+    flags: Mapping[str, str],
+    unknown: str = ERROR,
+    *,
+    new_consumer: bool = False,
+    new_producer: bool = False,
 ) -> Configuration:
     """The mirror that the original's flags describe; flags are options of section `mirror`.  Raises ConfigError.
 
-    unknown: as of groundwork.options.load, for the files.
+    unknown: as of groundwork.options.load, for the files.  new_consumer, new_producer: the start line says so.
     """
-    files = _PropertiesFiles(unknown)
-    problems = files.problems
+    found = Findings()
     if not consumers:
-        problems.append("--consumer.config is missing: a source's .properties, one for each source")
+        found.problems.append("--consumer.config is missing: a source's .properties, one for each source")
     if producer is None:
-        problems.append("--producer.config is missing: the target's .properties")
+        found.problems.append("--producer.config is missing: the target's .properties")
     sources: list[SourceOptions] = []
-    target: TargetOptions | None = None
-    mirror: MirrorOptions | None = None
+    of_sources: list[Translated] = []
     for n, path in enumerate(consumers):
         if path.resolve() in [earlier.resolve() for earlier in consumers[:n]]:
-            problems.append(f"--consumer.config {path} is given twice: each of its messages would be read twice")
-        elif (source := files.options(SourceOptions, path, "--consumer.config")) is not None:
-            sources.append(source)
-    if producer is not None:
-        target = files.options(TargetOptions, producer, "--producer.config")
-    try:
-        mirror = load(MirrorOptions, flags, FLAGS, jvm=True)
-    except OptionError as exc:
-        problems += exc.problems
-    if problems or target is None or mirror is None or producer is None:
-        raise ConfigError(problems, files.forbidden)
-    loaded: list[Options] = [*sources, target, mirror]
-    warnings = tuple(warning for options in loaded for warning in warnings_of(options))
-    names = Names(FLAGS, tuple(path.name for path in consumers), producer.name)
-    found = Configuration(
-        tuple(sources), target, mirror, warnings, name=consumers[0].stem, files=(*consumers, producer)
-    )
-    return _checked(found, names, unknown)
+            found.problems.append(f"--consumer.config {path} is given twice: each of its messages would be read twice")
+        elif (values := _properties(path, "--consumer.config", found)) is not None:
+            of_sources.append(consumer_file(values, new_consumer))
+            if (source := _jvm_options(SourceOptions, of_sources[-1], path.name, unknown, found)) is not None:
+                sources.append(source)
+    target: TargetOptions | None = None
+    of_target: Translated | None = None
+    if producer is not None and (values := _properties(producer, "--producer.config", found)) is not None:
+        of_target = producer_file(values, new_producer)
+        target = _jvm_options(TargetOptions, of_target, producer.name, unknown, found)
+    mirror = found.options(lambda: load(MirrorOptions, flags, FLAGS, jvm=True))
+    if len(sources) < len(consumers) or not sources or target is None or mirror is None or producer is None:
+        raise found.error()
+    names = Names(FLAGS, tuple(path.name for path in consumers), producer.name, tuple(of_sources), of_target)
+    loaded = Configuration(tuple(sources), target, mirror, name=consumers[0].stem, files=(*consumers, producer))
+    return _checked(loaded, names, unknown, found)
 
 
-class _PropertiesFiles:
-    """The JVM's .properties files.  problems: a sentence each.  forbidden: one of them may not be read."""
+class Findings:
+    """What was found so far.  problems, warnings, notes: sentences.  forbidden: a file may not be read."""
 
-    def __init__(self, unknown: str) -> None:
+    def __init__(self) -> None:
         self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
         self.forbidden = False
-        self._unknown = unknown
 
-    def options(self, cls: type[O], path: Path, flag: str) -> O | None:
-        """The options in a file that a flag names; None: it has problems."""
+    def options(self, read: Callable[[], O]) -> O | None:
+        """What read() loads, with defaults where it has problems; None where nothing can be made of it."""
         try:
-            content = read_bytes(path)  # bytes are ISO-8859-1, as for Java
-        except ConfigError as exc:
-            self.problems += [f"{flag} {problem}" for problem in exc.problems]
-            self.forbidden |= exc.forbidden
-            return None
-        try:
-            values = read_properties(content)
-            return load(cls, values, path.name, jvm=True, unknown=self._unknown)
+            loaded = read()
         except OptionError as exc:
             self.problems += exc.problems
+            self.warnings += exc.warnings
             self.forbidden |= exc.forbidden
-        except ValueError as exc:
-            self.problems.append(f"{path.name}: {exc}")
-        return None
+            return cast("O | None", exc.partial)
+        self.warnings += warnings_of(loaded)
+        return loaded
+
+    def error(self) -> ConfigError:
+        return ConfigError(self.problems, self.forbidden, self.warnings)
+
+
+def _properties(path: Path, flag: str, found: Findings) -> dict[str, str] | None:
+    """The JVM's .properties file that a flag names; None: it cannot be read."""
+    try:
+        return read_properties(read_bytes(path))  # bytes are ISO-8859-1, as for Java
+    except ConfigError as exc:
+        found.problems += [f"{flag} {problem}" for problem in exc.problems]
+        found.forbidden |= exc.forbidden
+    except ValueError as exc:
+        found.problems.append(f"{path.name}: {exc}")
+    return None
+
+
+def _jvm_options(cls: type[O], file: Translated, where: str, unknown: str, found: Findings) -> O | None:
+    """The options that a file of the JVM's gives, with defaults where it has problems."""
+    found.problems += [f"{where}: {problem}" for problem in file.problems]
+    return found.options(lambda: load(cls, file.values, where, jvm=True, unknown=unknown, names=file.names))
 
 
 # ---- what holds between the parts -----------------------------------------------------------------------------
@@ -162,15 +181,33 @@ class Names:
     whole: str
     sources: tuple[str, ...]
     target: str
+    of_sources: tuple[Translated, ...] = ()  # what the JVM's files say; none for YAML
+    of_target: Translated | None = None
 
 
-def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration:
-    """The parts as they run: names and the mirror's own settings filled in.  Raises ConfigError."""
+def _checked(loaded: Configuration, names: Names, unknown: str, found: Findings) -> Configuration:
+    """The parts as they run: names and the mirror's own settings filled in.  Raises ConfigError.
+
+    found: what is known of each part by itself; parts with problems have defaults in place of what is wrong.
+    """
+    before = list(found.problems)
+    try:
+        checked = _between(loaded, names, unknown, found)
+    except ValueError:
+        if not before:
+            raise
+        raise found.error() from None  # what is wrong by itself cannot be compared with the rest
+    if found.problems:
+        raise found.error()
+    return checked
+
+
+def _between(loaded: Configuration, names: Names, unknown: str, found: Findings) -> Configuration:
+    """The parts as they run; adds what is found between them, and in each as a part of a mirror."""
     sources, target, mirror = loaded.sources, loaded.target, loaded.mirror
     where = names.whole
     by_name = {path.name: path for path in loaded.files}
-    problems: list[str] = []
-    warnings, notes = list(loaded.warnings), list(loaded.notes)
+    problems, warnings, notes = found.problems, found.warnings, found.notes
     named = [_named(s, s.name or _place(n, sources)) for n, s in enumerate(sources, 1)]
     if not sources:
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
@@ -186,9 +223,10 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     if len({source.name for source in named}) < len(named):
         problems.append(f"{where}: two sources have the same name; logs and status could not tell them apart")
     problems += [f"{where}: {sentence}" for sentence in _read_twice(named)]
-    for source, file in zip(named, names.sources, strict=True):
+    of_sources = names.of_sources or (None,) * len(named)
+    for source, file, translated in zip(named, names.sources, of_sources, strict=True):
         at = f"{file}: source {source.name}"
-        warnings += [f"{at}: {sentence}" for sentence in _overruled(source)]
+        warnings += _idle(translated, {**_overruled(source), **dict(idle_options(source))}, file, at)
         notes += [f"{at}: {sentence}" for sentence in _unsafe(source)]
         chosen = selection(source, mirror, named)
         for topic in chosen.certainly_held_back():
@@ -215,7 +253,7 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     problems += [f"{at}: {sentence}" for sentence in plugins.problems]
     warnings += [f"{at}: {sentence}" for sentence in plugins.warnings]
     notes += [f"{at}: {sentence}" for sentence in plugins.notes]
-    warnings += _without_effect(target, mirror, at)
+    warnings += _idle(names.of_target, _without_effect(target, mirror), names.target, at)
     warnings += _counted_acks(target, at)
     if not plugins.problems:
         problems += [f"{where}: {sentence}" for sentence in _not_resumable(named, target, mirror)]
@@ -224,8 +262,6 @@ def _checked(loaded: Configuration, names: Names, unknown: str) -> Configuration
     notes += [f"{where}: {sentence}" for sentence in _left_out(mirror)]
     target = _target(target, problems, notes, names.target)
     notes.extend(_left_to_auto_creation(target, names.target))
-    if problems:
-        raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
     return Configuration(ready, target, mirror, tuple(warnings), tuple(notes), loaded.name, loaded.files)
 
@@ -419,16 +455,29 @@ def _place(number: int, sources: Sequence[SourceOptions]) -> str:
     return f"source{number}" if len(sources) > 1 else "source"
 
 
-def _overruled(source: SourceOptions) -> list[str]:
-    """Options of a source that a mirror sets itself: sentences."""
-    sentences = []
+def _idle(file: Translated | None, idle: Mapping[str, str], where: str, at: str) -> Iterator[str]:
+    """What of a file has no effect: a sentence for each option of YAML, one for all keys of a file of the JVM's."""
+    if file is None:
+        for key, why in idle.items():
+            yield f"{at}: option '{key}' has no effect {why}"
+        return
+    if file.taken:
+        yield f"{where}: {taken_line(file.taken)}"
+    ignored = file.ignored | {key: why.removeprefix("here: ") for key, why in idle.items()}
+    if ignored:
+        yield f"{where}: {ignored_line(ignored)}"
+
+
+def _overruled(source: SourceOptions) -> dict[str, str]:
+    """Options of a source that a mirror sets itself, and why."""
+    found = {}
     if not source.auto_commit:
-        sentences.append("option 'auto.commit.enable' has no effect here: a mirror always commits what is acknowledged")
+        found["auto.commit.enable"] = "here: a mirror always commits what is acknowledged"
     if source.consumer_timeout_ms != -1:
-        sentences.append("option 'consumer.timeout.ms' has no effect here: a mirror waits for messages for ever")
+        found["consumer.timeout.ms"] = "here: a mirror waits for messages for ever"
     if "auto.commit.interval.ms" in given(source):
-        sentences.append("option 'auto.commit.interval.ms' has no effect here: see mirror.offset.commit.interval.ms")
-    return sentences
+        found["auto.commit.interval.ms"] = "here: see mirror.offset.commit.interval.ms"
+    return found
 
 
 def _as_run(source: SourceOptions, mirror: MirrorOptions) -> SourceOptions:
@@ -465,16 +514,13 @@ TARGET_OVERRULED = {
 UNKEYED = "without keys all messages of a source partition go to one target partition"
 
 
-def _without_effect(target: TargetOptions, mirror: MirrorOptions, at: str) -> Iterator[str]:
-    for key, why in TARGET_OVERRULED.items():
-        if key in given(target):
-            yield f"{at}: option '{key}' has no effect here: {why}"
+def _without_effect(target: TargetOptions, mirror: MirrorOptions) -> dict[str, str]:
+    """Options of a target that a mirror does not have, and why."""
+    found = {key: f"here: {why}" for key, why in TARGET_OVERRULED.items() if key in given(target)}
     decided = [target.partitioner, *(override.partitioner for override in mirror.overrides)]
     if target.unkeyed and mirror.partitioning != "key" and not any(decided):
-        yield (
-            f"{at}: option 'unkeyed.partitioner' has no effect here: {UNKEYED}, unless partitioner.class or "
-            "mirror.partitioning key is given"
-        )
+        found["unkeyed.partitioner"] = f"here: {UNKEYED}, unless partitioner.class or mirror.partitioning key is given"
+    return found
 
 
 def _counted_acks(target: TargetOptions, at: str) -> Iterator[str]:
@@ -572,6 +618,7 @@ def loops(source: str, target: str) -> bool:
 
 def servers(connect: str) -> tuple[frozenset[str], str]:
     """The servers of a connect string, each with its port, and the chroot."""
-    hosts, _, chroot = connect.strip().partition("/")
-    named = [host.strip().lower() for host in hosts.split(",") if host.strip()]
-    return frozenset(host if re.search(r":\d+$", host) else f"{host}:2181" for host in named), chroot.strip("/")
+    if not connect:
+        return frozenset(), ""
+    found = parse_connect(connect)
+    return frozenset(f"{host.lower()}:{port}" for host, port in found.servers), found.chroot

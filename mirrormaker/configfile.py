@@ -22,12 +22,16 @@ T = TypeVar("T")
 
 
 class ConfigError(Exception):
-    """What is wrong with a configuration; .problems has a sentence each.  forbidden: a file of it may not be read."""
+    """What is wrong with a configuration; .problems has a sentence each.
 
-    def __init__(self, problems: Sequence[str], forbidden: bool = False) -> None:
+    forbidden: a file of it may not be read.  warnings: sentences about the rest of it.
+    """
+
+    def __init__(self, problems: Sequence[str], forbidden: bool = False, warnings: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = list(problems)
         self.forbidden = forbidden
+        self.warnings = list(warnings)
 
 
 def read_bytes(path: Path) -> bytes:

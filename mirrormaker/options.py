@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 
 from groundwork.decimals import decimal_int
 from groundwork.hosts import host_list
+from groundwork.java import CLASS_NAME
 from groundwork.lineserver import PathTooLong, check_path
 from groundwork.logs import FORMS, LEVELS
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import CLASS, Options, option, specs
+from groundwork.zkconnect import connect_or_none
 from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import expected
 from kafkawire.model import TopicPartition
@@ -143,12 +145,14 @@ class TargetOptions(ProducerConfig):
 
     brokers: tuple[tuple[str, int], ...] = option(
         "metadata.broker.list", (), "bootstrap brokers, host:port,…; not for 0.7: its brokers know no others",
-        old="broker.list", kind=brokers, required=True, instead="target.zookeeper.connect",
+        old="broker.list", kind=brokers, required=True,
+        instead=("target.zookeeper.connect", "zookeeper.connect"),
     )  # fmt: skip
     zookeeper: str = option(
         "target.zookeeper.connect",
         "",
         "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9); 0.7 is found by it alone",
+        kind=connect_or_none,
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
     version: str = option(
@@ -232,11 +236,18 @@ class TargetOptions(ProducerConfig):
     def acks_problems(self) -> Iterable[str]:
         return ()  # a mirror takes more than 1 as -1, with a warning: config._target
 
+    def queue_problems(self) -> Iterable[str]:
+        return ()  # queue.buffering.max.messages has no effect in a mirror
+
     def problems(self) -> Iterable[str]:
         yield from ProducerConfig.problems(self)
         spoken = expected(self.version)
         if spoken.describes_itself and not self.brokers:
-            yield "option 'metadata.broker.list' is missing: bootstrap brokers, host:port,…"
+            found = "; of a later release than 0.7 'zookeeper.connect' (zk.connect) finds none"
+            yield (
+                "option 'metadata.broker.list' is missing: bootstrap brokers, host:port,…"
+                f"{found if self.zookeeper_connect else ''}"
+            )
         if not spoken.describes_itself and not self.zookeeper:
             yield f"'target.zookeeper.connect' is missing: only ZooKeeper knows the partitions of Kafka {self.version}"
         if not spoken.describes_itself and self.brokers:
@@ -244,9 +255,9 @@ class TargetOptions(ProducerConfig):
                 f"'metadata.broker.list': brokers of Kafka {spoken.release} do not describe the cluster; give "
                 "'target.zookeeper.connect' alone"
             )
-        if self.zookeeper_connect:
+        if self.zookeeper_connect and self.brokers:
             yield (
-                "'zookeeper.connect' (zk.connect) finds no brokers for a mirror: give 'metadata.broker.list', and "
+                "'zookeeper.connect' (zk.connect) finds no brokers for a mirror: leave it out, and give "
                 "'target.zookeeper.connect' for topics to be created"
             )
 
@@ -295,6 +306,13 @@ class TopicOverride(Options):
 @dataclass(frozen=True, slots=True)
 class MirrorOptions(Options):
     """What is mirrored from sources to target, and how."""
+
+    MEANT: ClassVar = {
+        "topics": "whitelist",
+        "include": "whitelist",
+        "exclude": "blacklist",
+        "topics.exclude": "blacklist",
+    }
 
     whitelist: str = option(
         "whitelist", "", "topics to mirror: a Java regex, commas mean 'or'", old="mirror.topics.whitelist"
@@ -502,7 +520,13 @@ class MirrorOptions(Options):
         if self.handler and self.set_handler:
             yield "'message.handler' and 'message.set.handler' are both given: keep one"
         for key, named in (("message.handler", self.handler), ("message.set.handler", self.set_handler)):
-            if named:
+            if CLASS_NAME.fullmatch(named):
+                yield (
+                    f"option '{key}' is {named!r}, a class of the JVM: name a Python function as "
+                    "package.module:function; where it renames topics, 'topic.rename' (old:new,…) of the source or of "
+                    "the mirror does that"
+                )
+            elif named:
                 try:
                     load_named(key, named)
                 except NotLoaded as exc:

@@ -20,13 +20,13 @@ A mirror of 0.7 had no keys at all, and a target of 0.7 takes none: there no par
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from groundwork.installed import entry_points
+from groundwork.java import CLASS_NAME
 from groundwork.options import Options, given
 from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import LocalError
@@ -64,7 +64,6 @@ TAKEN_AS_BYTES = {  # and what the JVM's mirror would have done
     "org.apache.kafka.common.serialization.StringSerializer": "failed: its messages are bytes",
     "kafka.serializer.NullEncoder": "sent nulls",
 }
-_JVM_CLASS = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*")  # a.b.C, and no colon
 
 
 class UnknownClass(LocalError):
@@ -78,7 +77,7 @@ class UnknownClass(LocalError):
 
 def _is_jvm_class(named: str, group: str) -> bool:
     """Whether a name can only be that of a JVM class: names of entry points may have dots, too."""
-    return _JVM_CLASS.fullmatch(named) is not None and named not in entry_points(group).names
+    return CLASS_NAME.fullmatch(named) is not None and named not in entry_points(group).names
 
 
 # ---- partitioner.class ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tasks import deadline, tls_context
 from groundwork.tls import TlsUnusable
 from groundwork.zksecurity import OPEN, ZkSecurity
-from groundwork.zkstart import started
+from groundwork.zkstart import last_trouble, started
 from kafkawire.cluster.zookeeper import missing_chroot
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 
@@ -46,8 +46,10 @@ def zookeeper_session(option: str, connect: str, timeout_s: float, access: ZkSec
         raise ConsumerError(f"{option} '{connect}' is not host:port,host:port/chroot: {exc}") from None
     try:
         if not started(client, timeout_s):
+            trouble = last_trouble(client)
             raise Unreachable(
                 f"ZooKeeper at {hosts} does not answer within {timeout_s:g} s: is it running, and is {option} right?"
+                f"{f' The last try: {trouble}' if trouble else ''}"
             )
         missing = missing_chroot(client, connect, option)
         if missing is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork.options import CLASS, given, option
+from groundwork.zkconnect import connect_or_none
 from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes as optionkinds
 from kafkawire import securityoptions
@@ -41,9 +42,14 @@ class Addresses(tuple[tuple[str, int], ...]):
         return made
 
 
+def by_id(text: str) -> bool:
+    """True if a list of brokers is 0.7's, `id:host:port,…`."""
+    return all(entry.count(":") == 2 and "[" not in entry and "://" not in entry for entry in text.split(","))
+
+
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
     """Addresses of bootstrap brokers: `host:port,…`, or 0.7's `id:host:port,…`."""
-    numbered = all(entry.count(":") == 2 and "[" not in entry for entry in str(raw).split(","))
+    numbered = by_id(str(raw))
     return Addresses(optionkinds.numbered_brokers(raw)) if numbered else optionkinds.brokers(raw)
 
 
@@ -121,15 +127,15 @@ class ProducerConfig(SecurityOptions):
     zookeeper_connect: str = option(
         "zookeeper.connect", "",
         "ZooKeeper of the brokers, in place of metadata.broker.list: host:port,host:port/chroot",
-        old="zk.connect",
+        old="zk.connect", kind=connect_or_none,
     )  # fmt: skip
     zookeeper_session_ms: int = option(
         "zookeeper.session.timeout.ms", 6000, "session timeout of that ZooKeeper", "ms",
-        old="zk.sessiontimeout.ms", least=100,
+        old=("zk.sessiontimeout.ms", "zk.session.timeout.ms"), least=100,
     )  # fmt: skip
     zookeeper_connection_ms: int = option(
         "zookeeper.connection.timeout.ms", 6000, "timeout of the first connection to it", "ms",
-        old="zk.connectiontimeout.ms", least=1,
+        old=("zk.connectiontimeout.ms", "zk.connection.timeout.ms"), least=1,
     )  # fmt: skip
     acks: int = option(
         "request.required.acks", -1,
@@ -326,7 +332,7 @@ class ProducerConfig(SecurityOptions):
     def _idempotence_problems(self, spoken: Dialect) -> Iterable[str]:
         if not self.idempotence:
             return
-        if not spoken.record_batches:
+        if self.version and not spoken.record_batches:
             yield f"enable.idempotence: Kafka {spoken.release} cannot; brokers can from 0.11 on: leave it out"
         elif self.acks != -1:
             yield (
@@ -366,22 +372,26 @@ class ProducerConfig(SecurityOptions):
                 "all from 0.9 on); -1 waits for all that are in sync"
             )
 
+    def queue_problems(self) -> Iterable[str]:
+        """Why the queue cannot hold a batch; a subclass without such a queue overrides it."""
+        if self.batch_messages > self.queue_messages:
+            yield (
+                f"batch.num.messages ({self.batch_messages}) is larger than queue.buffering.max.messages "
+                f"({self.queue_messages}): a full batch would never come together"
+            )
+
     def problems(self) -> Iterable[str]:
         yield from security_problems(self, self.zookeeper_given)
         yield from broker_security_problems(self)
         if self.security_protocol != PLAINTEXT and expected(self.version).partitions_by_broker:
             yield f"'security.protocol' {self.security_protocol}: Kafka {self.version} knows neither TLS nor SASL"
         yield from self.acks_problems()
-        if self.brokers and self.zookeeper_connect:
+        if self.brokers and self.zookeeper_connect and not self.NOT_LOADED:  # a mirror: TargetOptions
             yield (
                 "'metadata.broker.list' and 'zookeeper.connect' are two ways to find the brokers, and both are given: "
                 "keep one"
             )
-        if self.batch_messages > self.queue_messages:
-            yield (
-                f"batch.num.messages ({self.batch_messages}) is larger than queue.buffering.max.messages "
-                f"({self.queue_messages}): a full batch would never come together"
-            )
+        yield from self.queue_problems()
         loaded = not self.NOT_LOADED & {"callback.handler", "event.handler"}
         if self.sync and loaded and (self.callback_handler or self.event_handler):
             yield (
@@ -390,5 +400,5 @@ class ProducerConfig(SecurityOptions):
             )
         yield from self._unanswered_problems(expected(self.version))
         yield from self._idempotence_problems(expected(self.version))
-        if CODECS[self.codec] not in expected(self.version).codecs:
+        if self.version and CODECS[self.codec] not in expected(self.version).codecs:
             yield f"compression.codec {self.codec} is not known to Kafka {expected(self.version).release}"

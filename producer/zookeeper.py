@@ -27,7 +27,7 @@ from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tasks import deadline, tls_context
 from groundwork.tls import TlsUnusable
 from groundwork.zksecurity import ZkSecurity
-from groundwork.zkstart import started
+from groundwork.zkstart import last_trouble, started
 from kafkawire.cluster.metadata import UNKNOWN_TOPIC, MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import BROKERS, TOPICS, missing_chroot, no_cluster, read_topics, read_view
@@ -150,8 +150,9 @@ class ZookeeperSource:
             _stop(client)  # killed while waiting: kazoo would stop it at the exit, in the wrong thread
             raise
         if not connected:
+            trouble = self._trouble or last_trouble(client)
             _stop(client)
-            why = f"; the last try: {self._trouble}" if self._trouble else ""
+            why = f"; the last try: {trouble}" if trouble else ""
             raise ZookeeperAway(
                 f"ZooKeeper at {self._connect} does not answer within {self._connect_ms} ms (zookeeper.connect){why}"
             )

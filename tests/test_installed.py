@@ -203,7 +203,7 @@ def test_every_command_runs_from_the_wheel(version: str, first: Built, tmp_path:
 
     for name in ("load", "pipeline"):
         write(there.here / f"{name}.yaml", there.ok("mirrormaker", "sample-config", "--name", name))
-    write(there.here / "http.yaml", (there.here / "mirror.yaml").read_text() + "  http.listen: 9308\n")
+    write(there.here / "http.yaml", (there.here / "mirror.yaml").read_text().replace("# http.listen:", "http.listen:"))
     audit = ["audit", "--source-brokers", "127.0.0.1:1", "--target-brokers", "127.0.0.1:1", "--topics", "orders"]
     for words in (["load", "run", "load.yaml"], ["run", "pipeline.yaml"], ["stages", "list", "pipeline.yaml"], audit):
         sentence = "error: pyspark is not installed, and this needs it: pip install 'kafka-legacy-mirror[spark]'\n"

@@ -38,6 +38,7 @@ from zkconsumer.commands.options import (
     _addresses,
     _release,
     brokers_option,
+    connect_string,
     group_name,
     group_option,
     kafka_version_option,
@@ -97,7 +98,10 @@ def _zookeeper(connect: str | None, file: Path | None) -> ZooKeeper | None:
 
 _SOURCE = (
     click.option(
-        "--source", metavar="HOST:PORT/CHROOT", help="ZooKeeper of the source cluster, which the group reads now."
+        "--source",
+        metavar="HOST:PORT/CHROOT",
+        callback=connect_string,
+        help="ZooKeeper of the source cluster, which the group reads now.",
     ),
     click.option(
         "--source-config",

@@ -11,6 +11,12 @@ PORTS = range(1, 65536)
 
 def parse_address(text: str, where: str = "broker list") -> tuple[str, int]:
     """`host:port` (IPv6 as `[::1]:9092`) -> (host, port).  Raises LocalError naming the entry and where it stands."""
+    listener, scheme, address = text.strip().partition("://")
+    if scheme:
+        raise LocalError(
+            f"{where}: {text.strip()!r} is a listener's address: give {address or 'host:port'} alone (its protocol is "
+            f"an option of its own: security.protocol {listener})"
+        )
     host, colon, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -80,6 +80,8 @@ def outcome(args: Sequence[str]) -> int:
         print_note("mirrormaker: interrupted")
         return exits.INTERRUPTED
     except ConfigError as exc:
+        for warning in exc.warnings:
+            print_note(f"warning: {warning}")
         for problem in exc.problems:
             print_note(f"error: {problem}")
         return exits.PERMISSION if exc.forbidden else exits.CONFIGURATION

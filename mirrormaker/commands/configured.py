@@ -10,14 +10,13 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Command
 from groundwork.java import filter_text
 from groundwork.logs import FORMS, LEVELS, set_up_logging
 from groundwork.options import ERROR, WARN
 from groundwork.output import print_note, print_text
 from groundwork.sentences import counted
 from mirrormaker import exits
-from mirrormaker.commands.flags import original_flags
+from mirrormaker.commands.flags import ConfiguredCommand, original_flags
 from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
 from mirrormaker.config import Configuration, from_flags, from_yaml, merging, workers_mean
 from mirrormaker.configfile import ConfigError
@@ -58,6 +57,8 @@ def configuration(
     consumer_config: Sequence[str],
     producer_config: str | None,
     unknown_options: str,
+    new_consumer: bool = False,
+    new_producer: bool = False,
     without_effect: Sequence[str] = (),
     log_level: str | None = None,
     log_format: str | None = None,
@@ -69,7 +70,17 @@ def configuration(
     without_effect: sentences on flags that change nothing; they become warnings.  log_level, log_format, workers: in
     place of the configuration's.
     """
-    found = _configuration(file, consumer_config, producer_config, unknown_options=unknown_options, flags=flags)
+    try:
+        found = _configuration(
+            file,
+            consumer_config,
+            producer_config,
+            unknown_options=unknown_options,
+            flags=flags,
+            clients=(new_consumer, new_producer),
+        )
+    except ConfigError as exc:
+        raise ConfigError(exc.problems, exc.forbidden, (*without_effect, *exc.warnings)) from exc
     mirror = replace(
         found.mirror,
         log_level=log_level or found.mirror.log_level,
@@ -88,13 +99,16 @@ def _configuration(
     *,
     unknown_options: str,
     flags: Mapping[str, str | None],
+    clients: tuple[bool, bool],
 ) -> Configuration:
+    """clients: whether --new.consumer and --new.producer are given."""
     given = {FLAGS[name]: text for name, text in flags.items() if text is not None}
     by_flags = [
         *(["--consumer.config"] if consumer_config else []),
         *(["--producer.config"] if producer_config else []),
     ]
     by_flags += [f"--{name}" for name in given]
+    by_flags += [flag for flag, is_given in zip(("--new.consumer", "--new.producer"), clients, strict=True) if is_given]
     if file is not None and by_flags:
         raise click.UsageError(f"{file} is a whole configuration; {', '.join(by_flags)} cannot be given beside it")
     if file is not None:
@@ -104,11 +118,12 @@ def _configuration(
             "give a YAML file, or --consumer.config, --producer.config and --whitelist or --blacklist"
         )
     consumers = [Path(path) for path in consumer_config]
-    return from_flags(consumers, Path(producer_config) if producer_config else None, given, unknown_options)
+    producer = Path(producer_config) if producer_config else None
+    return from_flags(consumers, producer, given, unknown_options, new_consumer=clients[0], new_producer=clients[1])
 
 
 @click.command(
-    cls=Command,
+    cls=ConfiguredCommand,
     examples=[
         "mirrormaker run mirror.yaml",
         "mirrormaker run --consumer.config dc1.properties --producer.config dc2.properties --whitelist 'orders.*'",
@@ -149,7 +164,7 @@ def run(file: Path | None, *, as_worker: str | None, profile_seconds: float | No
 
 
 @click.command(
-    cls=Command,
+    cls=ConfiguredCommand,
     examples=[
         "mirrormaker check mirror.yaml",
         "mirrormaker check mirror.yaml --online  # connect to both clusters too",
@@ -193,7 +208,7 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
 
 
 @click.command(
-    cls=Command,
+    cls=ConfiguredCommand,
     examples=[
         "mirrormaker verify mirror.yaml",
         "mirrormaker verify mirror.yaml --since 7d --deep",

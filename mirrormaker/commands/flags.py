@@ -2,17 +2,22 @@
 
 taken            --consumer.config (repeatable: one connector a source)  --producer.config  --whitelist | --blacklist
                  --num.streams  --offset.commit.interval.ms  --message.handler
+                 --new.consumer, --new.producer: which client the files are for (mirrormaker.jvmfiles)
 without effect   each of WITHOUT_EFFECT: a warning with the reason, so that a start script runs unchanged
+refused          each of REFUSED: it would change what arrives
+
+Its parser (jopt) takes one dash for two, and the beginning of a flag that no other begins with; so do these commands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
 import click
 
+from groundwork.commands import Command
 from mirrormaker import exits
 
 GIVEN = "mirrormaker.flags.without.effect"  # where the context keeps the sentences on them
@@ -29,11 +34,20 @@ class WithoutEffect(NamedTuple):
         return f"command line: {flag} has no effect here: {self.reason}"
 
 
+TAKEN = (
+    "--consumer.config",
+    "--producer.config",
+    "--whitelist",
+    "--blacklist",
+    "--num.streams",
+    "--offset.commit.interval.ms",
+    "--message.handler",
+    "--new.consumer",
+    "--new.producer",
+)
 WITHOUT_EFFECT = (
     WithoutEffect(("--num.producers",), "each target broker has one sender, whatever the load"),
     WithoutEffect(("--queue.size",), "memory is bounded in bytes: queued.max.bytes in the consumer config"),
-    WithoutEffect(("--new.producer",), "there is one producer, and it always waits for acknowledgements", False),
-    WithoutEffect(("--new.consumer",), "sources are read as a member of a ZooKeeper group", False),
     WithoutEffect(
         ("--abort.on.send.failure",),
         "a message that cannot be delivered parks its partition, whether true or false, and its neighbours go on; "
@@ -48,8 +62,45 @@ WITHOUT_EFFECT = (
 )
 
 
+REFUSED = {
+    "--topicMapList": "is of a patched MirrorMaker: 'topic.rename=old:new,…' in the consumer's file does that here",
+}
+
+
 class UsageRefused(click.UsageError):
     exit_code = exits.USAGE
+
+
+class ConfiguredCommand(Command):
+    """A command that is given the original's flags, spelled as its parser takes them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spelled_out(args, self.params))
+
+
+def spelled_out(args: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
+    """The same command line with the original's flags spelled out: -consumer.config and --consumer.c as
+    --consumer.config."""
+    options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
+    originals = [*TAKEN, *(flag for one in WITHOUT_EFFECT for flag in one.flags)]
+    found: list[str] = []
+    waiting = list(args)
+    while waiting:
+        word = waiting.pop(0)
+        if word == "--":
+            return [*found, word, *waiting]
+        name, equals, value = word.partition("=")
+        if word.startswith("-") and name not in options:
+            begun = f"--{name.lstrip('-')}"
+            exact = begun in {*originals, "--help"}
+            meant = [begun] if exact else [one for one in originals if one.startswith(begun)]
+            if len(meant) == 1 and len(begun) > len("--"):
+                name = meant[0]
+        found.append(f"{name}{equals}{value}")
+        option = options.get(name)
+        if option is not None and not option.is_flag and not equals and waiting:
+            found.append(waiting.pop(0))
+    return found
 
 
 def original_flags(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,9 +120,19 @@ def original_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         for flag in one.flags:
             name = flag.removeprefix("--").replace(".", "_")
             found = click.option(flag, name, expose_value=False, hidden=True, callback=_note(one, flag), **kind)(found)
+    for flag, why in REFUSED.items():
+        found = click.option(flag, flag.strip("-"), expose_value=False, hidden=True, callback=_refuse(flag, why))(found)
     for option in reversed(_TAKEN):
         found = option(found)
     return found
+
+
+def _refuse(flag: str, why: str) -> Callable[[click.Context, click.Parameter, object], None]:
+    def callback(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        if value is not None:
+            raise UsageRefused(f"{flag} {why}", context)
+
+    return callback
 
 
 def _note(one: WithoutEffect, flag: str) -> Callable[[click.Context, click.Parameter, object], None]:
@@ -107,4 +168,8 @@ _TAKEN = (
     _once("--num.streams", "num_streams", "Streams of each source (threads in its registration)."),
     _once("--offset.commit.interval.ms", "offset_commit_interval_ms", "Interval between commits, in ms."),
     _once("--message.handler", "message_handler", "package.module:function, called with each message."),
+    click.option(
+        "--new.consumer", "new_consumer", is_flag=True, help="Read as a member of a group on Kafka's coordinator."
+    ),
+    click.option("--new.producer", "new_producer", is_flag=True, hidden=True),
 )

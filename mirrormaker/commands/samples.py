@@ -16,10 +16,11 @@ from click.shell_completion import CompletionItem
 import mirrormaker
 from groundwork.commands import Command
 from groundwork.output import fail, print_note, print_text, write
-from mirrormaker import exits
+from mirrormaker import exits, listen
 
 CONF, UNITS = "conf", "systemd"
 CHECKOUT_ONLY = "docker/"  # of conf: what docker-compose.yml mounts
+LISTENS = re.compile(r"^( *)(http\.listen:)", re.MULTILINE)  # not where the extra is missing that it needs
 EXPECTED = "/usr/local/bin"  # where the units as they are written expect the programs
 EXPECTED_SENTENCE = re.compile(r"^# The command is expected at .*\n", re.MULTILINE)
 EXEC = re.compile(rf"^ExecStart={re.escape(EXPECTED)}/([\w-]+)", re.MULTILINE)
@@ -82,6 +83,7 @@ list_option = click.option("--list", "list_them", is_flag=True, help="List the n
     cls=Command,
     examples=[
         "mirrormaker sample-config > mirror.yaml",
+        "mirrormaker sample-config --name from-07 > old.yaml",
         "mirrormaker sample-config --name consumer.properties > consumer.properties",
         "mirrormaker sample-config --list",
     ],
@@ -98,7 +100,10 @@ def sample_config(name: str, list_them: bool) -> int:
     """Print a commented sample configuration."""
     if list_them:
         return _list(samples())
-    print_text(_chosen(samples(), name, "sample").read_text(encoding="utf-8"), nl=False)
+    text = _chosen(samples(), name, "sample").read_text(encoding="utf-8")
+    if listen.missing():
+        text = LISTENS.sub(r"\1# \2", text)
+    print_text(text, nl=False)
     return exits.CLEAN
 
 

@@ -27,7 +27,7 @@ from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable, plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity
-from groundwork.zkstart import started
+from groundwork.zkstart import last_trouble, started
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.metadata import Unreachable as NobodyResponds
 from kafkawire.cluster.view import ClusterView
@@ -201,7 +201,7 @@ def _start(client: KazooClient, connect: str, timeout_s: float) -> None:
     except TooManyOpenFiles as exc:
         raise Unreachable(f"ZooKeeper at {connect} is not reached: {exc}", zookeeper=connect) from exc
     if not connected:
-        trouble = client.handler.trouble
+        trouble = client.handler.trouble or last_trouble(client)
         raise Unreachable(
             f"ZooKeeper at {connect} does not answer within {timeout_s:g} s: is it running, and is zookeeper.connect"
             f" right?{f' The last try: {trouble}' if trouble else ''}",

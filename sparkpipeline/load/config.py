@@ -21,6 +21,7 @@ from typing import ClassVar, Literal, cast
 
 from groundwork.options import OptionError, given, load, option
 from groundwork.yamltext import YamlRefused, yaml_values
+from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
@@ -72,7 +73,7 @@ class LoadConfig(SecurityOptions):
         "the cluster's ZooKeeper, host:port,host:port/chroot: finds the brokers, holds the lock of the job, and the"
         " group's offsets",
         old="zk.connect",
-        kind=kinds.text,
+        kind=connect_string,
     )
     zookeeper_timeout_ms: int = option(
         "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may be silent", "ms", least=100

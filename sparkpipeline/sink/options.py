@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork.options import OptionError, load, option, warnings_of
+from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
@@ -99,7 +100,7 @@ class SinkOptions(KafkaSecurityOptions):
     zookeeper_connect: str | None = option(
         "zookeeper.connect", None,
         "the cluster's ZooKeeper instead, host:port,host:port/chroot; only the driver asks it",
-        old="kafka.zookeeper.connect",
+        old="kafka.zookeeper.connect", kind=connect_string,
     )  # fmt: skip
     zookeeper_timeout_ms: int = option(
         "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may take to answer", "ms", least=100

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, Self, cast
 
 from groundwork.options import option, specs
 from groundwork.optionvalues import filled
+from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes
 from kafkawire.dialects import dialect
@@ -154,7 +155,7 @@ class SourceOptions(KafkaSecurityOptions):
         " keeps its offsets there; only the driver asks it.  Needed for Kafka 0.7, whose brokers and partitions nobody"
         " else knows",
         old="kafka.zookeeper.connect",
-        kind=filled,
+        kind=connect_string,
     )
     zookeeper_timeout_ms: int = option(
         "zookeeper.session.timeout.ms",

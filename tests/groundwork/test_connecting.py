@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from groundwork import clocks, connecting, tasks
-from groundwork.connecting import HEAD_START_S, REMEMBERED_S, Connector, alternating
+from groundwork.connecting import HEAD_START_S, REMEMBERED_S, Connector, alternating, connect, of_dns
 from groundwork.tasks import TaskGroup
 
 NAME = ("two.example", 9092)
@@ -169,3 +169,14 @@ def refusing() -> tuple[str, int]:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         return closed.getsockname()
+
+
+def test_a_name_without_an_address_is_told_with_dns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    with pytest.raises(OSError, match=r"DNS has no address of kafka1\.old \(Name or service not known\)"):
+        connect(("kafka1.old", 9092), 1)
+    error = of_dns("kafka1.old", socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
+    assert error.strerror == "DNS did not answer for kafka1.old (Temporary failure in name resolution)"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwork.java import bytes_hash, filter_text, read_properties, string_hash
+from groundwork.java import PatternRefused, bytes_hash, filter_text, read_properties, string_hash, topic_filter
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 
@@ -129,3 +129,21 @@ def test_any_text_is_read_or_refused_with_a_line(text: str) -> None:
 )
 def test_text_of_a_filter_follows_the_originals_rules(raw: str, text: str) -> None:
     assert filter_text(raw) == text
+
+
+def test_a_count_with_a_comma_in_a_topic_filter_is_told_what_the_comma_means() -> None:
+    """It said: a { that begins no count such as {2,3}."""
+    with pytest.raises(PatternRefused) as wrong:
+        topic_filter("a{2,3}")
+    assert str(wrong.value) == (
+        "topic filter 'a{2,3}': a comma means '|' in a topic filter, in {2,3} too: write the choices out, as a{2}|a{3}"
+    )
+    assert topic_filter("a{2}|a{3}").matches("aaa")
+
+
+def test_the_mark_that_editors_begin_a_file_with_is_no_part_of_the_first_key() -> None:
+    for begun in (b"\xef\xbb\xbf", "\ufeff"):
+        text = begun + (b"a.b=1\n" if isinstance(begun, bytes) else "a.b=1\n")
+        assert read_properties(text) == {"a.b": "1"}
+    with pytest.raises(ValueError, match="it is UTF-16: save it as UTF-8"):
+        read_properties("a=1".encode("utf-16"))

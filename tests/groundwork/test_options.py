@@ -329,14 +329,84 @@ class Reset(Options):
     acks: int = option("acks", -1, "who has it", choices=(-1, 0, 1), newer={"all": "-1"})
 
 
-@pytest.mark.parametrize("jvm", [True, False])
-def test_value_of_the_newer_client_names_ours(jvm: bool) -> None:
+def test_value_of_the_newer_client_is_taken_in_a_jvm_file_and_names_ours_elsewhere() -> None:
+    values = {"reset": "Latest", "acks": "all"}
+    assert load(Reset, values, "f", jvm=True) == Reset(reset="largest", acks=-1)
     with pytest.raises(OptionError) as wrong:
-        load(Reset, {"reset": "Latest", "acks": "all"}, "f", jvm=jvm)
+        load(Reset, values, "f")
     assert wrong.value.problems == [
         "f: option 'reset' is 'Latest', expected one of smallest, largest; the newer client's 'Latest' is largest here",
         "f: option 'acks' is 'all', expected one of -1, 0, 1; the newer client's 'all' is -1 here",
     ]
+
+
+def test_another_name_that_a_file_has_for_an_option_is_quoted_where_its_value_is_wrong() -> None:
+    names = {"start": "reset"}
+    assert load(Reset, {"start": "latest"}, "f", jvm=True, names=names).reset == "largest"
+    with pytest.raises(OptionError, match=r"^f: option 'start' is 'nowhere', expected one of smallest, largest$"):
+        load(Reset, {"start": "nowhere"}, "f", jvm=True, names=names)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds(Options):
+    JVM_ONLY: ClassVar = {"old.key": "it is old"}
+    MEANT: ClassVar = {"name": "title"}
+
+    title: str = option("title", "", "name", required=True)
+    low: int = option("low", 0, "lowest", old="lo")
+    high: int = option("high", 9, "highest")
+    step: int = option("step", 1, "step")
+
+    def problems(self) -> list[str]:
+        found = [f"'low' ({self.low}) must be below 'high' ({self.high})"] if self.low >= self.high else []
+        return [*found, *([f"'step' is {self.step}: a step of 0 leads nowhere"] if not self.step else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Options):
+    bounds: tuple[Bounds, ...] = option("bounds", (), "some", required=True)
+    one: Bounds = option("one", None, "one", required=True)  # noqa: RUF009
+
+
+def test_conflicts_are_told_beside_values_that_are_wrong_by_themselves_and_warnings_too() -> None:
+    values = {"lo": 7, "high": 3, "step": "many", "tytle": "x", "old.key": 1}
+    with pytest.raises(OptionError) as wrong:
+        load(Bounds, values, "f")
+    assert wrong.value.problems == [
+        "f: option 'tytle' is unknown; did you mean 'title'?",
+        "f: option 'title' is missing: name",
+        "f: option 'step' is 'many', expected a whole number",
+        "f: 'low' (7) must be below 'high' (3)",
+    ]
+    assert wrong.value.warnings == ["f: option 'old.key' has no effect here: it is old"]
+    assert wrong.value.partial is not None
+
+
+def test_of_an_option_that_is_wrong_by_itself_no_conflict_is_told() -> None:
+    with pytest.raises(OptionError) as wrong:
+        load(Bounds, {"title": "x", "low": "many", "high": 0, "step": 0}, "f")
+    assert wrong.value.problems == [
+        "f: option 'low' is 'many', expected a whole number",
+        "f: 'step' is 0: a step of 0 leads nowhere",
+    ]
+
+
+def test_every_section_tells_all_of_its_problems() -> None:
+    values = {"bounds": [{"title": "a", "low": 9}, {"name": "b", "low": 9}], "one": {"low": "x", "step": 0}}
+    with pytest.raises(OptionError) as wrong:
+        load(Several, values, "f")
+    assert wrong.value.problems == [
+        "f: bounds[0]: 'low' (9) must be below 'high' (9)",
+        "f: bounds[1]: option 'name' is unknown; did you mean 'title'?",
+        "f: bounds[1]: option 'title' is missing: name",
+        "f: bounds[1]: 'low' (9) must be below 'high' (9)",
+        "f: one: option 'title' is missing: name",
+        "f: one: option 'low' is 'x', expected a whole number",
+        "f: one: 'step' is 0: a step of 0 leads nowhere",
+    ]
+    with pytest.raises(OptionError) as wrong:
+        load(Several, {"bounds": [3], "one": None}, "f")
+    assert wrong.value.partial is None
 
 
 @pytest.mark.parametrize(

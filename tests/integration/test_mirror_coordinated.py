@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kafkawire.model import TopicPartition
+from localkafka.child import Child
 from localkafka.kraft import KraftBroker
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
+from producer.producer import Producer
 from tests.conftest import Unique
 from tests.integration.coordinated import SESSION_MS, Committed, Writer, java
 from tests.integration.mirrorprocess import MirrorProcess
+from zkconsumer.simple import SimpleConsumer
 
 pytestmark = pytest.mark.real
 
@@ -65,6 +69,40 @@ def command(name: str, mirror: MirrorProcess, *words: str) -> subprocess.Complet
     argv = [str(COMMAND), name, str(mirror.file), *words]
     env = {**os.environ, "RUNTIME_DIRECTORY": str(mirror.file.parent)}
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=env)
+
+
+def test_files_of_the_newer_clients_are_mirrored_from_as_they_are(
+    kraft: KraftBroker, unique: Unique, tmp_path: Path
+) -> None:
+    """As the JVM's MirrorMaker of 1.0 to 2.x is started."""
+    topic = unique.topic()
+    for name in (topic, f"copy-{topic}"):
+        kraft.topics("--create", "--topic", name, "--partitions", "2")
+    producer = Producer({"metadata.broker.list": kraft.brokers})
+    for number in range(300):
+        producer.send(topic, b"v%d" % number, key=b"k%d" % number)
+    producer.close()
+    consumer, target = tmp_path / "consumer.properties", tmp_path / "producer.properties"
+    consumer.write_text(
+        f"bootstrap.servers={kraft.brokers}\ngroup.id={unique.group()}\nauto.offset.reset=earliest\n"
+        "enable.auto.commit=false\nsession.timeout.ms=6000\nmax.poll.records=500\ntopic.prefix=copy-\n"
+        "partition.assignment.strategy=org.apache.kafka.clients.consumer.RoundRobinAssignor\n"
+    )
+    target.write_text(
+        f"bootstrap.servers={kraft.brokers}\nacks=all\nretries=2147483647\nmax.in.flight.requests.per.connection=1\n"
+        "batch.size=16384\nlinger.ms=5\ncompression.type=gzip\n"
+    )
+    words = ["run", "-consumer.config", str(consumer), "--producer.config", str(target), "--new.consumer"]
+    with Child("the mirror", [str(COMMAND), *words, "--whitelist", topic], tmp_path / "log") as child:
+        host, _, port = kraft.brokers.rpartition(":")
+        with SimpleConsumer(host, int(port)) as reader:
+            partitions = [TopicPartition(f"copy-{topic}", number) for number in range(2)]
+            wait_until(
+                lambda: sum(reader.latest(tp) for tp in partitions) == 300,
+                60,
+                lambda: f"all to be copied; {(tmp_path / 'log').read_text()[-3000:]}",
+            )
+        assert child.stop(15) == 0
 
 
 def test_two_daemons_share_a_source_without_zookeeper_and_the_death_of_one_loses_nothing(

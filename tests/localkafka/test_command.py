@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -67,6 +69,34 @@ def test_a_start_in_the_background_that_fails_says_why_and_leaves_its_name_free(
             assert "is taken by another process" in done.stderr
     done = background(tmp_path, "--stop", "east")
     assert (done.returncode, "no cluster east runs in the background; running: none" in done.stderr) == (1, True)
+
+
+def test_a_cluster_in_the_background_keeps_nothing_open_that_its_caller_opened(tmp_path: Path) -> None:
+    """A pipe that a script reads to its end was open as long as the cluster ran."""
+    reads, writes = os.pipe()
+    program = (
+        "import os, sys, time\n"
+        "from localkafka import detached\n"
+        "detached.detach('east')\n"
+        "print('up', flush=True)\n"
+        "detached.attached()\n"
+        "sys.stdin.read()\n"
+        "time.sleep(60)\n"
+    )
+    environment = {**os.environ, "LOCALKAFKA_CACHE": str(tmp_path)}
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(
+        words, env=environment, pass_fds=[writes], capture_output=True, text=True, timeout=60, check=False
+    )
+    try:
+        assert done.returncode == 0, done.stderr
+        os.close(writes)
+        ready, _, _ = select.select([reads], [], [], 10)
+        assert ready, "the other end is still open"
+        assert os.read(reads, 1) == b""
+    finally:
+        os.close(reads)
+        os.kill(int((tmp_path / "detached" / "east.lock").read_text()), signal.SIGKILL)
 
 
 def test_a_name_that_is_locked_runs_already(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_the_examples_are_right_and_safe(path: Path) -> None:
 def test_the_example_properties_are_right_and_name_what_means_nothing_here() -> None:
     configuration = from_flags([CONF / "consumer.properties"], CONF / "producer.properties", {"whitelist": "a.*"})
     assert configuration.warnings == (
-        "producer.properties: target: option 'producer.type' has no effect here: "
-        "sending is always asynchronous, and nothing is committed before it is acknowledged",
+        "producer.properties: ignored: producer.type (sending is always asynchronous, and nothing is committed before "
+        "it is acknowledged)",
     )
     assert configuration.notes == ()
 
@@ -256,7 +256,7 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             SOURCE + "target: {metadata.broker.list: 'k:9092', target.zookeeper.connect: 'ZK1/src/'}\n" + MIRROR,
             [
                 "m.yaml: source source: zookeeper.connect and target.zookeeper.connect name the same cluster "
-                "(ZK1/src/): a mirror into its own source never ends; topic.prefix or topic.rename gives topics "
+                "(ZK1/src): a mirror into its own source never ends; topic.prefix or topic.rename gives topics "
                 "another name"
             ],
         ),
@@ -322,6 +322,23 @@ def test_broken_yaml_and_missing_files_are_one_sentence(tmp_path: Path) -> None:
     assert sentence.startswith("m.yaml: not YAML: ")
     with pytest.raises(ConfigError, match=r"gone\.yaml: cannot be read: No such file or directory"):
         from_yaml(tmp_path / "gone.yaml")
+
+
+def test_a_tab_and_a_key_that_is_another_names_are_told_as_what_they_are(tmp_path: Path) -> None:
+    assert problems(tmp_path, f"{SOURCE}mirror:\n\twhitelist: a\n") == [
+        "m.yaml: not YAML: a tab in line 4, column 1: YAML is indented by blanks alone"
+    ]
+    assert problems(tmp_path, f"{SOURCE}{TARGET}mirror: {{topics: a}}\n") == [
+        "m.yaml: mirror: option 'topics' is unknown; did you mean 'whitelist'?"
+    ]
+
+
+def test_a_listeners_address_is_taken_from_a_jvm_file_and_told_elsewhere(tmp_path: Path) -> None:
+    """PLAINTEXT://k:9092 was taken for an IPv6 address without brackets."""
+    configuration = properties(tmp_path, CONSUMER, "bootstrap.servers=PLAINTEXT://k:9092,plaintext://l:9092\n")
+    assert configuration.target.brokers == (("k", 9092), ("l", 9092))
+    (said,) = problems(tmp_path, SOURCE + TARGET.replace("k:9092", "SSL://k:9092") + MIRROR)
+    assert "'SSL://k:9092' is a listener's address: give k:9092 alone" in said
 
 
 def test_every_problem_of_a_file_is_found_at_once(tmp_path: Path) -> None:
@@ -445,33 +462,88 @@ def test_properties_without_a_reset_never_start_a_mirror_at_the_end(tmp_path: Pa
     assert named.sources[0].auto_offset_reset == "largest"
 
 
-def test_the_names_of_0_7_are_read_too(tmp_path: Path) -> None:
-    configuration = properties(tmp_path, "zk.connect=zk:1/a\ngroupid=g\n", "broker.list=0:k:9092\n")
-    assert configuration.sources[0].group_id == "g"
-    assert configuration.target.brokers == (("k", 9092),)
+def test_the_names_of_0_7_are_of_0_7(tmp_path: Path) -> None:
+    configuration = properties(tmp_path, "zk.connect=zk:1/a\ngroupid=g\n", "zk.connect=zk:1/b\n")
+    source, target = configuration.sources[0], configuration.target
+    assert (source.group_id, source.zookeeper_connect, source.version) == ("g", "zk:1/a", "0.7.2")
+    assert (target.zookeeper, target.version, target.brokers) == ("zk:1/b", "0.7.2", ())
+    assert configuration.warnings == (
+        "c.properties: taken: 'zk.connect' is a name of 0.7: version=0.7.2; give 'version' if it is a later one",
+        "p.properties: taken: 'zk.connect' alone is of 0.7: target.version=0.7.2",
+    )
+    named = properties(tmp_path, "zk.connect=zk:1/a\ngroupid=g\nversion=0.8.2\n", "broker.list=k:9092\n")
+    assert (named.sources[0].version, named.target.version, named.target.brokers) == ("0.8.2", "", (("k", 9092),))
 
 
-def test_what_a_mirror_does_its_own_way_is_a_warning(tmp_path: Path) -> None:
+def test_a_producers_file_of_0_7_is_told_what_helps_and_all_that_is_wrong(tmp_path: Path) -> None:
+    """'metadata.broker.list is missing … not for 0.7' was all that a file with zk.connect was told."""
+    with pytest.raises(ConfigError) as wrong:
+        properties(tmp_path, "zk.connect=zk:1/a\ngroupid=g\nfetch.size=big\n", "broker.list=0:k:9092\nqueue.time=x\n")
+    assert wrong.value.problems == [
+        "c.properties: option 'fetch.size' is 'big', expected a whole number of bytes",
+        "p.properties: option 'broker.list' (0:k:9092) names brokers of 0.7 by id, and only ZooKeeper knows their "
+        "partitions: give 'zk.connect' in its place; for a later target give 'metadata.broker.list', host:port,…",
+        "p.properties: option 'queue.time' is 'x', expected a whole number of ms",
+    ]
+    with pytest.raises(ConfigError) as wrong:
+        properties(tmp_path, CONSUMER, "zk.connect=zk:1/b\ntarget.version=0.8.2\n")
+    assert wrong.value.problems == [
+        "p.properties: option 'metadata.broker.list' is missing: bootstrap brokers, host:port,…; of a later release "
+        "than 0.7 'zookeeper.connect' (zk.connect) finds none"
+    ]
+
+
+def test_what_a_mirror_does_its_own_way_is_said_in_a_line_for_each_file(tmp_path: Path) -> None:
     configuration = properties(
         tmp_path,
         "zookeeper.connect=zk:1/a\ngroup.id=g\nauto.commit.enable=false\nconsumer.timeout.ms=10000\n",
-        "metadata.broker.list=k:9092\nmessage.send.max.retries=3\n",
+        "metadata.broker.list=k:9092\nmessage.send.max.retries=3\nretries=3\n",
     )
     assert configuration.warnings == (
-        "c.properties: source source: option 'auto.commit.enable' has no effect here: "
-        "a mirror always commits what is acknowledged",
-        "c.properties: source source: option 'consumer.timeout.ms' has no effect here: "
-        "a mirror waits for messages for ever",
-        "p.properties: target: option 'message.send.max.retries' has no effect here: "
-        "a mirror retries for ever, and commits nothing meanwhile",
+        "c.properties: ignored: auto.commit.enable (a mirror commits what is acknowledged, every "
+        "offset.commit.interval.ms); consumer.timeout.ms (a mirror waits for messages for ever)",
+        "p.properties: ignored: retries, message.send.max.retries (a mirror retries for ever, and commits nothing "
+        "meanwhile)",
     )
     assert configuration.target.retries == -1
+    of_yaml = SOURCE.replace("group.id", "auto.commit.enable: false, group.id") + TARGET + MIRROR
+    assert from_yaml(yaml_file(tmp_path, of_yaml)).warnings == (
+        "m.yaml: source source: option 'auto.commit.enable' has no effect here: a mirror always commits what is "
+        "acknowledged",
+    )
+
+
+def test_warnings_are_told_where_there_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        properties(tmp_path, f"{CONSUMER}heartbeat.interval.ms=1\nfetch.message.max.bytes=x\n", "acks=0\n")
+    assert wrong.value.problems == [
+        "c.properties: option 'fetch.message.max.bytes' is 'x', expected a whole number of bytes",
+        "p.properties: option 'metadata.broker.list' is missing: bootstrap brokers, host:port,…; not for 0.7: its "
+        "brokers know no others",
+    ]
+    assert wrong.value.warnings == [
+        "c.properties: ignored: heartbeat.interval.ms (it follows from session.timeout.ms)",
+        "p.properties: taken: acks=0 as -1: what is not acknowledged could never be committed",
+    ]
+
+
+def test_what_stands_between_the_parts_is_told_beside_what_is_wrong_in_one(tmp_path: Path) -> None:
+    text = (
+        SOURCE
+        + TARGET.replace("}", ", request.required.acks: 0, linger: 1}")
+        + "mirror: {whitelist: a, nmu.streams: 2}"
+    )
+    assert problems(tmp_path, text) == [
+        "m.yaml: target: option 'linger' is unknown",
+        "m.yaml: mirror: option 'nmu.streams' is unknown; did you mean 'num.streams'?",
+        "m.yaml: target: request.required.acks=0 is refused: what is not acknowledged could never be committed; use -1",
+    ]
 
 
 def test_refused_acks_and_unsafe_settings_name_the_file_they_stand_in(tmp_path: Path) -> None:
     consumer = "zookeeper.connect=zk:1/a\ngroup.id=g\nauto.offset.reset=largest\n"
-    with pytest.raises(ConfigError, match=r"^p\.properties: target: request\.required\.acks=0 is refused"):
-        properties(tmp_path, consumer, "metadata.broker.list=k:9092\nrequest.required.acks=0\n")
+    with pytest.raises(ConfigError, match=r"^m\.yaml: target: request\.required\.acks=0 is refused"):
+        from_yaml(yaml_file(tmp_path, SOURCE + TARGET.replace("}", ", request.required.acks: 0}") + MIRROR))
     notes = properties(tmp_path, consumer, "metadata.broker.list=k:9092\nrequest.required.acks=1\n").notes
     assert [note.split(": ")[:2] for note in notes] == [
         ["c.properties", "source source"],
@@ -554,25 +626,20 @@ def test_names_that_yaml_takes_for_numbers_want_quotes(tmp_path: Path) -> None:
     ]
 
 
-def test_keys_of_the_newer_clients_name_the_older_ones(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as wrong:
-        properties(
-            tmp_path,
-            "bootstrap.servers=k:9092\nkey.deserializer=x\n",
-            "bootstrap.servers=k:9092\nacks=all\nlinger.ms=5\nbatch.size=16384\nkey.serializer=x\n",
-        )
-    said = "\n".join(wrong.value.problems)
+def test_keys_of_the_newer_clients_name_the_older_ones_in_yaml(tmp_path: Path) -> None:
+    source = "sources:\n- {zookeeper.connect: 'zk:1/a', group.id: g, max.poll.records: 5}\n"
+    target = "target: {bootstrap.servers: 'k:9092', acks: all, batch.size: 16384, key.serializer: x}\n"
+    said = "\n".join(problems(tmp_path, source + target + MIRROR))
     for key, ours in {
+        "bootstrap.servers": "metadata.broker.list",
         "acks": "request.required.acks",
-        "linger.ms": "queue.buffering.max.ms",
         "batch.size": "batch.bytes",
         "key.serializer": "key.serializer.class",
     }.items():
-        assert f"p.properties: option '{key}' is one of the JVM's newer client; here: {ours}" in said
+        assert f"m.yaml: target: option '{key}' is one of the JVM's newer client; here: {ours}" in said
     assert (
-        "p.properties: option 'bootstrap.servers' is one of the JVM's newer client; here: metadata.broker.list" in said
+        "m.yaml: sources[0]: option 'max.poll.records' is one of the JVM's newer client; here: queued.max.bytes" in said
     )
-    assert "c.properties: option 'zookeeper.connect' is missing" in said
 
 
 CONSUMER = "zookeeper.connect=zk:1/a\ngroup.id=g\n"
@@ -584,13 +651,105 @@ producer.type=sync
 """
 
 
-def test_classes_of_handlers_and_keys_that_0_8_2_ignores_are_warnings(tmp_path: Path) -> None:
-    warnings = properties(tmp_path, CONSUMER, FOREIGN).warnings
-    assert (
-        "p.properties: option 'bootstrap.servers' is one of the JVM's newer client and is ignored: "
-        "'metadata.broker.list' counts"
-    ) in warnings
-    assert any("option 'callback.handler' has no effect here" in warning for warning in warnings)
+def test_of_both_producers_keys_those_of_the_one_that_ran_count(tmp_path: Path) -> None:
+    both = f"{FOREIGN}request.required.acks=1\nacks=all\n"
+    configuration = properties(tmp_path, CONSUMER, both)
+    assert configuration.target.acks == 1
+    assert configuration.warnings == (
+        "p.properties: ignored: acks ('request.required.acks' counts); bootstrap.servers ('metadata.broker.list' "
+        "counts); callback.handler (message.handler of the mirror is the place for a program's own code); "
+        "producer.type (sending is always asynchronous, and nothing is committed before it is acknowledged)",
+    )
+    files = [tmp_path / "c.properties"], tmp_path / "p.properties"
+    assert from_flags(*files, {"whitelist": "a"}, new_producer=True).target.acks == -1
+    with pytest.raises(
+        ConfigError, match=r"'metadata\.broker\.list' \(k:9092\) and 'bootstrap\.servers' \(o:9092\) have no"
+    ):
+        properties(tmp_path, CONSUMER, both.replace("bootstrap.servers=k", "bootstrap.servers=o"))
+
+
+def test_a_batch_of_0_7_is_counted_in_messages_and_one_of_the_newer_producer_in_bytes(tmp_path: Path) -> None:
+    old = properties(tmp_path, CONSUMER, "metadata.broker.list=k:9092\nqueue.time=5\nbatch.size=300\n").target
+    assert (old.batch_messages, old.batch_bytes) == (300, 1 << 20)
+    new = properties(tmp_path, CONSUMER, "bootstrap.servers=k:9092\nbatch.size=16384\n").target
+    assert (new.batch_messages, new.batch_bytes) == (200, 16384)
+
+
+def test_an_option_of_ours_counts_beside_the_jvms_key_for_it(tmp_path: Path) -> None:
+    given = "max.request.size=9000000\ntarget.message.max.bytes=2000000\ntimeout.ms=5\nrequest.timeout.ms=7000\n"
+    configuration = properties(tmp_path, CONSUMER, f"bootstrap.servers=k:9092\n{given}")
+    target = configuration.target
+    assert (target.message_max_bytes, target.request_timeout_ms) == (2000000, 7000)
+    assert configuration.warnings == (
+        "p.properties: ignored: max.request.size ('target.message.max.bytes' counts); timeout.ms ('request.timeout.ms' "
+        "counts)",
+    )
+
+
+def test_new_consumer_says_what_keeps_the_group(tmp_path: Path) -> None:
+    properties(tmp_path, CONSUMER, "bootstrap.servers=k:9092\n")
+    files = [tmp_path / "c.properties"], tmp_path / "p.properties"
+    with pytest.raises(ConfigError) as wrong:
+        from_flags(*files, {"whitelist": "a"}, new_consumer=True)
+    assert wrong.value.problems == [
+        "c.properties: --new.consumer reads through brokers, and 'bootstrap.servers' is not given: add it, or leave "
+        "the flag out where the group is in ZooKeeper"
+    ]
+    files[0][0].write_text("bootstrap.servers=o:9092\nzookeeper.connect=zk:1\ngroup.id=g\n")
+    (source,) = from_flags(*files, {"whitelist": "a"}, new_consumer=True).sources
+    assert (source.coordination, source.brokers) == ("kafka", (("o", 9092),))
+
+
+JAAS = "org.apache.kafka.common.security."
+LOGS_IN = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("interceptor.classes=com.acme.Mask\n", "option 'interceptor.classes' (com.acme.Mask) names classes that see"),
+        ("transactional.id=t\n", "option 'transactional.id' makes transactions"),
+        ("partitioner.class=com.acme.P\n", "partitioner.class 'com.acme.P' is a JVM class that is not known here"),
+        ("compression.type=brotli\n", "option 'compression.type' is 'brotli', expected one of none, gzip"),
+        (
+            f"{LOGS_IN}sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;\n",
+            "Kerberos",
+        ),
+        (
+            f"{LOGS_IN}sasl.jaas.config={JAAS}oauthbearer.OAuthBearerLoginModule required;\n",
+            "sasl.oauthbearer.callback",
+        ),
+        (f"{LOGS_IN}sasl.jaas.config=nonsense\n", "option 'sasl.jaas.config' is not understood"),
+        ("security.protocol=SSL\nssl.keystore.location=/k.jks\n", "option 'ssl.keystore.location' (/k.jks) is a store"),
+    ],
+)
+def test_what_would_change_what_arrives_is_refused_with_what_helps(tmp_path: Path, lines: str, said: str) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        properties(tmp_path, CONSUMER, f"bootstrap.servers=k:9092\n{lines}")
+    assert said in "\n".join(wrong.value.problems)
+
+
+def test_what_a_protocol_has_no_use_for_is_ignored_as_the_jvm_does(tmp_path: Path) -> None:
+    more = "ssl.truststore.location=/t.jks\nssl.truststore.password=hidden\nsasl.kerberos.service.name=kafka\n"
+    configuration = properties(tmp_path, CONSUMER + more, "bootstrap.servers=k:9092\n")
+    assert configuration.warnings == (
+        "c.properties: ignored: ssl.truststore.location, ssl.truststore.password (security.protocol PLAINTEXT has no "
+        "TLS); sasl.kerberos.service.name (security.protocol PLAINTEXT has no login)",
+    )
+
+
+def test_a_login_of_jaas_is_read_with_its_quotes(tmp_path: Path) -> None:
+    text = f'{JAAS}scram.ScramLoginModule required \\\n  username="me" password="a;b \\\\"c";\n'
+    configuration = properties(tmp_path, f"{CONSUMER}{LOGS_IN}sasl.jaas.config={text}", "bootstrap.servers=k:9092\n")
+    (source,) = configuration.sources
+    assert (source.sasl_username, source.sasl_password) == ("me", Secret('a;b "c'))
+
+
+def test_a_larger_fetch_than_the_budget_raises_the_budget_that_a_file_does_not_give(tmp_path: Path) -> None:
+    large = f"{CONSUMER}fetch.message.max.bytes=100000000\n"
+    assert properties(tmp_path, large, "bootstrap.servers=k:9092\n").sources[0].queued_max_bytes == 100000000
+    with pytest.raises(ConfigError, match=r"'queued\.max\.bytes' \(70000000\) must hold the largest fetch"):
+        properties(tmp_path, f"{large}queued.max.bytes=70000000\n", "bootstrap.servers=k:9092\n")
 
 
 def test_unknown_keys_stop_a_mirror_unless_they_are_to_be_warnings(tmp_path: Path) -> None:

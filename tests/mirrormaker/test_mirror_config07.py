@@ -110,4 +110,4 @@ def test_a_target_zookeeper_that_cannot_be_meant_is_a_sentence(tmp_path: Path) -
     )
     done = subprocess.run([str(COMMAND), "run", str(path)], capture_output=True, timeout=60)
     assert (done.returncode, b"Traceback" in done.stderr) == (78, False)
-    assert b"target: zookeeper.connect 'a:b:c' is not host:port,host:port/chroot" in done.stderr
+    assert b"target: option 'target.zookeeper.connect' is 'a:b:c', expected host:port,host:port/chroot" in done.stderr

@@ -12,6 +12,7 @@ import pytest
 from mirrormaker import exits
 from mirrormaker.commands import samples
 from mirrormaker.commands.cli import outcome
+from mirrormaker.config import from_yaml
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("mirrormaker")
@@ -31,19 +32,31 @@ def test_every_sample_is_listed_with_what_it_is_and_printed_as_it_is(capsys: pyt
     names = [row.split()[0] for row in rows]
     assert {"mirror", "wan", "load", "pipeline", "consumer.properties", "prometheus/alerts.yml"} <= set(names)
     assert not [name for name in names if name.startswith("docker")]
-    assert "mirror                      One mirror" in rows
+    assert "mirror                      One mirror, from a cluster of 0.8 into one of today" in rows
     for name in names:
         file = ROOT / "conf" / (name if "." in name else f"{name}.yaml")
         assert printed(capsys, "sample-config", "--name", name) == file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["mirror", "wan"])
+@pytest.mark.parametrize("name", ["mirror", "wan", "old-target", "kafka-group", "from-07"])
 def test_a_sample_of_a_mirror_is_a_right_configuration(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "m.yaml").write_text(printed(capsys, "sample-config", "--name", name))
     assert outcome(["check", str(tmp_path / "m.yaml")]) == exits.CLEAN
     assert capsys.readouterr().out.startswith("ok: ")
+
+
+def test_the_sample_is_for_a_target_of_today_and_shows_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With target.version 0.8.2 a target of 3.9 was written with the protocol of 0.8 for ever, unnumbered."""
+    (tmp_path / "m.yaml").write_text(printed(capsys, "sample-config"))
+    sample = from_yaml(tmp_path / "m.yaml")
+    assert [source.version for source in sample.sources] == [sample.target.version] == [""]
+    assert sample.mirror.http_listen is not None
+    monkeypatch.setattr(samples.listen, "missing", lambda: "no prometheus-client")
+    assert "\n  # http.listen: 9308" in printed(capsys, "sample-config")
 
 
 @pytest.mark.parametrize("name", SERVICES)

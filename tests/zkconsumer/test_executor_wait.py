@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
-from groundwork.tasks import now
+import pytest
+
+from groundwork.tasks import now, sleep
+from zkconsumer.events import ConsumerEvent
+from zkconsumer.group import executor as module
 from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.steps import Action, Do, Finished
+from zkconsumer.session.zksession import SessionState
 
 NOBODY: Any = None  # waiting asks nobody
 
@@ -33,3 +39,41 @@ def test_a_node_that_went_ends_one_wait_only() -> None:
     began = now()
     assert executor.do(Action(Do.WAIT, 2, wait_ms=50)) == Finished(2)  # the round between did not come to its claim
     assert now() - began >= 0.04
+
+
+def test_a_second_member_with_one_consumer_id_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for ever, at info, without a word of the option that made it wait."""
+    told: list[ConsumerEvent] = []
+    monkeypatch.setattr(module, "REPORT_AFTER_S", 0.0)
+
+    class Held:
+        consumer_id = "g_one"
+        tries = 0
+
+        def register(self, now_ms: int) -> str | None:
+            self.tries += 1
+            return "session 0x1" if self.tries < 3 else None
+
+        def wait_for_id(self, seconds: float) -> None:
+            sleep(0.001)
+
+    for fixed, kind in (("one", "claim"), (None, "rebalance")):
+        told.clear()
+        executor = RebalanceExecutor(
+            session=SimpleNamespace(state=SessionState.CONNECTED, fenced=False),
+            group=Held(),
+            claims=SimpleNamespace(sweep=list),
+            fetchers=NOBODY,
+            commits=NOBODY,
+            store=NOBODY,
+            make_cursor=NOBODY,
+            cursors={},
+            config=SimpleNamespace(consumer_id=fixed),
+            on_event=told.append,
+            listener=NOBODY,
+            closing=lambda: False,
+        )
+        assert executor.do(Action(Do.REGISTER, 1)) == Finished(1)
+        assert {event.kind for event in told} == {kind}
+        named = "; consumer.id is one there too: give each member its own, or leave it out" if fixed else ""
+        assert told[0].text == f"id node g_one is held by session 0x1; waiting until it ends{named}"

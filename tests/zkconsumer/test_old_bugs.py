@@ -30,8 +30,8 @@ ROWS: dict[str, tuple[str, ...]] = {
         "mirror_crashes:the_first_death_inside_ends_the_daemon_with_its_reason",
     ),
     "225 mirror halts after a failed rebalance": ("story:never_gives_up.txt",),
-    "213 retries were a constant": ("consumer_config:retries_have_to_outlast_a_dead_members_session",),
-    "234 backoff was a constant": ("consumer_config:retries_have_to_outlast_a_dead_members_session",),
+    "213 retries were a constant": ("consumer_config:the_alarm_outlasts_a_dead_members_session_whatever_that_is",),
+    "234 backoff was a constant": ("consumer_config:the_alarm_outlasts_a_dead_members_session_whatever_that_is",),
     "228 current chunk not dropped at rebalance": (
         "delivery:a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands",
         "delivery:sets_from_before_a_reset_are_not_handed_out",

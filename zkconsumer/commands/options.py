@@ -83,9 +83,21 @@ def _identity(ctx: click.Context, param: click.Parameter, text: str | None) -> s
         raise click.UsageError(f"{by} is ***, expected {e}", ctx) from None
 
 
+def connect_string(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    """The callback of every option that is a connect string of ZooKeeper."""
+    from groundwork.zkconnect import parse_connect
+
+    try:
+        return parse_connect(text).text if text is not None else None
+    except ValueError as e:
+        raise click.UsageError(f"{param.opts[0]} is {text!r}, expected {e}", ctx) from None
+
+
 _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 _ZOOKEEPER = (
-    click.option("-z", "--zookeeper", metavar="HOST:PORT/CHROOT", help="ZooKeeper of the cluster."),
+    click.option(
+        "-z", "--zookeeper", metavar="HOST:PORT/CHROOT", callback=connect_string, help="ZooKeeper of the cluster."
+    ),
     click.option(
         "--zk-config",
         type=_FILE,

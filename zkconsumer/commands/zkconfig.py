@@ -2,6 +2,7 @@
 once.
 
 The file may be the whole configuration of a consumer or its zookeeper.* options alone; it is checked as a consumer's.
+Of a .properties file, which may be of any release of the JVM's, what is not about ZooKeeper is left aside.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from groundwork.zksecurity import ZooKeeper
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 CONNECT = ("zookeeper.connect", "zk.connect")
-IGNORED = frozenset(  # required of a consumer, and not used by other commands
+PREFIXES = ("zookeeper.", "zk.")
+IGNORED = frozenset(  # of a consumer in YAML, and not used by other commands
     (
         "group.id",
         "groupid",
@@ -56,7 +58,9 @@ def zookeeper_of(connect: str | None, values: Mapping[str, object], where: str, 
 
     where: the file's name, first in every sentence.
     """
-    left = {key: value for key, value in values.items() if key not in IGNORED}
+    left = {
+        key: value for key, value in values.items() if (str(key).startswith(PREFIXES) if jvm else key not in IGNORED)
+    }
     if connect is not None:
         left = {key: value for key, value in left.items() if key not in CONNECT}
         left[CONNECT[0]] = connect

@@ -142,8 +142,12 @@ class RebalanceExecutor:
         while (holder := self._group.register(int(time.time() * 1000))) is not None:
             if now() - began > REPORT_AFTER_S:
                 began = now()
-                text = f"id node {self._group.consumer_id} is held by {holder}; waiting until it ends"
-                self._on_event(ConsumerEvent("rebalance", text))
+                fixed = self._config.consumer_id
+                helps = (
+                    f"; consumer.id is {fixed} there too: give each member its own, or leave it out" if fixed else ""
+                )
+                text = f"id node {self._group.consumer_id} is held by {holder}; waiting until it ends{helps}"
+                self._on_event(ConsumerEvent("claim" if fixed else "rebalance", text))
             if self._closing():
                 held = f"id node {self._group.consumer_id} is held by {holder}"
                 return Failed(action.turn, f"{held}, and this member is shutting down")

@@ -88,7 +88,7 @@ class Member:
         self._claims = claims
         self._on_event = on_event
         self._loop = StepLoop[MemberState, Action, steps.Happening | Report](
-            rebalance.begin(config.rebalance_max_retries, config.backoff_ms),
+            rebalance.begin(config.alarm_after, config.backoff_ms),
             rebalance.step,
             executor=executor,
             entered=self._entered,

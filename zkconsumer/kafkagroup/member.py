@@ -52,7 +52,7 @@ class GroupMember:
         self._config = config
         self._on_event = on_event
         self._loop = StepLoop[MemberState, Action, Happening | Report](
-            lifecycle.begin(config.rebalance_max_retries, config.backoff_ms),
+            lifecycle.begin(config.alarm_after, config.backoff_ms),
             lifecycle.step,
             executor=executor,
             entered=self._entered,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
 from groundwork.options import ERROR, given, load, option, specs, warnings_of
+from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import ZkSecurity, security_of, security_problems
 from kafkawire import securityoptions
 from kafkawire.dialects import Dialect, expected
@@ -86,6 +87,7 @@ NOT_COORDINATED: Final = {  # options without use in a group on Kafka's coordina
     "consumer.id": "the coordinator gives a member its id",
 }
 
+QUEUED_MAX_BYTES = 67108864
 COORDINATED_BACKOFF_MS = 500  # of a group on Kafka's coordinator
 JAVA_ASSIGNORS = {
     f"org.apache.kafka.clients.consumer.{name}assignor": name for name in ("range", "roundrobin", "sticky")
@@ -111,7 +113,7 @@ class ConsumerConfig(SecurityOptions):
         "ZooKeeper of the cluster to read: host:port,host:port/chroot; with coordination kafka it may be given, and is "
         "asked at the start whether the group has left it",
         old="zk.connect",
-        kind=optiontypes.text,
+        kind=connect_string,
         required=True,
         instead=("partitions", "coordination"),
     )
@@ -177,7 +179,7 @@ class ConsumerConfig(SecurityOptions):
         6000,
         "session timeout: silence after which ZooKeeper deletes our nodes and other members take our partitions",
         "ms",
-        old="zk.sessiontimeout.ms",
+        old=("zk.sessiontimeout.ms", "zk.session.timeout.ms"),
         least=100,
     )
     connection_timeout_ms: int | None = option(
@@ -185,7 +187,7 @@ class ConsumerConfig(SecurityOptions):
         None,
         "timeout of the first connection to ZooKeeper (default: the session timeout)",
         "ms",
-        old="zk.connectiontimeout.ms",
+        old=("zk.connectiontimeout.ms", "zk.connection.timeout.ms"),
         kind=optiontypes.ms,
     )
     group_session_timeout_ms: int = option(
@@ -222,12 +224,18 @@ class ConsumerConfig(SecurityOptions):
 
     # the group, fetching, delivery, offsets
     sync_time_ms: int = option(
-        "zookeeper.sync.time.ms", 2000, "default of rebalance.backoff.ms", "ms", old="zk.synctime.ms", least=1
+        "zookeeper.sync.time.ms",
+        2000,
+        "default of rebalance.backoff.ms",
+        "ms",
+        old=("zk.synctime.ms", "zk.sync.time.ms"),
+        least=1,
     )
     rebalance_max_retries: int = option(
         "rebalance.max.retries",
         4,
-        "failed rebalances in a row after which an alarm is raised; retries go on",
+        "failed rebalances in a row after which an alarm is raised; retries go on; no fewer count than a dead member "
+        "holds its share, which is zookeeper.session.timeout.ms",
         old="rebalance.retries.max",
         least=1,
     )
@@ -285,7 +293,11 @@ class ConsumerConfig(SecurityOptions):
         least=1024,
     )
     queued_max_bytes: int = option(
-        "queued.max.bytes", 67108864, "bytes fetched and not yet done, of all partitions together", "bytes", least=65536
+        "queued.max.bytes",
+        QUEUED_MAX_BYTES,
+        "bytes fetched and not yet done, of all partitions together",
+        "bytes",
+        least=65536,
     )
     queued_max_chunks: int = option(
         "queued.max.message.chunks",
@@ -454,6 +466,13 @@ class ConsumerConfig(SecurityOptions):
     def backoff_ms(self) -> int:
         default_ms = COORDINATED_BACKOFF_MS if self.coordinated else self.sync_time_ms
         return default_ms if self.rebalance_backoff_ms is None else self.rebalance_backoff_ms
+
+    @property
+    def alarm_after(self) -> int:
+        """Failed rebalances in a row after which an alarm is raised: as many as outlast a dead member's session."""
+        if self.coordinated:
+            return self.rebalance_max_retries
+        return max(self.rebalance_max_retries, self.session_timeout_ms // self.backoff_ms + 1)
 
     def problems(self) -> Iterable[str]:
         return problems_of(self)
@@ -625,13 +644,6 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
             yield f"'{key}' is for fixed 'partitions', which are not given{also}"
     if not config.zookeeper_connect and "coordination" in given(config):
         yield f"option 'zookeeper.connect' is missing: {specs(type(config))['zookeeper_connect'].meaning}"
-    tries, backoff, session = config.rebalance_max_retries, config.backoff_ms, config.session_timeout_ms
-    if tries * backoff <= session:
-        yield (
-            f"'rebalance.max.retries' ({tries}) times 'rebalance.backoff.ms' ({backoff}) is {tries * backoff} ms,"
-            f" which must be more than 'zookeeper.session.timeout.ms' ({session}): a dead member holds its share"
-            " that long"
-        )
     yield from _of_retention(config)
     if config.zookeeper_set_acl and config.zookeeper_auth is None:
         yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
@@ -640,21 +652,27 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
 
 def without_effect(config: ConsumerConfig) -> Iterator[str]:
     """Options that are given and have no effect: sentences without the file's name."""
+    for key, why in idle_options(config):
+        yield f"option '{key}' has no effect {why}"
+
+
+def idle_options(config: ConsumerConfig) -> Iterator[tuple[str, str]]:
+    """Options that are given and have no effect, each with `with …`, and why where that is not all."""
     release = expected(config.version)
     idle = AT_ONCE if not release.waits_for_data else WAITED_FOR
     for key in sorted(idle.keys() & given(config)):
-        yield f"option '{key}' has no effect with Kafka {release.release}: {idle[key]}"
+        yield key, f"with Kafka {release.release}: {idle[key]}"
     if config.coordinated:
         asked = bool(config.zookeeper_connect)
         idle_keys = {key for key in NOT_COORDINATED if not (asked and key.startswith("zookeeper."))}
         for key in sorted(idle_keys & given(config)):
-            yield f"option '{key}' has no effect with 'coordination' kafka: {NOT_COORDINATED[key]}"
+            yield key, f"with 'coordination' kafka: {NOT_COORDINATED[key]}"
         return
     if not config.partitions:
         for key in sorted({*KAFKA_COORDINATION_ONLY} & given(config)):
-            yield f"option '{key}' has no effect with 'coordination' zookeeper"
+            yield key, "with 'coordination' zookeeper"
         if config.offsets_storage == "zookeeper" and config.dual_commit:
-            yield "option 'dual.commit.enabled' has no effect with 'offsets.storage' zookeeper: only that is written"
+            yield "dual.commit.enabled", "with 'offsets.storage' zookeeper: only that is written"
         return
     for key in sorted(GROUP_ONLY.keys() & given(config)):
-        yield f"option '{key}' has no effect with fixed 'partitions': {GROUP_ONLY[key]}"
+        yield key, f"with fixed 'partitions': {GROUP_ONLY[key]}"
