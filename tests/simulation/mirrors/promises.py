@@ -3,8 +3,8 @@
 commit safety    an offset that is committed has everything before it, that the source shows, in the target
 nothing lost     in the end each message that the source shows is in the target
 in order         the first copies of a partition's messages come in the order of the source
-once             no message comes twice unless something happened that may have it copied again, and none comes more often
-                 than such things happened; with exactly-once none ever does
+once             a message comes twice only where something happened that may have it copied again, and not more often
+                 than such things happened; with exactly-once never
 in time          after the last fault all is copied and committed within QUIET_S
 nobody dies      no task and no daemon ends unasked; who is asked to, ends in order within STOP_S
 """
@@ -99,7 +99,8 @@ class MirrorPromises(Observer):
                 if not source.cut and (target is None or not target.names[name]):
                     return f"{name.decode()} at {at} of {tp[0]}-{tp[1]} is not in the target"
             if source.rows and self.committed.get(tp, 0) <= source.rows[-1][0]:
-                return f"{tp[0]}-{tp[1]} is copied, and {self.committed.get(tp)} is committed, not {source.rows[-1][0] + 1}"
+                end = source.rows[-1][0] + 1
+                return f"{tp[0]}-{tp[1]} is copied, and {self.committed.get(tp)} is committed, not {end}"
         return None
 
     def judge(self) -> None:

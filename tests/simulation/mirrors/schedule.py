@@ -14,6 +14,7 @@ SESSION_MS = 6000
 SOURCES = ("0.8.2.2", "0.8.2.2", "0.10.2.2")
 TARGETS = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1")
 PLAIN, NUMBERED, TARGET_END, EXACTLY_ONCE = "plain", "numbered", "target-end", "exactly-once"
+MODES = (PLAIN, NUMBERED, TARGET_END, EXACTLY_ONCE)
 SINCE = {NUMBERED: ("0.11.0.3", "2.8.2", "3.9.1"), EXACTLY_ONCE: ("0.11.0.3", "2.8.2", "3.9.1")}
 KINDS = ("plain", "plain", "gzip", "null", "large")  # of messages
 
@@ -144,7 +145,7 @@ class MirrorSchedule:
         return "\n".join([*lines, f"{CHAOS_S:7.3f} s  everything is mended"])
 
 
-def schedule(seed: int, modes: tuple[str, ...] = (PLAIN, NUMBERED)) -> MirrorSchedule:
+def schedule(seed: int, modes: tuple[str, ...] = MODES) -> MirrorSchedule:
     """The schedule of a seed.  modes: that may be chosen."""
     rng = Random(f"mirrors {seed}")
     setup = _setup(rng, modes)
