@@ -67,7 +67,8 @@ class ConsumerConnector:
                              OffsetStore (zkconsumer.offsets.store).  Called in one plain thread of its own, also at
                              start and at the end; it may wait
     before_commit(positions) called before each write of positions, with what will be committed.  In the event loop;
-                             must not raise, and while it runs nothing is committed
+                             must not raise, and while it runs nothing is committed.  An error that it returns is why
+                             these positions are not committed now: they are tried again
 
     With option partitions there is no group: just these are read, and no ZooKeeper is needed.  What is said of groups
     and of ZooKeeper does not apply then; programs that read the same partitions both read everything.

@@ -118,7 +118,7 @@ class OffsetMaps:
             tickets=ResumeTickets(recorder, target.dialect, resumer.unknown),
             admit=resumer.admit,
             waiting=resumer.waiting,
-            before_commit=recorder.before_commit,
+            before_commit=recorder.before_commit_that_needs_it,
             renamed=recorder.rename,
             alone=True,
         )

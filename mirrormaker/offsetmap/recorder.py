@@ -157,6 +157,15 @@ class MapRecorder:
         self._checkpoints.committing(positions.items(), _ms())
         self._sync()
 
+    def before_commit_that_needs_it(self, positions: Mapping[TopicPartition, int]) -> ConsumerError | None:
+        """The same; an error where it is not on the disk: for `resume: target-end`, which goes on at the map's last
+        checkpoint, so that a commit beyond it would leave messages of which nobody knows whose they are."""
+        if not self._failing:
+            self.before_commit(positions)
+        if not self._failing:
+            return None
+        return ConsumerError(f"offset map {self.path} is not written, and nothing is committed until it is")
+
     def run(self, every_s: float) -> None:
         """Record what is acknowledged, every every_s seconds; in a task of its own."""
         while True:

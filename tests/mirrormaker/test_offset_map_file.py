@@ -155,10 +155,11 @@ def test_a_full_disk_stops_the_map_and_not_the_mirror(
     sent(period, 20, 1010)
     sent(period, 30, 1020)
     assert "No space left on device; mirroring goes on, and the map has a hole from here" in caplog.text
+    assert "nothing is committed until it is" in str(kept.before_commit_that_needs_it({S: 30}))
     monkeypatch.undo()
     kept._resume_writing()  # what its timer does
     sent(period, 40, 1030)
-    kept.before_commit({S: 40})
+    assert kept.before_commit_that_needs_it({S: 40}) is None
     kept.close()
     periods = read_map(tmp_path / "m").map.periods[S]
     assert [(period.begun.position, period.reached) for period in periods] == [(0, 10), (10, 40)]

@@ -13,7 +13,7 @@ from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from tests.fakes.stores import MemoryOffsets, held
-from zkconsumer.errors import ZooKeeperAway
+from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.offsets.commits import CommitRetries, Commits, all_every_s
 from zkconsumer.offsets.store import NONE, Committed
@@ -86,6 +86,17 @@ def test_a_chosen_position_is_written_whatever_is_done_and_no_other_is():
     assert (one.committed, other.committed) == (7, None)
     world.commits.commit([one, other])
     assert world.store.kept == {A: 50, B: 60}
+
+
+def test_what_has_to_be_written_before_a_commit_can_refuse_it():
+    world = World()
+    cursor, refused = world.cursor(A, 50), [ConsumerError("the map is not written")]
+    world.commits._before = lambda positions: refused[0] if refused else None
+    assert world.commits.commit([cursor]) == {A: refused[0]}
+    assert (world.store.kept, cursor.committed) == ({}, None)
+    refused.clear()
+    assert world.commits.commit([cursor]) == {A: None}
+    assert world.store.kept == {A: 50}
 
 
 def test_the_program_hears_once_that_commits_begin_to_fail():

@@ -80,7 +80,8 @@ class Commits:
     still_ours(tps)   the partitions that this member still owns, asked after a foreign write; ConsumerError: not known
     on_failed(error)  commits begin to fail
     retries()         for the commits that are retried; None: none is
-    before(positions) called before each write, with what will be committed; must not raise
+    before(positions) called before each write, with what will be committed; must not raise.  An error that it
+                      returns is why nothing is written, and the result of each of these partitions
     lock              held during each commit: a change of the store goes between two commits
     """
 
@@ -174,7 +175,9 @@ class Commits:
         positions = {cursor.tp: at for cursor, at in wanted.items()}
         if any(cursor.committed != at for cursor, at in wanted.items()):
             self._failpoints()
-        self._before(positions)
+        refusal = self._before(positions)
+        if isinstance(refusal, Exception):
+            return dict.fromkeys(positions, refusal)
         results = self._store.commit(self._group, positions, lease) if positions else {}
         foreign = [e for e in results.values() if isinstance(e, ForeignWrite)]
         if foreign:
