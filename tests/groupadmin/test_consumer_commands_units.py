@@ -62,7 +62,7 @@ def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, s
         (["consume", "-z", "h", "--topic", "t", "--partition", "0", "--offset", "1", "--from-beginning"], "not both"),
         (["consume", "-b", "h", "--topic", "t", "--partition", "0"], "-b: 'h' is not host:port"),
         (["consume", "-z", "h", "--whitelist", "("], "topic filter"),
-        (["consume", "-z", "h", "--topic", "a b"], "topic 'a b': a name is 1 to 255 of ASCII letters"),
+        (["consume", "-z", "h", "--topic", "a b"], "topic 'a b': a name has letters"),
         (["consume", "-z", "h", "--topic", "t", "--consumer-property", "x"], "is not KEY=VALUE"),
         (["consume", "-z", "h", "--topic", "t", "--consumer-property", "grup.id=x"], "did you mean 'group.id'"),
         (["groups", "list", "-z", "h", "--kafka-version", "9x"], "unknown Kafka release"),
