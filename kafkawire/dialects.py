@@ -66,6 +66,7 @@ class Dialect:
     relaxed_roundrobin: bool  # that strategy passes over threads that do not read a topic; before, it refused them
     negates_hashes: bool  # that partitioner takes |h|, and is left with a negative number for the smallest int32
     record_batches: bool  # its logs hold record batches (format v2), which it takes and gives: headers, transactions
+    stable_offsets: bool  # OffsetFetch v7: a group's offsets once what was written before is replicated
     has_keys: bool  # messages carry a key
     has_nulls: bool  # a message may be without a value
     measures_payload: bool  # message.max.bytes is held against the payload alone, not against the whole entry
@@ -239,6 +240,7 @@ def _rows() -> dict[str, Dialect]:
         relaxed_roundrobin=False,
         negates_hashes=False,
         record_batches=False,
+        stable_offsets=False,
         has_keys=True,
         has_nulls=True,
         measures_payload=False,
@@ -354,6 +356,7 @@ _CHANGES: Mapping[str, Mapping[str, Any]] = {
     "0.11": {"magic": 2, "measures_whole_set": True, "record_batches": True, "messages": messages_mixed},
     "2.1": {"codecs": frozenset({0, 1, 2, 3, 4})},
     "2.4": {"one_wrapper_per_set": True},
+    "2.5": {"stable_offsets": True},
     "4.0": {"formats": frozenset({2}), "zookeeper_offsets": False},
 }
 
@@ -374,6 +377,7 @@ def _rows_of_07() -> list[Dialect]:
         relaxed_roundrobin=False,
         negates_hashes=True,
         record_batches=False,
+        stable_offsets=False,
         has_keys=False,
         has_nulls=False,
         measures_payload=True,

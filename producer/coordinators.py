@@ -223,14 +223,12 @@ class Coordinators:
             return self._asked_of_group(group, wanted, said, lambda broker: self._cached_twice(broker, group))
         if stable:
             named = at if unprobed else probe.tp
-            if self._asked_of_group(group, wanted, said, lambda broker: self._settled(broker, group, named)) is None:
+            return self._asked_of_group(group, wanted, said, lambda broker: self._when_settled(broker, group, named))
+        shown = False
+        while not shown:
+            if not self._ended(transaction, offsets, True, wanted, said):
                 return None
-        else:
-            shown = False
-            while not shown:
-                if not self._ended(transaction, offsets, True, wanted, said):
-                    return None
-                shown = self.shows(group, offsets, wanted, said, PROBED_S)
+            shown = self.shows(group, offsets, wanted, said, PROBED_S)
         # What is still pending is of a producer id that the transactional id had once: it ends no more.
         return self._asked_of_group(group, wanted, said, lambda broker: self._as_cached(broker, group))
 
@@ -310,13 +308,17 @@ class Coordinators:
             sleep(backoff.wait_s(tries - 1))
         return None
 
-    def _settled(self, broker: Broker, group: str, tp: TopicPartition) -> bool:
-        """Ask a broker from 2.5 on whether nothing is pending for a partition.  Raises BrokerError (88) if it is."""
+    def _when_settled(self, broker: Broker, group: str, tp: TopicPartition) -> Committed:
+        """All that a group has committed, of a broker from 2.5 on at which nothing is pending for a partition.
+
+        The same broker says both: a coordinator of 4.0 that has just taken over shows older offsets until it was asked
+        with require_stable.  Raises BrokerError (88) where something is pending.
+        """
         reply: StableOffsets = self._call(broker, StableOffsetFetch(group, tp), group)
         for code in (reply.error, *(row.error for row in reply.partitions.values())):
             if code:
                 raise BrokerError(code, f"OffsetFetch of {group} on {broker}")
-        return True
+        return self._as_cached(broker, group)
 
     def _cached_twice(self, broker: Broker, group: str) -> Committed:
         """As an older broker's cache has it, twice in a row."""

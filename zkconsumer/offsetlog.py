@@ -234,6 +234,9 @@ def _commits(
             continue
         if isinstance(got, WireError):
             raise got
+        if _blank(got) and size < MAX_BYTES:
+            size = min(MAX_BYTES, size * 4)
+            continue
         before, size = at, FETCH_BYTES
         for message in got.messages():
             record = read_record(message.key, message.value) if message.offset < end else None
@@ -323,7 +326,16 @@ def _begin(
 def _next_size(size: int, found: Mapping[TopicPartition, MessageSet | WireError]) -> int:
     """Bytes a partition of the next fetch: more where a record did not fit, and then the usual size again."""
     needed = [got.needed for got in found.values() if isinstance(got, MessageTooLarge)]
+    if not needed and all(map(_blank, found.values())):
+        return min(MAX_BYTES, size * 4)
     return max(size * 4, *needed) if needed else FETCH_BYTES
+
+
+def _blank(got: MessageSet | WireError) -> bool:
+    """Whether nothing came though the log goes on: asked as before 0.10.1, Kafka 3.x sends nothing of a batch that is
+    larger than the fetch."""
+    end = got.high_watermark if isinstance(got, MessageSet) else None
+    return isinstance(got, MessageSet) and got.resume_at == got.start and end is not None and end > got.start
 
 
 def _take(tp: TopicPartition, got: MessageSet, log: OffsetLog) -> int:

@@ -102,7 +102,9 @@ class SimpleConsumer:
 
         Go on at the set's resume_at, of an empty one too: behind what is no message (the end of a transaction, one that
         was aborted).  high_watermark of the set is where its reader gets to: before it no transaction is open.
-        From 0.10.1 on the first entry comes whole, however large it is.
+        From 0.10.1 on the first entry comes whole, however large it is.  Asked as an older release, Kafka 3.x sends
+        nothing of a batch that is larger than max_bytes: where a second set is empty too, before its high_watermark,
+        ask for more.
 
         Raises OffsetOutOfRange, NotLeader, UnknownPartition or another Refused; MessageTooLarge; Damaged; LinkLost.
         """

@@ -4,6 +4,9 @@ A broker takes a commit that is part of a transaction into its cache a moment af
 log.  In that moment older versions of OffsetFetch answer with what was committed before; v7 says so (88, unstable), and
 may be asked again.  Brokers before 2.5 have no such question.
 
+The coordinator of 4.0 answers v7 once all that was written before is replicated, or with 16 after 5 s.  It answers
+older versions at once, with what it knows to be replicated: right after it took over, that is not the newest.
+
 v7 is a flexible version, the only one of ours: its own encoding is written here, and schema.py stays without it.
 
     request  head, its tags, group:compact_string [name:compact_string [partition:int32] tags] require_stable:bool tags

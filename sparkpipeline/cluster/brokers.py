@@ -13,22 +13,25 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
+from kafkawire.cluster import recordbatches
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import LeaderSource, ListedLeaders, MetadataLeaders, NoLeader
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, LogOffset, Times
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NobodyResponds
+from kafkawire.cluster.release import asked_ranges
 from kafkawire.cluster.retry import Attempt
 from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.errors import Follows, LinkLost
+from kafkawire.errors import Follows, LinkLost, RemoteError
 from kafkawire.model import Broker, BrokerPartition, MessageSet, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.protocol import adminapis, apis
 from kafkawire.protocol.adminrequests import TopicOutcome, describe_topics
 from kafkawire.protocol.buffers import Buffers
-from kafkawire.protocol.request import CONSUMER, FetchedPartition
+from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
 from sparkpipeline import errors
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CorruptData, MessageTooLarge, OffsetOutOfRange, PipelineError, Refused
@@ -37,7 +40,9 @@ from zkconsumer.refusals import refusal
 
 UNSUPPORTED_FORMAT = 43  # a log in format v0 has no times to look up: ListOffsets v1 says so
 BY_SEGMENT = dialect("0.10.0")  # speaks ListOffsets v0, which every broker up to 3.9 answers
-SETTINGS = "settings"  # the purpose of links that ask for settings of topics
+SETTINGS = "settings"  # the purpose of links that ask for settings of topics, and what a log holds
+RELEASE = "release"  # the purpose of links that ask what a broker takes
+BATCH_BYTES = 16384  # the first batch comes whole anyway
 CLEANUP_POLICY = "cleanup.policy"
 SEARCH = "times"  # the purpose of links that read messages to find one
 FETCH_BYTES = 1024 * 1024  # of a fetch that looks for a time
@@ -66,6 +71,7 @@ class Brokers:
         self.dialect: Dialect = access.spoken
         self.links = access.links(buffers)
         self._sleep, self._now = sleep, now
+        self._has_batches: dict[Broker, bool] = {}  # whether a broker takes recordbatches.VERSION
         self._metadata = MetadataSource(access.bootstrap, self.dialect, self.links)
         known = known or {}
         self._client = KafkaClient(
@@ -129,6 +135,32 @@ class Brokers:
         if told is None or isinstance(told, TopicOutcome) or CLEANUP_POLICY not in told:
             return ""
         return str(told[CLEANUP_POLICY].value)
+
+    def log_at(self, tp: TopicPartition, at: int, broker: Broker) -> recordbatches.LogBatches | None:
+        """What a broker's log holds at an offset, asked in its own format, whatever release it is read as; None: it is
+        of a release before 0.11, and has no record batches.  Raises LinkLost, CorruptData."""
+        if not self.dialect.describes_itself:
+            return None
+        if broker not in self._has_batches:
+            lowest, highest = asked_ranges(lambda request: self._asked_once(broker, request)).get(
+                recordbatches.FETCH.key, (0, -1)
+            )
+            self._has_batches[broker] = lowest <= recordbatches.VERSION <= highest
+        if not self._has_batches[broker]:
+            return None
+        request = recordbatches.ask([(tp, at, BATCH_BYTES)], self.access.committed)
+        rows = self.links.call(broker, SETTINGS, request)
+        try:
+            return recordbatches.held(rows).get(tp)
+        except RemoteError as damage:
+            raise CorruptData(str(damage), **_where(tp, at)) from damage
+
+    def _asked_once(self, broker: Broker, request: Request[Any]) -> Any:
+        """Ask on a connection of its own: an old broker may close it."""
+        try:
+            return self.links.call(broker, RELEASE, request)
+        finally:
+            self.links.drop(broker, RELEASE)
 
     # ---- offsets -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ a set                                   the position moves behind it; the range 
 nothing, and the log goes on past it    twice, then it is a gap if the topic is compacted.  0.8 reads the log's end
                                         after the messages: the second response covers the first one's end.
                                         That one is to the largest fetch: Kafka 3.x sends nothing of a larger batch.
-                                        Brokers before 0.11 do not tell whether it is compacted: there it is a gap.  If
+                                        Brokers before 0.11 do not tell whether it is compacted: there it is a gap.  One
+                                        that is read as such is asked what its log holds: too large a batch is told.  If
                                         it is not compacted the leader is looked up, and asked again for patience_ms,
                                         then data is lost
 what a broker of 0.11 or later leaves   one step on: it was no message
@@ -20,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, MessageSet
 from kafkawire.protocol.request import FetchedPartition
@@ -178,13 +180,27 @@ class Cursor:
             self._seen_end = end
             self._widest = end >= until and not self._exact
 
-    def explain(self, cleanup_policy: str | None, broker: Broker, now: float) -> DataLoss | None:
+    def explain(
+        self, cleanup_policy: str | None, broker: Broker, now: float, held: LogBatches | None = None
+    ) -> DataLoss | None:
         """Go on behind the range if compaction explains that it is blank, or if it stayed blank for patience_ms.
 
-        cleanup_policy: of the topic; "": not told; None: brokers of this release tell none.  Returns why the leader has
-        to be asked again.  Raises DataLoss as lose() does.
+        cleanup_policy: of the topic; "": not told; None: brokers of this release tell none.  held: what the log holds
+        there in its own format, of a broker that is read as an older one.  Returns why the leader has to be asked
+        again.  Raises DataLoss as lose() does, and MessageTooLarge.
         """
         self.blank = False
+        if held is not None:
+            behind, batch = held.behind_empty(self.position), held.batch_at(self.position)
+            if behind > self.position:
+                self.move(min(behind, self.range.until), now)
+                return None
+            if batch is not None and batch.base_offset < self.range.until:
+                if batch.nbytes > self._options.fetch_bytes_cap:
+                    self._grow(self._options.fetch_bytes_cap, batch.nbytes, broker)
+                cleanup_policy = ""
+            elif held.error:
+                cleanup_policy = ""
         if cleanup_policy is None or "compact" in cleanup_policy:
             self.move(self.range.until, now)
             return None

@@ -263,10 +263,11 @@ class RangeFetcher:
         """Find out why nothing came though the log goes on; if nothing explains it, another leader is looked for."""
         try:
             policy = self._brokers.cleanup_policy(cursor.range.topic, broker)
+            held = self._brokers.log_at(cursor.range.tp, cursor.position, broker) if policy is None else None
         except LinkLost as lost:
             self._failed(cursor, lost)
             return
-        why = cursor.explain(policy, broker, self._now())
+        why = cursor.explain(policy, broker, self._now(), held)
         if why is not None:
             self._forget(cursor)
             log.warning("%s at %d: %s; asking again", cursor.range, cursor.position, why.sentence)

@@ -3,6 +3,7 @@
     speaks       ApiVersions, Metadata, Fetch, ListOffsets and DescribeConfigs in every version of our tables
     does         a follower refuses Fetch up to v10 with 6, and answers v11 from its own log with error 0
                  (ReplicaManager.fetchMessages of 2.8.2: fetchOnlyFromLeader; broker-model-log.md 3.1)
+                 Fetch below v3 brings nothing of a batch that is larger than max_bytes, as of 3.x; it converts nothing
                  v11 at a leader that has a replica selector: no data, error 0, and another replica's id (3.4)
     leaves out   replication: what a broker has is what a test appends to it; offsets of groups; writing
 
@@ -72,11 +73,13 @@ class ReplicaCluster:
     def bootstrap(self) -> list[tuple[str, int]]:
         return [("127.0.0.1", server.port) for server in self._servers.values()]
 
-    def append(self, topic: str, partition: int, count: int, on: Collection[int] | None = None) -> None:
+    def append(
+        self, topic: str, partition: int, count: int, on: Collection[int] | None = None, value: bytes = b"value"
+    ) -> None:
         with self.changed:
             for broker in self._servers if on is None else on:
                 log = self.logs[broker, topic, partition]
-                log.append(batch(rows_of(self.end(broker, topic, partition), count), producer=-1))
+                log.append(batch(rows_of(self.end(broker, topic, partition), count, value), producer=-1))
             self.changed.notify_all()
 
     def end(self, broker: int, topic: str, partition: int) -> int:
@@ -126,6 +129,7 @@ class ReplicaCluster:
             led = {"leader": leader, "leader_epoch": epoch, "replicas": ids, "isr": ids, "offline_replicas": []}
             return {"error": 0, "partition": number, **led}
 
+        wanted = None if version == 0 and not body["topics"] else body["topics"]
         topics = [
             {
                 "error": 0,
@@ -135,7 +139,7 @@ class ReplicaCluster:
                 "authorized_operations": 0,
             }
             for topic, count in self.topics.items()
-            if body["topics"] is None or topic in body["topics"]
+            if wanted is None or topic in wanted
         ]
         more = {"throttle_time_ms": 0, "cluster_id": "c", "controller_id": 1, "authorized_operations": 0}
         return {"brokers": rows, "topics": topics, **more}
@@ -175,8 +179,10 @@ class ReplicaCluster:
         if tp in self.withheld:
             return row
         heads = ((data, batch_at(data, 0)) for data in log)
-        found = (data for data, head in heads if head is not None and head.last_offset >= at)
-        return {**row, "message_set": next(found, b"")}
+        found = next((data for data, head in heads if head is not None and head.last_offset >= at), b"")
+        if version < 3 and len(found) > asked["max_bytes"]:
+            return row
+        return {**row, "message_set": found}
 
     def _ListOffsets(self, broker: int, version: int, body: Fields) -> Fields:
         def row(topic: str, asked: Fields) -> Fields:

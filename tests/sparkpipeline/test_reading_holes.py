@@ -13,7 +13,7 @@ import pytest
 
 from kafkawire.model import Broker
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.errors import DataLoss
+from sparkpipeline.errors import DataLoss, MessageTooLarge
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
 from sparkpipeline.reading.options import ReadOptions
@@ -79,6 +79,14 @@ def test_where_this_user_may_not_know_whether_it_is_compacted_nothing_is_passed_
     cluster.settings["t"] = 29
     with pytest.raises(DataLoss, match=r"do not tell its cleanup\.policy"):
         offsets(cluster)
+
+
+def test_a_batch_of_which_a_later_broker_sends_nothing_is_no_hole(cluster: ReplicaCluster) -> None:
+    cluster.append("t", 0, count=1, value=bytes(70 << 10))
+    access = ClusterAccess(tuple(cluster.bootstrap), release="0.8.2", retries=1, retry_interval_ms=5)
+    small = replace(OPTIONS, fetch_bytes_cap=64 << 10)
+    with pytest.raises(MessageTooLarge, match=r"has 7\d{4} bytes: raise fetchBytesCap"):
+        list(read_ranges([OffsetRange("t", 0, 100, 101, None)], access, small))
 
 
 def test_a_leader_that_would_send_readers_to_another_replica_is_read(cluster: ReplicaCluster) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from groundwork.queues import BoundedQueue
 from groundwork.tasks import Event, TaskGroup, connect, now, sleep
+from kafkawire.cluster.recordbatches import FETCH, LogBatches, RecordBatch
 from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, Message, TopicPartition
@@ -21,11 +22,12 @@ from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Throttle, Wai
 from zkconsumer.engine.status import END_OLD_S, status_of
 from zkconsumer.errors import ConsumerTimeout, EntryTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetching import formatprobe
 from zkconsumer.fetching.budget import Budget, StreamBudget
 from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.fetching.fetcher import EMPTY_DISTANCE_S, Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
-from zkconsumer.fetching.formatprobe import FormatWarnings
+from zkconsumer.fetching.formatprobe import FormatProbe, FormatWarnings
 from zkconsumer.fetching.partition import Reset
 from zkconsumer.fetching.positions import ENDS_S
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
@@ -459,6 +461,39 @@ def test_where_nothing_comes_of_a_log_that_goes_on_an_old_broker_is_asked_again_
         assert fetching.events == []
     finally:
         fetching.close()
+
+
+class WholeOnly(FakeCluster):
+    """As 3.x, for requests of 0.8: nothing of a batch that is larger than the fetch, and no error."""
+
+    def slice(self, broker: int, tp: tuple[str, int], offset: int, max_bytes: int) -> tuple[int, int, bytes]:
+        code, end, data = super().slice(broker, tp, offset, max_bytes)
+        cut = len(data) < 12 or len(data) < 12 + int.from_bytes(data[8:12], "big")
+        return code, end, b"" if cut else data
+
+    def batch_at(self, at: int) -> LogBatches:
+        """What it says in the log's own format."""
+        size = next(len(data) for offset, data in self.logs["t", 0].entries if offset == at)
+        return LogBatches(0, self.logs["t", 0].end, 0, (RecordBatch(at, at, size, 2, 0, 1, False),))
+
+
+def test_a_batch_of_which_a_later_broker_sends_nothing_grows_the_fetch_and_one_above_the_cap_parks(monkeypatch):
+    def held(probe: FormatProbe, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, LogBatches]:
+        return {tp: cluster.batch_at(at) for tp, at, _ in wanted}
+
+    monkeypatch.setattr(formatprobe, "asked_ranges", lambda ask: {FETCH.key: (0, 15)})
+    monkeypatch.setattr(FormatProbe, "_held", held)
+    with WholeOnly({"t": 1}) as cluster:
+        cluster.append("t", 0, entry(b"x" * 6000))
+        cluster.append("t", 0, entry(b"y" * 20000))
+        fetching = Fetching(cluster, asks_for_formats=True)
+        try:
+            cursor = fetching.add(T0, 0)
+            fetching.until(lambda: cursor.parked)
+            assert fetching.values() == [b"x" * 6000]
+            assert "t/0 at 1: an entry of 20026 bytes is larger than the largest fetch, 8192" in str(cursor.parked)
+        finally:
+            fetching.close()
 
 
 def test_memory_is_bounded_when_nobody_reads(cluster, fetching):

@@ -15,6 +15,11 @@
 again, once, of a coordinator that is looked up again: it may have been another one until now, or have read its log in
 part.
 
+Before offsets are read in Kafka, a coordinator from 2.5 on is asked for one of them with require_stable (OffsetFetch
+v7).  That of 4.0 answers it once all that was written before is replicated.  Otherwise it shows what lies below the
+high watermark that it knows: right after it took over that is an older commit, or none.  What v7 says of the partition
+does not count: in 2.5 to 3.9, and by an open transaction, one may stay unstable (88) for ever.
+
 After a coordinator that did not answer, or was none, the next look-up begins at the next broker: one with old metadata
 names the same coordinator for ever.
 
@@ -42,6 +47,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import Request
+from kafkawire.protocol.stableoffsets import StableOffsetFetch, StableOffsets
 from kafkawire.protocol.subscriptions import read_assignment
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 from zkconsumer.refusals import COMMIT_AGAIN, MAY_BE_WRITTEN, CoordinatorAway, MetadataTooLong, Refused, refusal
@@ -209,12 +215,14 @@ class GroupRequests:
         self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted, before: Before
     ) -> dict[TopicPartition, PartitionResponse]:
         """One request and what its reply says of each partition."""
-        known = None
+        known, late = None, 0
         before()  # no coordinator is looked up for what may not be sent
         try:
             if store == "kafka":
                 known = self._coordinator(group)
-                broker, reply = known, self._call(known, wanted(tps), before)
+                broker, request = known, wanted(tps)
+                late = self._behind_writes(known, group, tps[0]) if request.api is apis.OFFSET_FETCH else 0
+                reply = {"topics": ()} if late else self._call(known, request, before)
             else:
                 broker, reply = self._any(group, lambda: wanted(tps), before=before)
         except (LinkLost, Refused) as error:
@@ -223,12 +231,21 @@ class GroupRequests:
             again = known is not None or isinstance(error, CoordinatorAway)  # a coordinator that is silent may move
             return dict.fromkeys(tps, PartitionResponse(known, None, error, again))
         rows = {TopicPartition(t["topic"], row["partition"]): row for t in reply["topics"] for row in t["partitions"]}
+        if late:
+            rows = {tp: {"error": late, "offset": -1, "metadata": ""} for tp in tps}
         if any(row["error"] in ELSEWHERE for row in rows.values()):
             self._known.pop(group, None)
             self._failed = known
         elif self._failed == known:
             self._failed = None
         return {tp: _response(group, tp, broker, rows.get(tp)) for tp in tps}
+
+    def _behind_writes(self, broker: Broker, group: str, tp: TopicPartition) -> int:
+        """Wait until a coordinator shows all that was written before; the code of one that does not (get to) that."""
+        if not self._dialect.stable_offsets:
+            return 0
+        reply: StableOffsets = self._call(broker, StableOffsetFetch(group, tp))
+        return reply.error
 
     def _coordinator(self, group: str) -> Broker:
         """Where the group's offsets are asked for now.  Raises as _look_up."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from kafkawire.dialects import release_number
+from kafkawire.dialects import dialect, release_number
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker
+from kafkawire.protocol.request import Request
 from tests.simulation.brokers import SimCluster
 from tests.simulation.coordinators import Coordination
 from tests.simulation.coordinators.coordination import Node
 from tests.simulation.process import Timeline
 from tests.simulation.sequences.client import Client, Joined, Producer
 from tests.simulation.sequences.simulated import SimulatedCluster
+from zkconsumer.offsets.coordinator import Coordinator
 
 _INTERNAL = {
     "offsets.topic.replication.factor": "1",
@@ -76,6 +81,13 @@ class Bench:
         found = self.client.stable(at, group, "t").get()
         return found.code, found.offset
 
+    def product(self) -> Coordinator:
+        """What the product asks coordinators with, in the cluster's time."""
+        brokers = [Broker(id, *self.inside.address(id)) for id in self.cluster.brokers]
+        links: Any = _Links(self)
+        dialect_of = dialect(self.cluster.release)
+        return Coordinator(lambda: brokers, links, dialect_of, sleep=self.cluster.wait, now=self.cluster.now)
+
     def member(self, at: int, group: str = "g", session_s: float = 10) -> Joined:
         """The only member of a stable group."""
         joined = self.client.join(at, group, session_s=session_s).get()
@@ -104,3 +116,60 @@ class Bench:
     def whole(self, topic: str) -> None:
         while len(self.cluster.isr_of(topic, 0)) < len(self.cluster.brokers):
             self.cluster.wait(0.1)
+
+
+class _Reply:
+    """The bytes of one answer, as they come."""
+
+    def __init__(self) -> None:
+        self.data, self.ended = b"", False
+
+    @property
+    def whole(self) -> bool:
+        return self.ended or (len(self.data) >= 4 and len(self.data) >= 4 + int.from_bytes(self.data[:4], "big"))
+
+    def send(self, data: bytes) -> None:
+        self.data += data
+
+    def close(self) -> None:
+        self.ended = True
+
+
+class _Links:
+    """kafkawire.net.links to simulated brokers, with a connection for each request."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def answering_first(self, brokers: Sequence[Broker]) -> list[Broker]:
+        return list(brokers)
+
+    @contextmanager
+    def lent(self, broker: Broker, purpose: str) -> Iterator[_Lent]:
+        yield _Lent(self, broker)
+
+    def call(
+        self, broker: Broker, purpose: str, request: Request[Any], before: Callable[[], object] = lambda: None
+    ) -> Any:
+        before()
+        reply = _Reply()
+        try:
+            peer = self._bench.inside.open(broker.id, reply)
+        except ConnectionRefusedError as refused:
+            raise LinkLost(str(refused)) from refused
+        peer.received(b"".join(request.frame(1, "test")))
+        if not self._bench.cluster.run(30, lambda: reply.whole) or not reply.data:
+            raise LinkLost(f"{broker} does not answer")
+        body = request.reply(reply.data[: request.head_bytes], 1, None)
+        body.feed(memoryview(reply.data[request.head_bytes :]))
+        return body.result()
+
+
+class _Lent:
+    connected = False
+
+    def __init__(self, links: _Links, broker: Broker) -> None:
+        self._links, self._broker = links, broker
+
+    def call(self, request: Request[Any], before: Callable[[], object] = lambda: None) -> Any:
+        return self._links.call(self._broker, "", request, before)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from kafkawire.model import TopicPartition
 from tests.simulation.coordinators.bench import Bench
 from tests.simulation.coordinators.host import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.simulation.coordinators.records import batches, encode
 from tests.simulation.sequences.client import Joined, Producer, numbered
 from zkconsumer.offsetlog import OffsetLog
+from zkconsumer.offsets.store import NONE
 
 DAY_S = 86_400.0
 
@@ -441,6 +443,33 @@ def test_the_new_coordinator_shows_loaded_commits_once_they_are_replicated() -> 
         bench.inside.release_fetches(broker)
     assert asked.get().offset == 13  # it has waited for the high watermark
     assert bench.fetch(at=following) == (0, 13)
+
+
+def test_the_product_reads_an_acknowledged_commit_right_after_its_coordinator_moved() -> None:
+    bench = Bench("4.0.0", 3)
+    at = bench.at()
+    bench.whole(OFFSETS_TOPIC)
+    assert bench.commit(13, at=at) == 0
+    others = [broker for broker in bench.cluster.brokers if broker != at]
+    for broker in others:
+        bench.inside.hold_fetches(broker)
+    bench.inside.move_leader((OFFSETS_TOPIC, 0), others[0])
+    following = bench.at(other_than=at)
+    assert bench.fetch(at=following) == (0, -1)
+    for broker in others:
+        bench.inside.timeline.after(1, bench.inside.release_fetches, broker)
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert bench.product().fetch("g", [t0, t1], "kafka") == {t0: 13, t1: NONE}
+
+
+def test_the_product_reads_what_was_committed_before_a_transaction_that_stays_open() -> None:
+    bench = Bench("4.0.0")
+    assert bench.commit(5) == 0
+    _, group_at, producer = _transaction(bench)
+    assert bench.client.commit_in(group_at, "x", producer, "g", "t", 20).get()["t", 0] == 0
+    assert bench.stable(group_at)[0] == 88
+    t0 = TopicPartition("t", 0)
+    assert bench.product().fetch("g", [t0], "kafka") == {t0: 5}
 
 
 # ---- records ---------------------------------------------------------------------------------------------------------

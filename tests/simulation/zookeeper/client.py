@@ -53,6 +53,9 @@ class Ordered(dict[Any, None]):
 class SimHandler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
     """kazoo's handler, which the exit of Python does not wait for; exceptions of watchers fail the process."""
 
+    _running: bool
+    callback_queue: Any
+
     def __init__(self, process: Process) -> None:
         super().__init__()
         self._process = process
@@ -82,6 +85,9 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
 
     break_at: after so many writes below a path the connection breaks off; whether the last of them arrives.
     """
+
+    _child_watchers: dict[str, Any]
+    _data_watchers: dict[str, Any]
 
     def __init__(
         self,
