@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.simulation.children import printed
-from tests.simulation.mirrors.mutations import FOUND
+from tests.simulation.mirrors.mutations import FOUND, MUTATIONS, NOT_FOUND
 
 MODULE = "tests.simulation.mirrors.proof"
 
@@ -26,3 +26,7 @@ def test_schedules_of_all_modes_keep_all_promises() -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_a_mutation_is_found_and_its_schedule_is_kept_without_it(name: str, proof: dict[str, str]) -> None:
     assert not proof[name]
+
+
+def test_each_mutation_has_its_seed_or_a_reason_why_none_is_known() -> None:
+    assert sorted(MUTATIONS) == sorted([*FOUND, *NOT_FOUND])
