@@ -212,3 +212,16 @@ def test_from_0_11_on_random_faults_lose_nothing_that_was_acknowledged_or_seen(r
 @pytest.mark.parametrize("seed", range(4))
 def test_without_zookeeper_random_faults_lose_nothing(seed: int) -> None:
     assert run("3.9.1", seed, kraft=True)[1:] == (0, 0, True)
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "2.8.2", "3.9.1"])
+def test_a_partition_whose_replica_was_down_when_it_was_made_gets_a_leader_once_it_is_back(release: str) -> None:
+    cluster = cluster_of(release, [1, 2])
+    cluster.kill(2)
+    assert pass_until(cluster, lambda: 2 not in cluster.controller.live, 60)
+    assert cluster.create_topic("u", 1, assignments={0: [2]}) == 0
+    cluster.timeline.run_until(cluster.timeline.now + 5.0)
+    assert cluster.leader(("u", 0)) == -1
+    cluster.start(2)
+    assert pass_until(cluster, lambda: cluster.brokers[2].leads(("u", 0)) is not None, 60)
+    assert cluster.isr(("u", 0)) == (2,)

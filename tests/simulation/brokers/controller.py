@@ -249,7 +249,11 @@ class Controller:
         """
         live = [one for one in state.replicas if one in self.live and one != without]
         clean = [one for one in live if one in state.isr]
-        if clean:
+        if state.epoch < 0:  # it never had one: no replica lived when it was made
+            if not live:
+                return False
+            state.leader, state.isr, state.version = live[0], tuple(live), 0
+        elif clean:
             state.leader = clean[0]
             state.isr = tuple(one for one in state.isr if one in live)
         elif live and self.cluster.config(topic.name).unclean:
@@ -450,9 +454,7 @@ class Controller:
         changed = {}
         for number in range(since, len(topic.partitions)):
             state = topic.partitions[number]
-            live = [one for one in state.replicas if one in self.live]
-            if state.epoch < 0 and live:
-                state.leader, state.epoch, state.isr, state.version = live[0], 0, tuple(live), 0
+            if state.epoch < 0 and self._elect(topic, state):
                 changed[topic.name, number] = state
         self._changed(changed)
 

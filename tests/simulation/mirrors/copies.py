@@ -70,8 +70,11 @@ class Reading:
         return any(name == row[1] for entry in log.all_from(self._read_to) for row in rows_of(entry))
 
     def committed_rows(self) -> list[Row]:
-        """What a reader of committed transactions gets."""
-        log = self._cluster.log(self._tp)
+        """What a reader of committed transactions gets; nothing while no broker leads."""
+        try:
+            log = self._cluster.log(self._tp)
+        except KeyError:
+            return []
         ranges = [(one.pid, one.first, one.last) for one in log.producers.aborted]
         stable = log.stable_end()
         rows: list[Row] = []

@@ -12,13 +12,22 @@ nobody dies      no task and no daemon ends unasked; who is asked to, ends in or
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from mirrormaker import exits
 from tests.simulation.brokers import SimCluster
 from tests.simulation.brokers.replica import Tp
 from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.copies import Readings
-from tests.simulation.mirrors.schedule import DISRUPTING, EXACTLY_ONCE, MirrorSchedule
+from tests.simulation.mirrors.schedule import (
+    DISRUPTING,
+    EXACTLY_ONCE,
+    NUMBERED,
+    ORDERLY,
+    TARGET_END,
+    TO_DAEMONS,
+    MirrorSchedule,
+)
 from tests.simulation.mirrorworld import MirrorWorld, Observer
 
 OFFSETS = "/consumers/g/offsets/"
@@ -34,6 +43,11 @@ class MirrorPromises(Observer):
         self.stopping: set[str] = set()  # daemons that were asked to end
         self._given = given
         self._disrupted = sum(event.what in DISRUPTING for event in given.events)
+        self._exact = given.setup.mode == EXACTLY_ONCE
+        calm = len(given.setup.daemons) == 1 and not any(event.what in TO_DAEMONS for event in given.events)
+        mode = given.setup.mode
+        orderly = all(event.what in ORDERLY or event.what not in DISRUPTING for event in given.events)
+        self._once = mode in (EXACTLY_ONCE, TARGET_END) or orderly or (mode == NUMBERED and calm)
         self._world: MirrorWorld
         self._source: Readings
         self._target: Readings
@@ -76,11 +90,13 @@ class MirrorPromises(Observer):
 
     def commit(self, tp: Tp, offset: int) -> None:
         """An offset is committed: everything in front of it has to be in the target."""
-        self.committed[tp] = offset
+        before, self.committed[tp] = self.committed.get(tp, 0), offset
         self.look()
         source, target = self._source.of.get(tp), self._target.of.get(tp)
         if source is None or source.cut:
             return
+        if offset < before:
+            self.violated(f"{tp[0]}-{tp[1]}: {offset} is committed after {before}")
         for at, name in source.rows:
             if at < offset and (target is None or not target.has(name)):
                 self.violated(
@@ -94,23 +110,29 @@ class MirrorPromises(Observer):
         """What is not copied or not committed yet."""
         self.look()
         for tp, source in self._source.of.items():
-            target = self._target.of.get(tp)
+            there = self._copied(tp)
             for at, name in source.rows:
-                if not source.cut and (target is None or not target.names[name]):
+                if not source.cut and name not in there:
                     return f"{name.decode()} at {at} of {tp[0]}-{tp[1]} is not in the target"
             if source.rows and self.committed.get(tp, 0) <= source.rows[-1][0]:
                 end = source.rows[-1][0] + 1
                 return f"{tp[0]}-{tp[1]} is copied, and {self.committed.get(tp)} is committed, not {end}"
         return None
 
+    def _copied(self, tp: Tp) -> Collection[bytes]:
+        """Names that a reader of the target gets."""
+        target = self._target.of.get(tp)
+        if target is None:
+            return ()
+        return {name for _, name in target.committed_rows()} if self._exact else target.names
+
     def judge(self) -> None:
         """All is copied: how often, and in which order."""
-        exact = self._given.setup.mode == EXACTLY_ONCE
         for tp, target in self._target.of.items():
             source = self._source.of.get(tp)
             if source is None or source.cut:
                 continue
-            rows = target.committed_rows() if exact else target.rows
+            rows = target.committed_rows() if self._exact else target.rows
             place = {name: at for at, name in source.rows}
             copies: Counter[bytes] = Counter()
             last = -1
@@ -124,6 +146,6 @@ class MirrorPromises(Observer):
                     last = max(last, place[name])
             self.twice += sum(count - 1 for count in copies.values())
             often, count = max(((count, name) for name, count in copies.items()), default=(0, b""))[::-1]
-            allowed = 1 if exact else 1 + self._disrupted
+            allowed = 1 if self._once else 1 + self._disrupted
             if isinstance(count, int) and count > allowed:
                 self.violated(f"{often!r} comes {count} times, and {self._disrupted} things happened")

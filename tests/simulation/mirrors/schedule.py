@@ -11,7 +11,9 @@ from tests.simulation.schedule import LONG_S, SHORT_S
 DAEMONS = ("m1", "m2", "m3")
 CHAOS_S = 40.0  # then everything is mended
 SESSION_MS = 6000
+LAPSE_S = (4.4, 6.4)  # the lease is over before that, and the session may live on
 SOURCES = ("0.8.2.2", "0.8.2.2", "0.10.2.2")
+NEWER_SOURCES = ("0.11.0.3",)  # their messages have a format with room for numbers
 TARGETS = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1")
 PLAIN, NUMBERED, TARGET_END, EXACTLY_ONCE = "plain", "numbered", "target-end", "exactly-once"
 MODES = (PLAIN, NUMBERED, TARGET_END, EXACTLY_ONCE)
@@ -70,6 +72,12 @@ WEIGHTS = {
 }  # fmt: skip
 DISRUPTING = frozenset(WEIGHTS) - {"disk", "slow", "narrow", "grow", "topic", "pause", "reload", "zk late"}
 """What may have messages copied a second time."""
+ORDERLY = {"stop": 6, "grow": 1, "topic": 1, "pause": 1, "reload": 1, "slow": 1}
+"""What operators do; of a schedule of these alone nothing may be copied twice."""
+TO_DAEMONS = frozenset({
+    "stop", "kill", "freeze", "freeze, sockets first", "suspend", "disk", "expire", "zk cut", "zk reset", "zk late",
+})  # fmt: skip
+"""What may have another daemon, or the next life of one, go on behind what was committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ class Setup:
     target_brokers: int
     replication: int  # of the target
     mode: str
+    numbered: bool  # batches, as far as the target takes that
     daemons: tuple[str, ...]
     streams: int
 
@@ -116,7 +125,7 @@ class Setup:
             "target:",
             f"  metadata.broker.list: {brokers}",
             "  request.timeout.ms: 4000",
-            *(["  enable.idempotence: false"] if self.mode == PLAIN and self.target in SINCE[NUMBERED] else []),
+            *(["  enable.idempotence: false"] if not self.numbered and self.target in SINCE[NUMBERED] else []),
             *(["  target.zookeeper.connect: target-zk"] if self.through_zookeeper else []),
             f"  target.replication.factor: {self.replication}",
             "mirror:",
@@ -152,10 +161,13 @@ def schedule(seed: int, modes: tuple[str, ...] = MODES) -> MirrorSchedule:
     events = [Event(rng.choice((0.0, 0.0, 3.0 * rng.random())), "start", name) for name in setup.daemons]
     for topic in setup.topics:
         events += [Event(rng.uniform(0.0, CHAOS_S), "produce", topic, rng.randint(1, 9)) for _ in range(6)]
+    weights = ORDERLY if Random(f"orderly {seed}").random() < 0.1 else WEIGHTS
+    if setup.mode == NUMBERED and len(setup.daemons) == 1:
+        weights = {what: weight for what, weight in weights.items() if what not in TO_DAEMONS}
     centers = [rng.uniform(4.0, CHAOS_S - 4) for _ in range(rng.randint(1, 3))]
     for _ in range(rng.randint(3, 14)):
         near = min(CHAOS_S - 0.1, max(1.0, rng.choice(centers) + rng.choice((0.05, 0.5, 4.0)) * rng.gauss(0, 1)))
-        events += _events(rng, near, setup)
+        events += _events(rng, near, setup, weights)
     return MirrorSchedule(seed, setup, tuple(sorted(events, key=lambda event: event.at)))
 
 
@@ -166,7 +178,7 @@ def _setup(rng: Random, modes: tuple[str, ...]) -> Setup:
     lossy = target < "0.11"  # a clean election of these may lose what was acknowledged
     topics = {f"t{n}": rng.choice((1, 1, 2, 3, 4)) for n in range(rng.choice((1, 2, 2)))}
     return Setup(
-        source=rng.choice(SOURCES),
+        source=rng.choice(NEWER_SOURCES if mode == NUMBERED else SOURCES),
         source_brokers=rng.choice((1, 1, 2)),
         servers=rng.choice((1, 1, 3)),
         topics=topics,
@@ -174,19 +186,22 @@ def _setup(rng: Random, modes: tuple[str, ...]) -> Setup:
         target_brokers=brokers,
         replication=1 if lossy else rng.randint(1, brokers),
         mode=mode,
+        numbered=mode != PLAIN and (mode != TARGET_END or rng.random() < 0.5),
         daemons=DAEMONS[: 1 if mode == TARGET_END else rng.choice((1, 2, 2, 3))],  # others would refuse what is left
         streams=rng.choice((1, 2)),
     )
 
 
-def _events(rng: Random, at: float, setup: Setup) -> list[Event]:
-    what = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+def _events(rng: Random, at: float, setup: Setup, weights: Mapping[str, int]) -> list[Event]:
+    what = rng.choices(list(weights), list(weights.values()))[0]
     daemon, topic = rng.choice(setup.daemons), rng.choice(list(setup.topics))
     brokers = [f"source-{n}" for n in range(1, setup.source_brokers + 1)]
     brokers += [f"target-{n}" for n in range(1, setup.target_brokers + 1)] * 2
     broker = rng.choice(brokers)
     way = f"{daemon}>{broker}"
     length_s = rng.uniform(*rng.choice((SHORT_S, SHORT_S, LONG_S)))
+    if what in ("freeze", "freeze, sockets first", "suspend", "zk cut") and rng.random() < 0.3:
+        length_s = rng.uniform(*LAPSE_S)
     # What is in flight is what a fault meets: something is produced right before.
     before = Event(max(0.0, at - rng.choice((0.01, 0.05, 0.2))), "produce", topic, rng.randint(1, 6))
     match what:
@@ -195,7 +210,8 @@ def _events(rng: Random, at: float, setup: Setup) -> list[Event]:
         case "kill" | "freeze" | "freeze, sockets first" | "suspend":
             return [before, Event(at, what, daemon, length_s)]
         case "zk cut" | "pause":
-            return [Event(at, what, daemon, length_s)]
+            during = Event(at + 0.9 * length_s, "produce", topic, rng.randint(1, 6))
+            return [before, Event(at, what, daemon, length_s), during]
         case "expire" | "zk reset" | "reload":
             return [before, Event(at, what, daemon)]
         case "disk":

@@ -1,0 +1,43 @@
+"""What test_mirror_schedules.py runs in a process of its own: each prints a line of JSON.
+
+keep     schedules of all modes; those that break a promise
+prove    each mutation by the seed that shows it; what is not as it should be
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from tests.simulation.mirrors.mutations import FOUND, mutated
+from tests.simulation.mirrors.run import run
+from tests.simulation.mirrors.schedule import MODES, schedule
+
+EACH = 10  # schedules of a mode
+FIRST = 20_000
+
+
+def keep() -> None:
+    logging.disable(logging.CRITICAL)
+    found = {}
+    for mode in MODES:
+        for seed in range(FIRST, FIRST + EACH):
+            broken = run(schedule(seed, (mode,)))
+            if broken is not None:
+                found[f"{mode} {seed}"] = str(broken)
+    print(json.dumps(found))
+
+
+def prove() -> None:
+    logging.disable(logging.CRITICAL)
+    print(json.dumps({name: _proved(name, mode, seed) for name, (mode, seed) in FOUND.items()}))
+
+
+def _proved(name: str, mode: str, seed: int) -> str:
+    given = schedule(seed, (mode,))
+    with mutated(name):
+        broken = run(given)
+    if broken is None:
+        return f"{mode} {seed} does not show it"
+    clean = run(given)
+    return "" if clean is None else f"{mode} {seed} is broken without it: {clean.why}"
