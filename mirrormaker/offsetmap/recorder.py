@@ -22,6 +22,7 @@ from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 log = logging.getLogger(__name__)
 
 CUT_RETRY_S = 60.0
+AGAIN_S = 0.2  # between looks whether the map is written again
 
 
 class MapRefused(ConsumerError):
@@ -139,14 +140,21 @@ class MapRecorder:
         """A period begins at offset, all before it lies before `end` of the target: on the disk when this returns.
 
         end None: offset does not tell what is there; the checkpoint before stays the last until its entry is passed.
+        While the map cannot be written this waits, and begins again: what was sent behind no checkpoint would be
+        nobody's after a kill -9.
         """
-        began = self._checkpoints.begin(source, offset, _ms(), single_target=True, owned=owned, topic=topic)
-        self._periods[source] = (period, began)
-        if end is None:
-            began.begins_within(target)
-        else:
-            began.lies_behind(target, end)
-        self._sync()
+        written = False
+        while not written:
+            while self._failing:
+                sleep(AGAIN_S)  # run() tries
+            began = self._checkpoints.begin(source, offset, _ms(), single_target=True, owned=owned, topic=topic)
+            self._periods[source] = (period, began)
+            if end is None:
+                began.begins_within(target)
+            else:
+                began.lies_behind(target, end)
+            self._sync()
+            written = not self._failing
 
     def rename(self, target: Callable[[str], str]) -> None:
         """Topics may have other names in the target from now on."""

@@ -21,7 +21,7 @@ from kafkawire.model import Part, TopicPartition
 from mirrormaker.offsetmap import file
 from mirrormaker.offsetmap.checkpoints import Checkpoint
 from mirrormaker.offsetmap.file import MIN_ENTRIES, FileStorage, MapInUse, MapUnwritable, thinned
-from mirrormaker.offsetmap.recorder import MapRecorder
+from mirrormaker.offsetmap.recorder import AGAIN_S, MapRecorder
 from mirrormaker.offsetmap.tickets import part_tickets
 from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.partition import Reset
@@ -164,6 +164,22 @@ def test_a_full_disk_stops_the_map_and_not_the_mirror(
     periods = read_map(tmp_path / "m").map.periods[S]
     assert [(period.begun.position, period.reached) for period in periods] == [(0, 10), (10, 40)]
     assert periods[1].entries[T][-1] == Entry(S, T, 40, 1040, 1040)
+
+
+def test_a_period_that_needs_its_checkpoint_begins_once_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent behind no checkpoint, its messages would be nobody's after a kill -9."""
+    kept, tasks = recorder(tmp_path, every=5), TaskGroup()
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        begun = tasks.spawn("begin", lambda: kept.begin(S, T, period=object(), owned=lambda: True, offset=7, end=1000))
+        assert not begun.join(3 * AGAIN_S)
+    kept._resume_writing()  # what its timer does
+    assert begun.join(20)
+    assert kept.checkpoint(S, T) == Checkpoint(7, 1000)
+    kept.close()
+    assert read_map(tmp_path / "m").map.periods[S][-1].entries[T] == [Entry(S, T, 7, 1000, 1000)]
 
 
 def test_a_map_that_the_disk_does_not_take_at_the_start_is_told_and_can_be_opened_again(
