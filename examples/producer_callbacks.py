@@ -15,7 +15,7 @@ from producer import Delivery, Producer, SendFailed, Undeliverable
 def report(line: int, delivery: Delivery) -> None:
     """Called once for each message, in a thread of the producer: quick, or it delays the next callbacks."""
     if delivery.error is not None:
-        print(f"line {line}: {delivery.error}", file=sys.stderr)
+        print(f"line {line}: {delivery.error}\n", end="", file=sys.stderr)  # one write: the main thread writes, too
     else:
         stored = delivery.result()
         print(f"line {line}: {stored.tp} at {stored.offset}")
@@ -39,7 +39,7 @@ try:
                 producer.send(topic, value, key, on_delivery=partial(report, number))
             except Undeliverable as why:  # too large: it was not sent, and others may be
                 refused += 1
-                print(f"line {number}: {why}", file=sys.stderr)
+                print(f"line {number}: {why}\n", end="", file=sys.stderr)
 except (SendFailed, WireError) as why:  # some messages have failed; or no broker answers, or the topic is unknown
     sys.exit(str(why))
 sys.exit(1 if refused else 0)
