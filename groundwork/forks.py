@@ -5,7 +5,7 @@
 
 A child has a copy of each connection.  Two processes that read from one take each other's answers, and the goodbye of
 one (a shutdown, a closed session, the last record of TLS) ends the connection of both.  So whatever belongs to the
-process that made it registers here, and in a child refuses, with `sentence`, to do anything.
+process that made it registers here, and in a child refuses, with belongs_to_parent(), to do anything.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def not_in_a_fork(thing: NotInAFork, tasks: bool = False) -> None:
     (_tasks if tasks else _others).add(thing)
 
 
-def sentence(what: str) -> str:
-    """Return what a child is told of a thing of its parent, e.g. "the stream"."""
+def belongs_to_parent(what: str) -> str:
+    """Return the sentence that a child is told of a thing of its parent, e.g. "the stream"."""
     return f"this process was forked after {what} was made, which belongs to the parent process: make another one here"
 
 

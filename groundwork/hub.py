@@ -32,7 +32,7 @@ import gevent
 import gevent.monkey
 from gevent.greenlet import Greenlet
 
-from groundwork.forks import not_in_a_fork, sentence
+from groundwork.forks import belongs_to_parent, not_in_a_fork
 from groundwork.openfiles import TooManyOpenFiles, none_left
 from groundwork.queues import BoundedQueue, Closed, InSteps
 from groundwork.tasks import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep, threads_are_greenlets
@@ -95,7 +95,7 @@ class Inbox:
         self.why_closed = "the hub is not started"
         self.reason: BaseException | None = None
         self.thread_id = 0
-        self._pid = 0
+        self._forked = False
         self._jobs: deque[Job] = deque()
         self._running: dict[Greenlet[..., Any], Job] = {}
         self._lock = threading.Lock()  # held over async_.send(), so that none follows close()
@@ -105,18 +105,18 @@ class Inbox:
         self._async = gevent.get_hub().loop.async_(ref=keeps_loop)
         self._async.start(self._take)
         self.thread_id = threading.get_ident()
-        self._pid = os.getpid()
         self._open = True
         not_in_a_fork(self, tasks=True)
 
     def after_fork(self) -> None:
-        """End the calls that run, where they wait; must_be_open() refuses new ones."""
+        """End the calls that run, where they wait, and refuse new ones."""
+        self._forked = self._open
         if self.here():
             gevent.killall(list(self._running), block=False)
 
     def must_be_open(self) -> None:
-        if self._open and os.getpid() != self._pid:
-            raise HubStopped(sentence("the event loop"))
+        if self._forked:
+            raise HubStopped(belongs_to_parent("the event loop"))
         if not self._open:
             raise HubStopped(self.why_closed) from self.reason
 

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TextIO
 
+from groundwork.forks import not_in_a_fork
 from groundwork.sentences import printable
 from groundwork.threads import NoThread, starting_threads
 
@@ -291,10 +292,15 @@ class LogThread(io.TextIOBase):
         self._full = False
         self._busy = False  # an entry is being written
         self._changed = threading.Condition()
-        self._pid = os.getpid()
+        self._forked = False
+        not_in_a_fork(self)
         thread = threading.Thread(target=self._run, name="log", daemon=True)
         with starting_threads():
             thread.start()
+
+    def after_fork(self) -> None:
+        """Write without the thread, which is the parent's."""
+        self._forked = True
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -316,7 +322,7 @@ class LogThread(io.TextIOBase):
         return self._stream.isatty()
 
     def write(self, text: str) -> int:
-        if os.getpid() != self._pid:  # forked: the thread is the parent's, and may have held the lock
+        if self._forked:  # the thread is the parent's, and may have held the lock
             self._stream.write(text)
             self._stream.flush()
             return len(text)
@@ -340,7 +346,7 @@ class LogThread(io.TextIOBase):
 
     def drain(self, timeout_s: float = READER_TIMEOUT_S) -> bool:
         """Wait until all is written, at most that long; True when it is.  For the end of the program."""
-        if os.getpid() != self._pid:
+        if self._forked:
             return True
         with self._changed:
             return self._changed.wait_for(lambda: not (self._entries or self._busy), timeout_s)

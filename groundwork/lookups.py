@@ -30,8 +30,6 @@ SOON_S = 1.0
 
 Row = tuple[int, int, int, str, Any]  # of getaddrinfo: family, kind, protocol, "", socket address
 
-# By these the name servers answer that a name has no address.  Any other error is no answer.
-
 
 class Lookups:
     """Look-ups for one purpose."""

@@ -7,7 +7,6 @@ neither the end of an event loop nor the program's exit waits for a call.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -16,6 +15,7 @@ import gevent
 import gevent.monkey
 from gevent.event import Event
 
+from groundwork.forks import not_in_a_fork
 from groundwork.threads import NoThread, starting_threads
 
 T = TypeVar("T")
@@ -90,7 +90,10 @@ class PlainThreads:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._reset()
-        os.register_at_fork(after_in_child=self._reset)
+        not_in_a_fork(self)
+
+    def after_fork(self) -> None:
+        self._reset()
 
     def _reset(self) -> None:
         """Begin again, as in a child process, which has none of the threads."""

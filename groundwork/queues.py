@@ -12,14 +12,13 @@ items, and get skips the surplus.
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from groundwork.forks import Forked, sentence
+from groundwork.forks import Forked, belongs_to_parent, not_in_a_fork
 from groundwork.tasks import Empty, Event, now
 
 T = TypeVar("T")
@@ -84,7 +83,12 @@ class BoundedQueue(Generic[T]):
         self._hub_waits = False
         self._lock = threading.Lock()  # never held during a wait
         self._reason: BaseException | None = None
-        self._pid = os.getpid()
+        self._forked = False
+        not_in_a_fork(self)
+
+    def after_fork(self) -> None:
+        """Refuse: nothing puts items into the queue of a child."""
+        self._forked = True
 
     def __repr__(self) -> str:
         return f"<BoundedQueue of {self.queued_bytes} / {self.limit_bytes} bytes{', closed' if self.closed else ''}>"
@@ -111,8 +115,8 @@ class BoundedQueue(Generic[T]):
 
     def get(self, timeout_s: float | None = None) -> T:
         """Consuming side: the next item, in order.  queue.Empty after `timeout_s`, Closed after the last item."""
-        if os.getpid() != self._pid:
-            text = sentence("the queue")
+        if self._forked:
+            text = belongs_to_parent("the queue")
             raise Closed(text) from Forked(text)  # with a reason, so that it is reported as an error
         until = None if timeout_s is None else now() + timeout_s
         while True:

@@ -43,7 +43,7 @@ from greenlet import greenlet
 
 from groundwork import clocks
 from groundwork.connecting import Connector
-from groundwork.forks import Forked, not_in_a_fork, sentence
+from groundwork.forks import Forked, belongs_to_parent, not_in_a_fork
 from groundwork.lookups import addresses
 from groundwork.pauses import pauses_are
 from groundwork.plainthreads import PlainThreads
@@ -144,7 +144,7 @@ class TaskGroup:
     def spawn(self, name: str, fn: Callable[..., object], *args: Any) -> Task:
         """Start fn(*args) in a greenlet called `name`, at the hub's next turn.  RuntimeError after stop(); Forked."""
         if self._forked:
-            raise Forked(sentence(f"the task group of {name}"))
+            raise Forked(belongs_to_parent(f"the task group of {name}"))
         if self._stopped.is_set():
             raise RuntimeError(f"{name} cannot start: its task group is stopped")
         task = Task(name, self._run, fn, args)

@@ -25,7 +25,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, cast, overload
 
-from groundwork.forks import not_in_a_fork, sentence
+from groundwork.forks import belongs_to_parent, not_in_a_fork
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from groundwork.tasks import Event, now
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 CHUNK = 500  # messages of send_many that are put into one bucket
 CALLBACKS_S = 1.0  # minimum time for delivery callbacks at close()
 EXIT_S = 3.0  # for sending at the interpreter's exit, without close()
-FORKED = sentence("the producer")
+FORKED = belongs_to_parent("the producer")
 
 
 class Producer:

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from groundwork import clocks
 from groundwork.connecting import connect as blocking_connect
-from groundwork.forks import not_in_a_fork, sentence
+from groundwork.forks import belongs_to_parent, not_in_a_fork
 from groundwork.openfiles import too_many
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused
 from kafkawire.model import Broker
@@ -211,7 +211,7 @@ class Link:
         """Break it in a forked child: the connection is the parent's, who reads the responses."""
         if self.broken is None:
             self.closed_here = True
-            self.broken = LinkLost(f"{self.broker}: {sentence('the link')}")
+            self.broken = LinkLost(f"{self.broker}: {belongs_to_parent('the link')}")
         opened, self._transport = self._transport, None
         if opened is not None:
             opened.abandon()

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import Generic, Protocol, TypeVar
 
-from groundwork.forks import Forked, not_in_a_fork, sentence
+from groundwork.forks import Forked, belongs_to_parent, not_in_a_fork
 from groundwork.hub import Hub
 from groundwork.queues import BoundedQueue, Closed, Empty
 from groundwork.tasks import now
@@ -117,7 +117,8 @@ class Stream:
     def after_fork(self) -> None:
         """Deliver nothing more in a forked child, also of a set that is half iterated: the parent delivers it."""
         self._forked = True
-        self._errors.append(Forked(sentence(f"stream {self.name}")))  # which ends the part of a set that is iterated
+        # It ends the part of a set that is iterated.
+        self._errors.append(Forked(belongs_to_parent(f"stream {self.name}")))
 
     # message by message ---------------------------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class Stream:
         """The user asks in this style; raises the first of the errors that wait for that."""
         self._reader = get_ident()
         if self._forked:
-            raise Forked(sentence(f"stream {self.name}"))
+            raise Forked(belongs_to_parent(f"stream {self.name}"))
         if self._errors:
             raise self._errors.popleft()
         if self._reading is not style:
