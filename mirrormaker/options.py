@@ -239,6 +239,13 @@ class TargetOptions(ProducerConfig):
     def queue_problems(self) -> Iterable[str]:
         return ()  # queue.buffering.max.messages has no effect in a mirror
 
+    def address_problems(self) -> Iterable[str]:
+        if self.zookeeper_connect and self.brokers:
+            yield (
+                "'zookeeper.connect' (zk.connect) finds no brokers for a mirror: leave it out, and give "
+                "'target.zookeeper.connect' for topics to be created"
+            )
+
     def problems(self) -> Iterable[str]:
         yield from ProducerConfig.problems(self)
         spoken = expected(self.version)
@@ -254,11 +261,6 @@ class TargetOptions(ProducerConfig):
             yield (
                 f"'metadata.broker.list': brokers of Kafka {spoken.release} do not describe the cluster; give "
                 "'target.zookeeper.connect' alone"
-            )
-        if self.zookeeper_connect and self.brokers:
-            yield (
-                "'zookeeper.connect' (zk.connect) finds no brokers for a mirror: leave it out, and give "
-                "'target.zookeeper.connect' for topics to be created"
             )
 
 

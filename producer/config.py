@@ -380,17 +380,21 @@ class ProducerConfig(SecurityOptions):
                 f"({self.queue_messages}): a full batch would never come together"
             )
 
+    def address_problems(self) -> Iterable[str]:
+        """Why the addresses of brokers contradict each other; a subclass with other ones overrides it."""
+        if self.brokers and self.zookeeper_connect:
+            yield (
+                "'metadata.broker.list' and 'zookeeper.connect' are two ways to find the brokers, and both are given: "
+                "keep one"
+            )
+
     def problems(self) -> Iterable[str]:
         yield from security_problems(self, self.zookeeper_given)
         yield from broker_security_problems(self)
         if self.security_protocol != PLAINTEXT and expected(self.version).partitions_by_broker:
             yield f"'security.protocol' {self.security_protocol}: Kafka {self.version} knows neither TLS nor SASL"
         yield from self.acks_problems()
-        if self.brokers and self.zookeeper_connect and not self.NOT_LOADED:  # a mirror: TargetOptions
-            yield (
-                "'metadata.broker.list' and 'zookeeper.connect' are two ways to find the brokers, and both are given: "
-                "keep one"
-            )
+        yield from self.address_problems()
         yield from self.queue_problems()
         loaded = not self.NOT_LOADED & {"callback.handler", "event.handler"}
         if self.sync and loaded and (self.callback_handler or self.event_handler):
