@@ -215,24 +215,20 @@ class GroupRequests:
         self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted, before: Before
     ) -> dict[TopicPartition, PartitionResponse]:
         """One request and what its reply says of each partition."""
-        known, late = None, 0
+        known = None
         before()  # no coordinator is looked up for what may not be sent
         try:
             if store == "kafka":
                 known = self._coordinator(group)
-                broker, request = known, wanted(tps)
-                late = self._behind_writes(known, group, tps[0]) if request.api is apis.OFFSET_FETCH else 0
-                reply = {"topics": ()} if late else self._call(known, request, before)
+                broker, rows = known, self._rows_of(known, group, tps, wanted(tps), before)
             else:
                 broker, reply = self._any(group, lambda: wanted(tps), before=before)
+                rows = _rows(reply)
         except (LinkLost, Refused) as error:
             self._known.pop(group, None)
             self._failed = known or self._failed
             again = known is not None or isinstance(error, CoordinatorAway)  # a coordinator that is silent may move
             return dict.fromkeys(tps, PartitionResponse(known, None, error, again))
-        rows = {TopicPartition(t["topic"], row["partition"]): row for t in reply["topics"] for row in t["partitions"]}
-        if late:
-            rows = {tp: {"error": late, "offset": -1, "metadata": ""} for tp in tps}
         if any(row["error"] in ELSEWHERE for row in rows.values()):
             self._known.pop(group, None)
             self._failed = known
@@ -240,12 +236,15 @@ class GroupRequests:
             self._failed = None
         return {tp: _response(group, tp, broker, rows.get(tp)) for tp in tps}
 
-    def _behind_writes(self, broker: Broker, group: str, tp: TopicPartition) -> int:
-        """Wait until a coordinator shows all that was written before; the code of one that does not (get to) that."""
-        if not self._dialect.stable_offsets:
-            return 0
-        reply: StableOffsets = self._call(broker, StableOffsetFetch(group, tp))
-        return reply.error
+    def _rows_of(
+        self, broker: Broker, group: str, tps: Sequence[TopicPartition], request: Request[Any], before: Before
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """What a coordinator says of each partition; of a read, once it shows all that was written before."""
+        if request.api is apis.OFFSET_FETCH and self._dialect.stable_offsets:
+            shown: StableOffsets = self._call(broker, StableOffsetFetch(group, tps[0]))
+            if shown.error:
+                return {tp: {"error": shown.error, "offset": -1, "metadata": ""} for tp in tps}
+        return _rows(self._call(broker, request, before))
 
     def _coordinator(self, group: str) -> Broker:
         """Where the group's offsets are asked for now.  Raises as _look_up."""
@@ -316,6 +315,10 @@ class GroupRequests:
 def _same(one: Broker, other: Broker | None) -> bool:
     """True if both are at one address: a bootstrap broker has no id that anybody knows."""
     return other is not None and (one.host, one.port) == (other.host, other.port)
+
+
+def _rows(reply: Mapping[str, Any]) -> dict[TopicPartition, dict[str, Any]]:
+    return {TopicPartition(t["topic"], row["partition"]): row for t in reply["topics"] for row in t["partitions"]}
 
 
 def _response(group: str, tp: TopicPartition, broker: Broker, row: Mapping[str, Any] | None) -> PartitionResponse:
