@@ -99,10 +99,11 @@ class OffsetMaps:
         mirror, target = self._mirror, self._target
         storage = self._storage(Header(source.name, source.options.group_id))
         shared = self._exactly_once is None  # each source partition has a sender of its own there
-        recorder = MapRecorder(storage, mirror.map_every_messages, shared_sender=shared)
+        needed = mirror.resume == "target-end"
+        recorder = MapRecorder(storage, mirror.map_every_messages, shared_sender=shared, needed=needed)
         self._recorders.append(recorder)
         self._tasks.spawn(f"offset-map-{source.name}", recorder.run, mirror.map_every_ms / 1000)
-        if mirror.resume != "target-end":
+        if not needed:
             tickets = MapTickets(recorder)
             return Delivery(tickets=tickets, before_commit=recorder.before_commit, renamed=recorder.rename)
         tails = TailReader(target.client(target.links()), target.options.request_timeout_ms / 1000)
@@ -118,7 +119,7 @@ class OffsetMaps:
             tickets=ResumeTickets(recorder, target.dialect, resumer.unknown),
             admit=resumer.admit,
             waiting=resumer.waiting,
-            before_commit=recorder.before_commit_that_needs_it,
+            before_commit=recorder.before_commit,
             renamed=recorder.rename,
             alone=True,
         )

@@ -51,13 +51,22 @@ class MapRecorder:
     """Records the map of one source.
 
     every: offsets between two entries.  target(topic): a source topic's name there.  shared_sender: see Checkpoints.
+    needed: the mirror goes on at the map's last checkpoint (`resume: target-end`), so that nothing may be committed
+    beyond it, and nothing sent in a period of which it knows nothing.
     """
 
     def __init__(
-        self, storage: MapStorage, every: int, target: Callable[[str], str] = str, *, shared_sender: bool = True
+        self,
+        storage: MapStorage,
+        every: int,
+        target: Callable[[str], str] = str,
+        *,
+        shared_sender: bool = True,
+        needed: bool = False,
     ) -> None:
         self.path = storage.path
         self._storage = storage
+        self._needed = needed
         self._checkpoints = Checkpoints(every, self._write, target, shared_sender=shared_sender)
         self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
         self._routes: dict[TopicPartition, tuple[str, bool, tuple[TopicPartition, ...]]] = {}  # of its last set
@@ -160,19 +169,18 @@ class MapRecorder:
         """Topics may have other names in the target from now on."""
         self._checkpoints.rename(target, _ms())
 
-    def before_commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """What a commit is about to say is on the disk when this returns, or the disk's refusal was logged."""
-        self._checkpoints.committing(positions.items(), _ms())
-        self._sync()
+    def before_commit(self, positions: Mapping[TopicPartition, int]) -> ConsumerError | None:
+        """Write what a commit is about to say; a refusal of the disk is logged.
 
-    def before_commit_that_needs_it(self, positions: Mapping[TopicPartition, int]) -> ConsumerError | None:
-        """The same; an error where it is not on the disk: for `resume: target-end`, which goes on at the map's last
-        checkpoint, so that a commit beyond it would leave messages of which nobody knows whose they are."""
-        if not self._failing:
-            self.before_commit(positions)
-        if not self._failing:
-            return None
-        return ConsumerError(f"offset map {self.path} is not written, and nothing is committed until it is")
+        Returns why nothing may be committed: the map is needed, and not written.  Behind its last checkpoint nobody
+        would know whose messages the target holds.
+        """
+        if not (self._failing and self._needed):
+            self._checkpoints.committing(positions.items(), _ms())
+            self._sync()
+        if self._failing and self._needed:
+            return ConsumerError(f"offset map {self.path} is not written, and nothing is committed until it is")
+        return None
 
     def run(self, every_s: float) -> None:
         """Record what is acknowledged, every every_s seconds; in a task of its own."""
@@ -229,8 +237,9 @@ class MapRecorder:
 
     def _refused(self, why: OSError) -> None:
         if not self._failing:
-            sentence = "offset map %s cannot be written: %s; mirroring goes on, and the map has a hole from here"
-            log.error(sentence, self.path, why.strerror or why, extra={"event": "offset-map"})
+            goes_on = "nothing is committed until it can" if self._needed else "mirroring goes on"
+            sentence = "offset map %s cannot be written: %s; %s, and the map has a hole from here"
+            log.error(sentence, self.path, why.strerror or why, goes_on, extra={"event": "offset-map"})
         self._failing = True
 
     def _resume_writing(self) -> None:

@@ -37,8 +37,8 @@ def entries(first: int, last: int, on: int = 10) -> list[Entry]:
     return [Entry(S, T, n, n + on, n + on) for n in range(first, last)]
 
 
-def recorder(folder: Path, every: int = 100) -> MapRecorder:
-    return MapRecorder(FileStorage(folder / "m", HEADER, 1 << 20), every)
+def recorder(folder: Path, every: int = 100, needed: bool = False) -> MapRecorder:
+    return MapRecorder(FileStorage(folder / "m", HEADER, 1 << 20), every, needed=needed)
 
 
 class Share:
@@ -155,15 +155,30 @@ def test_a_full_disk_stops_the_map_and_not_the_mirror(
     sent(period, 20, 1010)
     sent(period, 30, 1020)
     assert "No space left on device; mirroring goes on, and the map has a hole from here" in caplog.text
-    assert "nothing is committed until it is" in str(kept.before_commit_that_needs_it({S: 30}))
     monkeypatch.undo()
     kept._resume_writing()  # what its timer does
     sent(period, 40, 1030)
-    assert kept.before_commit_that_needs_it({S: 40}) is None
+    assert kept.before_commit({S: 40}) is None
     kept.close()
     periods = read_map(tmp_path / "m").map.periods[S]
     assert [(period.begun.position, period.reached) for period in periods] == [(0, 10), (10, 40)]
     assert periods[1].entries[T][-1] == Entry(S, T, 40, 1040, 1040)
+
+
+def test_where_the_map_is_needed_nothing_is_committed_until_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """The group would be beyond the last checkpoint, and what the target holds behind that would be nobody's."""
+    kept = recorder(tmp_path, every=5, needed=True)
+    period = kept.period(_set(0), Share(), True)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        sent(period, 20, 1010)
+        assert "nothing is committed until it is" in str(kept.before_commit({S: 20}))
+    assert "No space left on device; nothing is committed until it can, and the map has a hole" in caplog.text
+    kept._resume_writing()  # what its timer does
+    assert kept.before_commit({S: 20}) is None
+    kept.close()
 
 
 def test_a_period_that_needs_its_checkpoint_begins_once_it_is_written(
