@@ -7,8 +7,8 @@ Each is what a hurried change could do; what it breaks is said beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from groundwork import clocks
@@ -132,9 +132,13 @@ ENSEMBLE_MUTATIONS: dict[str, list[Patch]] = {
 }
 
 
+def mutated(name: str) -> AbstractContextManager[None]:
+    return patched(MUTATIONS.get(name) or ENSEMBLE_MUTATIONS[name])
+
+
 @contextmanager
-def mutated(name: str) -> Iterator[None]:
-    patches = MUTATIONS.get(name) or ENSEMBLE_MUTATIONS[name]
+def patched(patches: Sequence[Patch]) -> Iterator[None]:
+    """The product with other methods, until the block ends."""
     real = [getattr(of, method) for of, method, _ in patches]
     for (of, method, change), kept in zip(patches, real, strict=True):
         setattr(of, method, change(kept))

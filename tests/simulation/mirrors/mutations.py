@@ -5,8 +5,8 @@ Each is what a hurried change could do, or a fault that a release of the mirror 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from mirrormaker.exactlyonce import partition as transactions
@@ -26,7 +26,7 @@ from producer.sequences import Sequences
 from producer.transaction import Next, Transaction
 from producer.verdicts import Verdict
 from tests.simulation.mutations import MUTATIONS as OF_GROUPS
-from tests.simulation.mutations import Patch
+from tests.simulation.mutations import Patch, patched
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.partition import Partition
 from zkconsumer.group.claims import Claims
@@ -374,14 +374,5 @@ NOT_FOUND: dict[str, str] = {
 """Why, as read in the code and not proved: what the simulation does not have."""
 
 
-@contextmanager
-def mutated(name: str) -> Iterator[None]:
-    patches = MUTATIONS[name]
-    real = [getattr(of, method) for of, method, _ in patches]
-    for (of, method, change), kept in zip(patches, real, strict=True):
-        setattr(of, method, change(kept))
-    try:
-        yield
-    finally:
-        for (of, method, _), kept in zip(patches, real, strict=True):
-            setattr(of, method, kept)
+def mutated(name: str) -> AbstractContextManager[None]:
+    return patched(MUTATIONS[name])

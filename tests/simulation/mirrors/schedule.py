@@ -18,7 +18,6 @@ TARGETS = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1")
 PLAIN, NUMBERED, TARGET_END, EXACTLY_ONCE = "plain", "numbered", "target-end", "exactly-once"
 MODES = (PLAIN, NUMBERED, TARGET_END, EXACTLY_ONCE)
 SINCE = {NUMBERED: ("0.11.0.3", "2.8.2", "3.9.1"), EXACTLY_ONCE: ("0.11.0.3", "2.8.2", "3.9.1")}
-KINDS = ("plain", "plain", "gzip", "null", "large")  # of messages
 
 
 @dataclass(frozen=True, slots=True)
