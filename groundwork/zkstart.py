@@ -100,7 +100,7 @@ def _watched(client: Any) -> list[str]:
             opened = connect(*args, **named)
         except OSError as exc:
             trouble[0] = too_many(exc)
-            client._connection.trouble = exc.strerror or str(exc)
+            client._connection.trouble = str(exc) or type(exc).__name__
             raise
         trouble[0] = ""
         return opened

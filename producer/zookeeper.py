@@ -71,7 +71,6 @@ class ZookeeperSource:
         except TlsUnusable as exc:
             raise LocalError(str(exc)) from None
         self._links = links
-        self._trouble = ""  # why the last connection failed
         self._zk: Any = None
         self._watched: set[str] = set()
         self._listed: set[str] = set()  # paths whose children are watched
@@ -150,7 +149,7 @@ class ZookeeperSource:
             _stop(client)  # killed while waiting: kazoo would stop it at the exit, in the wrong thread
             raise
         if not connected:
-            trouble = self._trouble or last_trouble(client)
+            trouble = last_trouble(client)
             _stop(client)
             why = f"; the last try: {trouble}" if trouble else ""
             raise ZookeeperAway(
@@ -163,18 +162,7 @@ class ZookeeperSource:
         return client
 
     def _client(self) -> Any:
-        """A new client that records why it could not connect."""
         handler = kazoo_handler(self._tls)
-        made = handler.create_connection
-
-        def create_connection(*args: Any, **named: Any) -> Any:
-            try:
-                return made(*args, **named)
-            except OSError as exc:
-                self._trouble = str(exc) or type(exc).__name__
-                raise
-
-        handler.create_connection = create_connection
         who = {**self._access.for_kazoo(), "logger": KazooLog()}
         return KazooClient(hosts=self._connect, timeout=self._session_ms / 1000, handler=handler, **who)
 

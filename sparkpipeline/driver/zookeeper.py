@@ -201,7 +201,7 @@ def _start(client: KazooClient, connect: str, timeout_s: float) -> None:
     except TooManyOpenFiles as exc:
         raise Unreachable(f"ZooKeeper at {connect} is not reached: {exc}", zookeeper=connect) from exc
     if not connected:
-        trouble = client.handler.trouble or last_trouble(client)
+        trouble = last_trouble(client)
         raise Unreachable(
             f"ZooKeeper at {connect} does not answer within {timeout_s:g} s: is it running, and is zookeeper.connect"
             f" right?{f' The last try: {trouble}' if trouble else ''}",
@@ -223,26 +223,21 @@ def _close(client: KazooClient) -> None:
 
 
 class _Handler(SequentialThreadingHandler):
-    """Remembers why a connection was not made, and makes TLS as the other commands do: kazoo itself neither checks the
-    host's name nor takes one file for certificate and key."""
+    """Makes TLS as the other commands do: kazoo itself neither checks the host's name nor takes one file for
+    certificate and key."""
 
     def __init__(self, tls: Tls | None) -> None:
         super().__init__()
-        self.trouble = ""
         self._context = tls.context(plain_tls) if tls is not None else None
 
     def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
+        plain = super().create_connection(address, timeout=timeout)
+        if self._context is None:
+            return plain
         try:
-            plain = super().create_connection(address, timeout=timeout)
-            if self._context is None:
-                return plain
-            try:
-                return self._context.wrap_socket(plain, server_hostname=hostname)
-            except BaseException:
-                plain.close()
-                raise
-        except OSError as exc:
-            self.trouble = str(exc) or type(exc).__name__
+            return self._context.wrap_socket(plain, server_hostname=hostname)
+        except BaseException:
+            plain.close()
             raise
 
 
