@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from tests.simulation.mutations import ENSEMBLE_MUTATIONS, mutated
-from tests.simulation.schedule import Event, Schedule, schedule
-from tests.simulation.world import BEFORE_S, World, run, shortest, virtual_time
+from tests.simulation.schedule import GroupEvent, Schedule, schedule
+from tests.simulation.world import BEFORE_S, World, run, shortest
 
 SCHEDULES = 30
-ALONE = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), (Event(0.0, "join", "a"),), 3, 2.0, 5)
+ALONE = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), (GroupEvent(0.0, "join", "a"),), 3, 2.0, 5)
 
 
-@pytest.fixture(autouse=True)
-def _simulated() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with virtual_time():
-        yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("group_time")
 
 
 def test_schedules_with_an_ensemble_keep_all_promises() -> None:
@@ -33,7 +26,7 @@ def test_schedules_with_an_ensemble_keep_all_promises() -> None:
 @pytest.mark.parametrize("server", ["zookeeper-1", "zookeeper-2"])
 def test_a_member_leaves_a_server_that_is_stopped(server: str) -> None:
     """Within two thirds of its session: it holds a lease again long before the server is continued."""
-    world = World(replace(ALONE, events=(*ALONE.events, Event(5.0, "server freeze", server, 25.0))))
+    world = World(replace(ALONE, events=(*ALONE.events, GroupEvent(5.0, "server freeze", server, 25.0))))
     leases: list[bool] = []
     world.timeline.at(BEFORE_S + 12.0, lambda: leases.append(not world.members["a"].assignment.session.fenced))
     assert world.run() is None
@@ -42,15 +35,15 @@ def test_a_member_leaves_a_server_that_is_stopped(server: str) -> None:
 
 # A follower is cut off for less than its syncLimit; there is something to send when the majority has ended sessions.
 CUT_OFF = (
-    Event(0.85, "join", "a"),
-    Event(0.85, "join", "b"),
-    Event(5.95, "server cut", "zookeeper-1", 9.0),
-    *(Event(9.5 + n / 8, "produce", "t0", 2) for n in range(32)),
+    GroupEvent(0.85, "join", "a"),
+    GroupEvent(0.85, "join", "b"),
+    GroupEvent(5.95, "server cut", "zookeeper-1", 9.0),
+    *(GroupEvent(9.5 + n / 8, "produce", "t0", 2) for n in range(32)),
 )
 # With the way of a member, too, which would go to another server otherwise; the last touch is half a tick old.
 STORIES = {
     "a lease by an answered read": CUT_OFF,
-    "a lease without a margin": (*CUT_OFF, Event(5.96, "cut", "a", 8.0)),
+    "a lease without a margin": (*CUT_OFF, GroupEvent(5.96, "cut", "a", 8.0)),
 }
 TRIES = 40  # seeds: whose server it is, and when ticks and touches are
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from tests.simulation.mutations import MUTATIONS, mutated
-from tests.simulation.schedule import Event, Schedule, schedule, shrink
-from tests.simulation.world import run, shortest, told, virtual_time
+from tests.simulation.schedule import GroupEvent, Schedule, schedule, shrink
+from tests.simulation.world import run, shortest, told
 from tests.simulation.zookeeper import client
 
 SCHEDULES, CPU_S = 300, 2.5  # whichever comes first
 SEEDS = 250  # a mutation is found within so many
-JOINED = (Event(0.0, "join", "a"), Event(0.5, "join", "b"))
-PRODUCED = tuple(Event(3.0 + n, "produce", "t0", 40) for n in range(6))
+JOINED = (GroupEvent(0.0, "join", "a"), GroupEvent(0.5, "join", "b"))
+PRODUCED = tuple(GroupEvent(3.0 + n, "produce", "t0", 40) for n in range(6))
 
 
-@pytest.fixture(autouse=True)
-def _simulated() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with virtual_time():
-        yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("group_time")
 
 
 def test_schedules_keep_all_promises() -> None:
@@ -68,7 +61,7 @@ def test_a_schedule_is_the_same_again() -> None:
 
 
 def test_shrinking_keeps_what_is_needed() -> None:
-    events = tuple(Event(float(n), "join", "a", n) for n in range(20))
+    events = tuple(GroupEvent(float(n), "join", "a", n) for n in range(20))
     given = Schedule(1, {}, {}, events)
     kept = shrink(given, lambda tried: {events[3], events[17]} <= set(tried.events))
     assert kept == replace(given, events=(events[3], events[17]))
@@ -79,11 +72,11 @@ def test_a_frozen_member_is_fenced_and_another_takes_over(freeze: str) -> None:
     """Frozen for longer than its session while it has messages to send: told by hand, to see that what is simulated is
     what is meant."""
     events = (
-        Event(0.0, "join", "a"),
-        Event(0.5, "join", "b"),
-        Event(3.0, "produce", "t0", 40),
-        Event(3.1, freeze, "a", 10.0),
-        Event(14.0, "produce", "t0", 5),
+        GroupEvent(0.0, "join", "a"),
+        GroupEvent(0.5, "join", "b"),
+        GroupEvent(3.0, "produce", "t0", 40),
+        GroupEvent(3.1, freeze, "a", 10.0),
+        GroupEvent(14.0, "produce", "t0", 5),
     )
     given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), events)
     seen = Counter[str]()
@@ -99,11 +92,11 @@ def test_a_frozen_member_is_fenced_and_another_takes_over(freeze: str) -> None:
 def test_a_suspended_member_sends_nothing_when_it_wakes_up() -> None:
     """Its timers stood still, so its fence is not due for seconds, and what arrived meanwhile comes first."""
     events = (
-        Event(0.0, "join", "a"),
-        Event(0.5, "join", "b"),
-        Event(3.0, "produce", "t0", 40),
-        Event(3.1, "suspend", "a", 12.0),
-        Event(14.0, "produce", "t0", 5),
+        GroupEvent(0.0, "join", "a"),
+        GroupEvent(0.5, "join", "b"),
+        GroupEvent(3.0, "produce", "t0", 40),
+        GroupEvent(3.1, "suspend", "a", 12.0),
+        GroupEvent(14.0, "produce", "t0", 5),
     )
     given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), events)
     seen = Counter[str]()
@@ -117,7 +110,7 @@ def test_a_suspended_member_sends_nothing_when_it_wakes_up() -> None:
 
 def test_a_clock_that_is_set_ahead_fences_nobody() -> None:
     """It may have been a pause, so the lease lapses; ZooKeeper answers the next heartbeat, and everything goes on."""
-    set_ahead = tuple(Event(3.1 + n, "clock", "a", 3600.0) for n in range(6))
+    set_ahead = tuple(GroupEvent(3.1 + n, "clock", "a", 3600.0) for n in range(6))
     given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), JOINED + PRODUCED + set_ahead)
     quiet, seen = Counter[str](), Counter[str]()
     assert run(replace(given, events=JOINED + PRODUCED), quiet) is None
@@ -127,7 +120,7 @@ def test_a_clock_that_is_set_ahead_fences_nobody() -> None:
     assert seen["messages sent"] > quiet["messages sent"]  # what was in flight at a lapse may be sent again
 
 
-def _costs_nothing(*events: Event) -> bool:
+def _costs_nothing(*events: GroupEvent) -> bool:
     """Whether nobody is fenced and no partition moves by that, beside two members that have messages to send."""
     given = Schedule(1, {"t0": 4}, dict.fromkeys("abcd", (1, False)), JOINED + PRODUCED)
     quiet, seen = Counter[str](), Counter[str]()
@@ -138,7 +131,7 @@ def _costs_nothing(*events: Event) -> bool:
 
 def test_silent_name_servers_cost_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost connection comes back by the last addresses, which are used soon enough for that."""
-    events = Event(3.0, "names", "a", 12.0), Event(3.1, "reset", "a"), Event(9.0, "reset", "a", 2)
+    events = GroupEvent(3.0, "names", "a", 12.0), GroupEvent(3.1, "reset", "a"), GroupEvent(9.0, "reset", "a", 2)
     assert _costs_nothing(*events)
     monkeypatch.setattr(client, "SOON_S", 7.0)
     assert not _costs_nothing(*events)
@@ -146,4 +139,4 @@ def test_silent_name_servers_cost_no_session(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_disk_that_waits_costs_no_session() -> None:
     """Commits wait for it; heartbeats and messages do not."""
-    assert _costs_nothing(Event(3.0, "disk", "a", 12.0, 8.0))
+    assert _costs_nothing(GroupEvent(3.0, "disk", "a", 12.0, 8.0))

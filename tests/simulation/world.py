@@ -29,7 +29,7 @@ from tests.simulation.invariants import Promises
 from tests.simulation.member import Assignment
 from tests.simulation.partition import Log, Reader
 from tests.simulation.process import Process, Timeline
-from tests.simulation.schedule import NAMES, SERVERS, Event, Schedule, shrink
+from tests.simulation.schedule import NAMES, SERVERS, GroupEvent, Schedule, shrink
 from tests.simulation.zookeeper import SESSION_S, Link, Server, SimClient, SimZookeeper
 from zkconsumer.engine import groupassignment
 from zkconsumer.events import ConsumerEvent
@@ -159,7 +159,7 @@ class World:
 
     # what happens -------------------------------------------------------------------------------------------------
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event: GroupEvent) -> None:
         if self._told is not None:
             self._told.append(str(event))
         member = self.members.get(event.who)
@@ -173,7 +173,7 @@ class World:
         elif member is not None and member.client is not None:
             self._happen_to_member(event, member, member.client)
 
-    def _happen_to_topic(self, event: Event) -> None:
+    def _happen_to_topic(self, event: GroupEvent) -> None:
         tps = [tp for tp in self.logs if tp.topic == event.who]
         match event.what:
             case "produce":
@@ -188,7 +188,7 @@ class World:
                     self.logs[tp].up = False
                     self.timeline.after(event.a, self._broker_back, self.logs[tp])
 
-    def _happen_to_server(self, event: Event) -> None:
+    def _happen_to_server(self, event: GroupEvent) -> None:
         term, quorum = self.server.quorum.leading(), self.server.quorum
         if event.who == SERVERS[-1]:
             if term is None:
@@ -210,7 +210,7 @@ class World:
                 quorum.slow_s[server.number] = event.b
                 self.timeline.after(event.a, quorum.slow_s.pop, server.number, None)
 
-    def _happen_to_member(self, event: Event, member: Member, client: SimClient) -> None:
+    def _happen_to_member(self, event: GroupEvent, member: Member, client: SimClient) -> None:
         link, process = member.link, member.process
         match event.what:
             case "close" if not member.closing:

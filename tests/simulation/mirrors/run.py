@@ -16,7 +16,7 @@ from tests.fakes.entries import entry, gzipped
 from tests.simulation.brokers.replica import Tp
 from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.promises import MirrorPromises
-from tests.simulation.mirrors.schedule import CHAOS_S, TARGET_END, Event, MirrorSchedule
+from tests.simulation.mirrors.schedule import CHAOS_S, TARGET_END, MirrorEvent, MirrorSchedule
 from tests.simulation.mirrorworld import MirrorWorld
 from tests.simulation.schedule import shrink
 
@@ -109,7 +109,7 @@ class MirrorRun:
 
     # what happens -------------------------------------------------------------------------------------------------
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event: MirrorEvent) -> None:
         self.kinds[event.what] += 1
         if event.who in self.world.mirrors:
             self._happen_to_daemon(event, self.world.mirrors[event.who])
@@ -120,7 +120,7 @@ class MirrorRun:
         else:
             self._happen_to_topic(event)
 
-    def _happen_to_daemon(self, event: Event, mirror: Mirror) -> None:
+    def _happen_to_daemon(self, event: MirrorEvent, mirror: Mirror) -> None:
         world = self.world
         link = world.machine.link(mirror.name, "source-zk")
         match event.what:
@@ -169,7 +169,7 @@ class MirrorRun:
         if not self._ending:
             mirror.start()
 
-    def _happen_to_way(self, event: Event) -> None:
+    def _happen_to_way(self, event: MirrorEvent) -> None:
         daemon, _, broker = event.who.partition(">")
         path = self.world.network.path(daemon, (broker, 9092))
         after = self.world.timeline.after
@@ -192,7 +192,7 @@ class MirrorRun:
                 path.bytes_per_s = event.b
                 after(event.a, path.heal)
 
-    def _happen_to_broker(self, event: Event) -> None:
+    def _happen_to_broker(self, event: MirrorEvent) -> None:
         name, _, number = event.who.rpartition("-")
         cluster, broker = self.world.clusters[name], int(number)
         after = self.world.timeline.after
@@ -208,7 +208,7 @@ class MirrorRun:
                 cluster.isolate(broker)
                 after(event.a, cluster.heal, broker)
 
-    def _happen_to_topic(self, event: Event) -> None:
+    def _happen_to_topic(self, event: MirrorEvent) -> None:
         source = self.source
         there = source.controller.topics.get(event.who)
         match event.what:
@@ -299,7 +299,7 @@ def told(given: MirrorSchedule) -> tuple[str | None, tuple[str, ...]]:
 
 def shortest(given: MirrorSchedule) -> Broken:
     """The story of as few events as still break a promise."""
-    small = shrink(given, lambda tried: run(tried) is not None)  # type: ignore[type-var]
+    small = shrink(given, lambda tried: run(tried) is not None)
     why, lines = told(small)
     assert why is not None
     return Broken(why, small, lines)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
-from tests.simulation.schedule import LONG_S, SHORT_S
+from tests.simulation.schedule import LONG_S, SHORT_S, Event
 
 DAEMONS = ("m1", "m2", "m3")
 CHAOS_S = 40.0  # then everything is mended
@@ -20,49 +21,41 @@ MODES = (PLAIN, NUMBERED, TARGET_END, EXACTLY_ONCE)
 SINCE = {NUMBERED: ("0.11.0.3", "2.8.2", "3.9.1"), EXACTLY_ONCE: ("0.11.0.3", "2.8.2", "3.9.1")}
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """at: seconds from the start.  who: a daemon, a broker (source-1), a topic, or a way (m1>target-1)."""
+class MirrorEvent(Event):
+    """who: a daemon, a broker (source-1), a topic, or a way (m1>target-1)."""
 
-    at: float
-    what: str
-    who: str
-    a: float = 0.0
-    b: float = 0.0
+    __slots__ = ()
+    SENTENCES: ClassVar[Mapping[str, str]] = {
+        "start": "{who} starts",
+        "stop": "SIGTERM to {who}",
+        "kill": "kill -9 {who}; it starts again after {a:.2f} s",
+        "freeze": "{who} is frozen for {a:.2f} s, and its timers run before it reads what arrived",
+        "freeze, sockets first": "{who} is frozen for {a:.2f} s, and reads what arrived before its timers run",
+        "suspend": "the machine of {who} is suspended for {a:.2f} s",
+        "disk": "the disk of {who} takes {b:.2f} s for a sync, for {a:.2f} s",
+        "expire": "ZooKeeper ends the session of {who}",
+        "zk cut": "the network between {who} and ZooKeeper is cut for {a:.2f} s",
+        "zk reset": "the connection of {who} to ZooKeeper breaks off",
+        "zk late": "answers of ZooKeeper reach {who} {b:.2f} s late, for {a:.2f} s",
+        "cut": "the network on the way {who} is cut for {a:.2f} s",
+        "reset": "each connection on the way {who} is reset",
+        "half open": "each connection on the way {who} is forgotten, and no end is told",
+        "cut frame": "of the next request on the way {who} the first {a:.0%} arrive, then the connection is reset",
+        "lost answer": "the next answer on the way {who} is lost with its connection",
+        "slow": "the way {who} takes {b:.2f} s more, for {a:.2f} s",
+        "narrow": "{who} takes {b:.0f} bytes a second, for {a:.2f} s",
+        "broker kill": "kill -9 {who}; it starts again after {a:.2f} s",
+        "broker freeze": "{who} is frozen for {a:.2f} s",
+        "broker isolated": "{who} is cut off from all brokers, not from clients, for {a:.2f} s",
+        "move": "partition {a:.0f} of {who} gets another leader",
+        "grow": "{who} gets {a:.0f} more partitions",
+        "topic": "topic {who} is created with {a:.0f} partitions",
+        "produce": "{a:.0f} messages for each partition of {who}",
+        "pause": "{who} is paused for {a:.2f} s",
+        "reload": "SIGHUP to {who}",
+    }
 
-    def __str__(self) -> str:
-        return f"{self.at:7.3f} s  {SENTENCES[self.what].format(who=self.who, a=self.a, b=self.b)}"
 
-
-SENTENCES = {
-    "start": "{who} starts",
-    "stop": "SIGTERM to {who}",
-    "kill": "kill -9 {who}; it starts again after {a:.2f} s",
-    "freeze": "{who} is frozen for {a:.2f} s, and its timers run before it reads what arrived",
-    "freeze, sockets first": "{who} is frozen for {a:.2f} s, and reads what arrived before its timers run",
-    "suspend": "the machine of {who} is suspended for {a:.2f} s",
-    "disk": "the disk of {who} takes {b:.2f} s for a sync, for {a:.2f} s",
-    "expire": "ZooKeeper ends the session of {who}",
-    "zk cut": "the network between {who} and ZooKeeper is cut for {a:.2f} s",
-    "zk reset": "the connection of {who} to ZooKeeper breaks off",
-    "zk late": "answers of ZooKeeper reach {who} {b:.2f} s late, for {a:.2f} s",
-    "cut": "the network on the way {who} is cut for {a:.2f} s",
-    "reset": "each connection on the way {who} is reset",
-    "half open": "each connection on the way {who} is forgotten, and no end is told",
-    "cut frame": "of the next request on the way {who} the first {a:.0%} arrive, then the connection is reset",
-    "lost answer": "the next answer on the way {who} is lost with its connection",
-    "slow": "the way {who} takes {b:.2f} s more, for {a:.2f} s",
-    "narrow": "{who} takes {b:.0f} bytes a second, for {a:.2f} s",
-    "broker kill": "kill -9 {who}; it starts again after {a:.2f} s",
-    "broker freeze": "{who} is frozen for {a:.2f} s",
-    "broker isolated": "{who} is cut off from all brokers, not from clients, for {a:.2f} s",
-    "move": "partition {a:.0f} of {who} gets another leader",
-    "grow": "{who} gets {a:.0f} more partitions",
-    "topic": "topic {who} is created with {a:.0f} partitions",
-    "produce": "{a:.0f} messages for each partition of {who}",
-    "pause": "{who} is paused for {a:.2f} s",
-    "reload": "SIGHUP to {who}",
-}
 WEIGHTS = {
     "stop": 3, "kill": 4, "freeze": 3, "freeze, sockets first": 2, "suspend": 1, "disk": 2, "expire": 3, "zk cut": 3,
     "zk reset": 2, "zk late": 2, "cut": 4, "reset": 5, "half open": 2, "cut frame": 3, "lost answer": 6, "slow": 3,
@@ -146,7 +139,7 @@ class Setup:
 class MirrorSchedule:
     seed: int
     setup: Setup
-    events: tuple[Event, ...]
+    events: tuple[MirrorEvent, ...]
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}: {self.setup}", *map(str, self.events)]
@@ -157,9 +150,9 @@ def schedule(seed: int, modes: tuple[str, ...] = MODES) -> MirrorSchedule:
     """The schedule of a seed.  modes: that may be chosen."""
     rng = Random(f"mirrors {seed}")
     setup = _setup(rng, modes)
-    events = [Event(rng.choice((0.0, 0.0, 3.0 * rng.random())), "start", name) for name in setup.daemons]
+    events = [MirrorEvent(rng.choice((0.0, 0.0, 3.0 * rng.random())), "start", name) for name in setup.daemons]
     for topic in setup.topics:
-        events += [Event(rng.uniform(0.0, CHAOS_S), "produce", topic, rng.randint(1, 9)) for _ in range(6)]
+        events += [MirrorEvent(rng.uniform(0.0, CHAOS_S), "produce", topic, rng.randint(1, 9)) for _ in range(6)]
     weights = ORDERLY if Random(f"orderly {seed}").random() < 0.1 else WEIGHTS
     if setup.mode == NUMBERED and len(setup.daemons) == 1:
         weights = {what: weight for what, weight in weights.items() if what not in TO_DAEMONS}
@@ -191,7 +184,7 @@ def _setup(rng: Random, modes: tuple[str, ...]) -> Setup:
     )
 
 
-def _events(rng: Random, at: float, setup: Setup, weights: Mapping[str, int]) -> list[Event]:
+def _events(rng: Random, at: float, setup: Setup, weights: Mapping[str, int]) -> list[MirrorEvent]:
     what = rng.choices(list(weights), list(weights.values()))[0]
     daemon, topic = rng.choice(setup.daemons), rng.choice(list(setup.topics))
     brokers = [f"source-{n}" for n in range(1, setup.source_brokers + 1)]
@@ -202,36 +195,36 @@ def _events(rng: Random, at: float, setup: Setup, weights: Mapping[str, int]) ->
     if what in ("freeze", "freeze, sockets first", "suspend", "zk cut") and rng.random() < 0.3:
         length_s = rng.uniform(*LAPSE_S)
     # What is in flight is what a fault meets: something is produced right before.
-    before = Event(max(0.0, at - rng.choice((0.01, 0.05, 0.2))), "produce", topic, rng.randint(1, 6))
+    before = MirrorEvent(max(0.0, at - rng.choice((0.01, 0.05, 0.2))), "produce", topic, rng.randint(1, 6))
     match what:
         case "stop":
-            return [before, Event(at, what, daemon), Event(at + length_s, "start", daemon)]
+            return [before, MirrorEvent(at, what, daemon), MirrorEvent(at + length_s, "start", daemon)]
         case "kill" | "freeze" | "freeze, sockets first" | "suspend":
-            return [before, Event(at, what, daemon, length_s)]
+            return [before, MirrorEvent(at, what, daemon, length_s)]
         case "zk cut" | "pause":
-            during = Event(at + 0.9 * length_s, "produce", topic, rng.randint(1, 6))
-            return [before, Event(at, what, daemon, length_s), during]
+            during = MirrorEvent(at + 0.9 * length_s, "produce", topic, rng.randint(1, 6))
+            return [before, MirrorEvent(at, what, daemon, length_s), during]
         case "expire" | "zk reset" | "reload":
-            return [before, Event(at, what, daemon)]
+            return [before, MirrorEvent(at, what, daemon)]
         case "disk":
-            return [Event(at, what, daemon, length_s, rng.uniform(*rng.choice((SHORT_S, LONG_S))))]
+            return [MirrorEvent(at, what, daemon, length_s, rng.uniform(*rng.choice((SHORT_S, LONG_S))))]
         case "zk late":
-            return [Event(at, what, daemon, length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())]
+            return [MirrorEvent(at, what, daemon, length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())]
         case "cut":
-            return [before, Event(at, what, way, length_s)]
+            return [before, MirrorEvent(at, what, way, length_s)]
         case "reset" | "half open" | "lost answer":
-            return [before, Event(at, what, way)]
+            return [before, MirrorEvent(at, what, way)]
         case "cut frame":
-            return [before, Event(at, what, way, rng.choice((0.0, 0.3, 0.99, rng.random())))]
+            return [before, MirrorEvent(at, what, way, rng.choice((0.0, 0.3, 0.99, rng.random())))]
         case "slow":
-            return [Event(at, what, way, length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())]
+            return [MirrorEvent(at, what, way, length_s, rng.choice((0.1, 0.5, 2.0)) * rng.random())]
         case "narrow":
-            return [Event(at, what, way, length_s, rng.choice((50.0, 500.0)))]
+            return [MirrorEvent(at, what, way, length_s, rng.choice((50.0, 500.0)))]
         case "broker kill" | "broker freeze" | "broker isolated":
-            return [before, Event(at, what, broker, length_s)]
+            return [before, MirrorEvent(at, what, broker, length_s)]
         case "move":
-            return [before, Event(at, what, topic, rng.randrange(setup.topics[topic]))]
+            return [before, MirrorEvent(at, what, topic, rng.randrange(setup.topics[topic]))]
         case "grow":
-            return [Event(at, what, topic, rng.randint(1, 2))]
+            return [MirrorEvent(at, what, topic, rng.randint(1, 2))]
         case _:
-            return [Event(at, "topic", f"t{rng.randint(3, 4)}", rng.randint(1, 3))]
+            return [MirrorEvent(at, "topic", f"t{rng.randint(3, 4)}", rng.randint(1, 3))]
