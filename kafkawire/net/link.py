@@ -374,7 +374,7 @@ class Link:
     def _shut(self) -> None:
         opened, self._transport = self._transport, None
         if opened is not None:
-            opened.close()
+            opened.close(abort=self._session.outstanding > 0)
 
     def __repr__(self) -> str:
         state = "broken" if self.broken else "open" if self._transport else "closed"

@@ -188,8 +188,8 @@ class TlsTransport:
     def ended(self) -> bool:
         return ended(self._socket)
 
-    def close(self) -> None:
-        close(self._socket)
+    def close(self, abort: bool = False) -> None:
+        close(self._socket, abort)
 
     def abandon(self) -> None:
         abandon(self._socket)

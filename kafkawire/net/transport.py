@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -35,8 +36,9 @@ class Transport(Protocol):
     def ended(self) -> bool:
         """Whether the other side has ended the connection: a look that does not wait."""
 
-    def close(self) -> None:
-        """Close it, from anywhere: calls that wait raise OSError."""
+    def close(self, abort: bool = False) -> None:
+        """Close it, from anywhere: calls that wait raise OSError.  abort: what was sent and is not on its way yet is
+        dropped."""
 
     def abandon(self) -> None:
         """Give it up in a forked child; the parent's copy stays open."""
@@ -103,8 +105,8 @@ class PlainTransport:
     def ended(self) -> bool:
         return ended(self._socket)
 
-    def close(self) -> None:
-        close(self._socket)
+    def close(self, abort: bool = False) -> None:
+        close(self._socket, abort)
 
     def abandon(self) -> None:
         abandon(self._socket)
@@ -115,9 +117,15 @@ def ended(opened: Any) -> bool:
     return ready(opened, _ENDED)
 
 
-def close(opened: Any) -> None:
-    """Close a socket, and wake the task that waits in it."""
+def close(opened: Any, abort: bool = False) -> None:
+    """Close a socket, and wake the task that waits in it.
+
+    abort: reset the connection.  Else the kernel goes on to send what it has taken, for minutes on a line that is slow
+    or broken, and a request that was given up on arrives after all that was decided without it.
+    """
     try:
+        if abort:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         opened.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in recv, which close alone does not
     except OSError:
         pass  # not connected any more: that is what we want

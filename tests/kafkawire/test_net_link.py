@@ -458,7 +458,7 @@ class EndsIn:
     def ended(self) -> bool:
         return False
 
-    def close(self) -> None:
+    def close(self, abort: bool = False) -> None:
         self.opened.close()
 
 
@@ -598,3 +598,30 @@ def test_the_kernel_keeps_connections_alive_and_ends_those_that_do_not_answer() 
         assert opened[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) < IDLE_S
         assert opened[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 120_000
         link.close()
+
+
+def test_a_request_that_is_given_up_on_does_not_arrive_later() -> None:
+    """The kernel has taken all of it, and the broker's machine only a part."""
+    size = 400_000
+
+    def connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
+        opened = socket.socket()
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * size)
+        opened.connect(address)
+        return opened
+
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # of what it accepts
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        link = Link(Broker(1, *listening.getsockname()), "me", connect, timeout_ms=200)
+        link.send(requests.produce(D, 1, 1000, {TP: [entry(b"v" * size)]}))
+        peer, _ = listening.accept()
+        with pytest.raises(LinkLost, match="1 Produce"):
+            link.receive()
+        peer.settimeout(5)
+        arrived = 0
+        with peer, suppress(ConnectionResetError):
+            while piece := peer.recv(1 << 20):
+                arrived += len(piece)
+        assert 0 < arrived < size
