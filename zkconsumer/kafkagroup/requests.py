@@ -71,6 +71,7 @@ class MemberRequests:
         self._session_ms = session_timeout_ms
         self._rebalance_ms = rebalance_timeout_ms
         patience_ms = max(session_timeout_ms, rebalance_timeout_ms) + JOIN_MARGIN_MS
+        self._patience_s = patience_ms / 1000
         self._patient = Links(client_name, connect, patience_ms)
         quick_ms = max(100, min(session_timeout_ms, rebalance_timeout_ms) // BEATS_LOST_PART)
         self._quick = Links(client_name, connect, quick_ms)
@@ -81,6 +82,7 @@ class MemberRequests:
             return Coordinator(whom, self._asking, dialect, 0, 100, limit_ms, sleep=sleep, now=now)
 
         self._asked = asking
+        self._now = now
         self._lookup = asking(brokers)
         self.coordinator: Broker | None = None  # as it was found last
         self.answered: Broker | None = None  # the last heartbeat
@@ -162,7 +164,9 @@ class MemberRequests:
         return self._heard(broker, reply)
 
     def _received(self, link: Link) -> Mapping[str, Any]:
-        """Wait for the response on a link.  Raises LinkLost once another broker is the coordinator."""
+        """Wait for the response on a link.  Raises LinkLost once another broker is the coordinator, or the answer is
+        later than any that the coordinator gives: a connection may be forgotten on its way, and nobody says so."""
+        over_at = self._now() + self._patience_s
         while True:
             try:
                 with deadline(LOOK_S):
@@ -170,6 +174,8 @@ class MemberRequests:
                     return reply
             except TimeoutError:
                 pass
+            if self._now() > over_at:  # each receive() begins a silence of its own, which never gets so far
+                raise LinkLost(f"{link.broker}: no answer within {self._patience_s:g} s")
             other = self._other(link.broker)
             if other is not None:
                 raise LinkLost(f"{link.broker}: no answer, and {other} coordinates group {self.group} now")
