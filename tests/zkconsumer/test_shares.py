@@ -258,3 +258,23 @@ def test_what_a_closed_one_still_holds_counts_until_it_is_given_back():
     shares.answered(holding, 100)
     shares.give_back(holding, 50, 1.0)
     assert (shares.used, shares.waiting, shares.kept) == (0, 0, 0)
+
+
+def test_an_entry_larger_than_the_share_comes_though_partitions_of_other_brokers_are_always_asked_for():
+    shares = Shares(4 * FETCH)
+    large, size = shares.open(), 5 * FETCH  # within the memory of all streams, not within that of its own
+    others = [shares.open() for _ in range(3)]
+    asked: dict[Holding, int] = {}
+    for turn in range(200):
+        now = turn * 0.1  # each long poll of another broker is answered and sent again
+        for holding in others:
+            shares.answered(holding, asked.pop(holding, 0))
+            nbytes = granted(shares.offer(now), holding)
+            if nbytes:
+                shares.ask(holding, nbytes)
+                asked[holding] = nbytes
+        offer = shares.offer(now)
+        if offer.grant_whole(large, size):
+            assert not asked  # it was alone
+            return
+    raise AssertionError("it is never asked for")

@@ -109,7 +109,7 @@ class StreamBudget:
 
     def free_for_resting(self, partitions: int) -> int:
         """Return how many bytes so many partitions, which hold nothing, may ask for together."""
-        return self._shares.free_for(partitions)
+        return self._shares.free_for(partitions, now())
 
     def reserve(self, nbytes: int) -> None:
         """Reserve the bytes that a request asks for from resting partitions."""

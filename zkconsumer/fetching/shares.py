@@ -13,19 +13,21 @@ budget is divided beforehand:
     stalled    it holds bytes, and none of its bytes was done for STALL_S
     waits      new or stalled
 
-When every partition holds its slot, those that move can take all of the budget.  A broker may return an entry that is
+When every partition holds its slot, those that move can take all of the budget.  An entry that never fits beside the
+slots is asked for when nothing else is: for SAVE_S no other partition, of whichever broker, is asked for.  A broker may return an entry that is
 larger than what was asked for; entry_bytes is the largest such difference so far, and is kept free as well.
 
     shares.open() .. close()               a partition begins and ends
     ask, answered, take, give_back         its bytes: asked for, response there, fetched, done (or dropped)
     offer(now)                             what one fetch may ask for: see Offer
 
-Every method takes the same time, however many partitions there are.
+Every method takes the same time, however many partitions there are, but save_for, which is rare.
 """
 
 from __future__ import annotations
 
 STALL_S = 1.0
+SAVE_S = 2.0  # a long poll, and the response of one
 WAITING_SHARE = 3, 4  # of the budget
 SLOTS_SHARE = 1, 4
 LARGEST_SLOT = 65536  # a fetch plan asks for so much at least, where there is room
@@ -78,6 +80,7 @@ class Shares:
         self.entry_bytes = 0  # the most by which a response was larger than what was asked for
         self._most_waiting = limit * WAITING_SHARE[0] // WAITING_SHARE[1]
         self._for_slots = limit * SLOTS_SHARE[0] // SLOTS_SHARE[1]
+        self._saved: tuple[Holding, float] | None = None  # the partition that all others wait for, until when
         self._holdings: dict[Holding, None] = {}
         self._moving: dict[Holding, None] = {}  # those that hold bytes, by moved_at
 
@@ -172,7 +175,19 @@ class Shares:
             del self._moving[oldest]
             oldest.stalled = True
             self.waiting += oldest.bytes
-        return Offer(self)
+        return Offer(self, now)
+
+    def save_for(self, holding: Holding, now: float) -> None:
+        """Let all others wait for a partition whose next entry never fits beside them, if they do not wait for another
+        one yet, and what they hold will be done: what is only asked for comes back by itself."""
+        if self.saved_for(now) is None and not any(each.held and each.waits for each in self._holdings):
+            self._saved = holding, now + SAVE_S
+
+    def saved_for(self, now: float) -> Holding | None:
+        """Return the partition that all others wait for."""
+        if self._saved is None or now >= self._saved[1] or self._saved[0].closed:
+            return None
+        return self._saved[0]
 
     @property
     def kept_free(self) -> int:
@@ -180,8 +195,10 @@ class Shares:
         kept = min(self.kept, self._for_slots) - self._aside
         return kept + self.entry_bytes if kept > 0 else 0
 
-    def free_for(self, partitions: int) -> int:
+    def free_for(self, partitions: int, now: float) -> int:
         """Return how many bytes so many partitions, which hold nothing, may ask for together."""
+        if self.saved_for(now) is not None:
+            return 0
         return self.limit - self.used - max(0, self.kept_free - partitions * self.slot)
 
     @property
@@ -193,9 +210,13 @@ class Shares:
 class Offer:
     """Bytes that one fetch may ask for.  Each grant leaves less for the next one; the shares count nothing yet."""
 
-    __slots__ = ("_alone", "_for_waiting", "_free", "_kept", "_limit", "_nothing_waits", "_slot")
+    __slots__ = (
+        "_alone", "_for_waiting", "_free", "_kept", "_limit", "_nothing_waits", "_now", "_saved", "_shares", "_slot",
+    )  # fmt: skip
 
-    def __init__(self, shares: Shares) -> None:
+    def __init__(self, shares: Shares, now: float) -> None:
+        self._shares, self._now = shares, now
+        self._saved = shares.saved_for(now)
         self._limit, self._slot = shares.limit, shares.slot
         self._free = shares.limit - shares.used
         self._kept = shares.kept_free
@@ -206,6 +227,8 @@ class Offer:
     def room(self, holding: Holding) -> int:
         """Return how many bytes a partition may ask for without touching the slots of the others; a waiting one also
         stays within the share of all that wait.  grant_slot() is not bound by that share."""
+        if self._waits_for_another(holding):
+            return 0
         own = self._slot - holding.asked - holding.held
         room = self._free - self._kept
         if own > 0:
@@ -224,7 +247,7 @@ class Offer:
         known: the size of its next entry, if it is known and larger than its slot.
         """
         own = self._slot - holding.asked - holding.held
-        if own < LEAST_SLOT:
+        if own < LEAST_SLOT or self._waits_for_another(holding):
             return 0
         size = min(wanted, max(own, known))
         intact = size <= own and self._free >= self._kept
@@ -234,20 +257,30 @@ class Offer:
         return size
 
     def grant_whole(self, holding: Holding, size: int) -> bool:
-        """Grant a partition exactly so many bytes, for one large entry; False: there is no room."""
+        """Grant a partition exactly so many bytes, for one large entry; False: there is no room, or others go first."""
+        if self._waits_for_another(holding):
+            return False
         own = max(0, self._slot - holding.asked - holding.held)
         room = self._free - max(0, self._kept - own)
         if size > self._limit - self._kept:
             room = self._free  # it never fits beside the slots of the others
         fits = size <= room and (not holding.waits or self._nothing_waits or size <= self._for_waiting)
         if not (fits or self._alone):
+            # What rests is always asked for, so that nothing is ever alone unless it is waited for.
+            if size > self._limit - self._kept:
+                self._shares.save_for(holding, self._now)
             return False
         self._count(holding, size, own)
         return True
 
     def spent(self, least: int) -> bool:
         """True if no partition has room for so many bytes."""
+        if self._saved is not None:
+            return False  # it may come yet
         return not self._alone and self._free - max(0, self._kept - self._slot) < least
+
+    def _waits_for_another(self, holding: Holding) -> bool:
+        return self._saved is not None and self._saved is not holding
 
     def _count(self, holding: Holding, size: int, own: int) -> None:
         self._alone = False
