@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # backoff for a target topic that is not ready
+PREPARED = "its topic in the target is looked up, or made, or has no leader for a partition yet"
 HANDLED_RETRY_S = 10.0  # backoff for a topic that message.handler sends to, while the target is out of reach
 FORMER_S, FORMER_POLL_S = 10.0, 0.02  # what is in flight is waited for before a topic goes another way
 KERNELS_S, KERNELS_POLL_S = 3.0, 0.02  # loading takes half a second; compiling, once a machine, may take longer
@@ -569,12 +570,16 @@ class Flow:
     def _until_done(self, name: str, attempt: Callable[[], T]) -> T:
         """What attempt() returns, retried until it works; meanwhile the topic waits.  Raises TopicRefused."""
         pause_s = RETRY_MIN_S
+        self._waiting.setdefault(name, PREPARED)  # an attempt may take many seconds
         while True:
             if not self.selection.selects(name) and name in self._held:
+                self._waiting.pop(name, None)
                 raise TopicRefused(f"topic {name} is not selected any more")
             try:
                 found = attempt()
             except TopicRefused:
+                if self._waiting[name] == PREPARED:
+                    del self._waiting[name]
                 raise
             except Closed:  # we are stopping: the log keeps why the topic waited
                 sleep(RETRY_MAX_S)

@@ -60,6 +60,7 @@ LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender w
 AT_ONCE = 100  # topics made in one round, or named in one request
 POLL_S = 0.1  # between two looks at the metadata that topics wait for together
 READ_SHARE = 5  # times what reading it takes, where that is more: many partitions are many bytes
+LONGEST_POLL_S = 1.0  # a read that waited for a broker that is away says nothing about bytes
 PURPOSE = "topics"  # of the connections that empty sets are sent on
 GROWN = "target topic %s: grown from %d to %d partitions, as its source has"
 CONTROLLER_AGAIN = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=10.0)  # an election of a controller
@@ -200,7 +201,7 @@ class TargetTopics:
         except NothingKnown:
             self._view = ClusterView()
         self._seen_at = now()
-        self._poll_s = max(POLL_S, READ_SHARE * (self._seen_at - began))
+        self._poll_s = min(max(POLL_S, READ_SHARE * (self._seen_at - began)), LONGEST_POLL_S)
         return self._view
 
     def _all(self, fresh_s: float) -> ClusterView:
