@@ -29,6 +29,7 @@ from groundwork.loopdelay import HubLag
 from mirrormaker.config import Configuration
 from mirrormaker.control.actions import RunningMirror, actions_of
 from mirrormaker.control.live import LiveControl
+from mirrormaker.control.server import Refused
 from mirrormaker.happenings import Happenings
 from mirrormaker.report import MirrorReport
 from mirrormaker.signals import Signals
@@ -38,9 +39,11 @@ from tests.simulation.process import Process, Timeline
 from tests.simulation.virtual import Disk, Files, here
 from tests.simulation.zookeeper import Link, SimClient, SimZookeeper, client_for
 from zkconsumer.engine import groupassignment
+from zkconsumer.errors import ConsumerError
 from zkconsumer.session import zksession
 
 CRASHED = 1  # exit code of a program that ends with an exception
+Answered = Callable[[str, Exception | None], object]  # an action, and why it is refused
 
 
 class MirrorProcess(Process):
@@ -157,12 +160,19 @@ class SimDaemon(mirrormaker.daemon.Daemon):
         """As the operating system would call the handler of a signal."""
         self._signals._handler(number)(number, None)
 
+    @property
+    def control(self) -> Any:
+        """Its actions by name; None before they can be asked for."""
+        return getattr(self._control, "actions", None)
+
     def report(self) -> MirrorReport:
         return self._reporter.report()
 
     def do(self, action: str, arguments: Mapping[str, Any]) -> list[Any]:
-        """An action of its control socket, and what it answers."""
-        return list(self._control.actions[action](arguments))  # type: ignore[attr-defined]
+        """An action of its control socket, and what it answers.  Raises Refused, ConsumerError."""
+        if self.control is None:
+            raise Refused("it has not begun")
+        return list(self.control[action](arguments))
 
 
 def _begin_control(self: Any, reporter: Any, more: object) -> None:
@@ -236,6 +246,7 @@ class Mirror:
         self.configuration = configuration  # as its file is now: what the next start, or a reload, reads
         self.process: MirrorProcess | None = None
         self.lives: list[MirrorProcess] = []
+        self.started_at = 0.0  # the last time
         self.yaml = yaml
         self._machine = machine
         self._freezes = 0
@@ -257,6 +268,7 @@ class Mirror:
         timeline = self._machine.network.timeline
         process = MirrorProcess(self.name, timeline, lambda e: self._failed(self, e), self._machine)
         self.process = process
+        self.started_at = timeline.now
         self.lives.append(process)
         process.after(0.0, self._begin, process)
 
@@ -327,11 +339,17 @@ class Mirror:
             self._thaw(self.process, self._freezes, False)
             self.process.disk.slow_s = 0.0
 
-    def do(self, action: str, **arguments: Any) -> None:
-        """An operator's action, such as pause; what it answers or raises is nobody's."""
+    def do(self, action: str, done: Answered = lambda action, refused: None, **arguments: Any) -> None:
+        """An operator's action, such as pause.  done(action, why it is refused, or None)."""
         daemon = self.daemon
         if daemon is not None and self.process is not None:
-            self.process.arrive(lambda: Greenlet(_quietly, daemon.do, action, arguments).start())
+            self.process.arrive(lambda: Greenlet(_answered, daemon, action, arguments, done).start())
+
+    def report(self, took: Callable[[MirrorReport], object]) -> None:
+        """Ask a daemon that runs for its report; took(report)."""
+        daemon, process = self.daemon, self.process
+        if daemon is not None and process is not None:
+            process.arrive(lambda: took(daemon.report()) if daemon.control is not None else None)
 
     def dispose(self) -> None:
         for process in self.lives:
@@ -339,11 +357,13 @@ class Mirror:
         self.lives.clear()
 
 
-def _quietly(fn: Callable[..., object], *args: Any) -> None:
+def _answered(daemon: SimDaemon, action: str, arguments: Mapping[str, Any], done: Answered) -> None:
     try:
-        fn(*args)
-    except Exception:
-        pass
+        daemon.do(action, arguments)
+    except (Refused, ConsumerError) as reason:
+        done(action, reason)
+    else:
+        done(action, None)
 
 
 class LogRouter(logging.Handler):

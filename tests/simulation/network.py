@@ -17,6 +17,7 @@ import errno
 import os
 import select
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -101,12 +102,18 @@ class Path:
         for connection in self.connections:
             connection.down.breaks_at = 0.0
 
+    def late_copy(self, after_s: float) -> None:
+        """The next that a client sends has its connection reset, and arrives at the broker so much later."""
+        for connection in self.connections:
+            connection.up.late_s = after_s
+
 
 class Pipe:
     """One direction of a connection.  gone: nothing arrives any more, and nobody is told.  breaks_at: this share of
-    what is sent next arrives, then the connection is reset."""
+    what is sent next arrives, then the connection is reset.  late_s: what is sent next arrives so much later, and the
+    client is told at once that the connection is reset."""
 
-    __slots__ = ("breaks_at", "busy_until", "connection", "gone", "held", "is_up", "under_way")
+    __slots__ = ("breaks_at", "busy_until", "connection", "gone", "held", "is_up", "late_s", "under_way")
 
     def __init__(self, connection: Connection, is_up: bool) -> None:
         self.connection = connection
@@ -115,12 +122,17 @@ class Pipe:
         self.under_way = 0  # bytes
         self.gone = False
         self.breaks_at: float | None = None
+        self.late_s: float | None = None
         self.held: deque[bytes | None] = deque()
 
     def send(self, data: bytes | None) -> None:
         """None: the end of the connection, behind everything."""
         connection = self.connection
         path, network = connection.path, connection.network
+        if self.late_s is not None and data is not None:
+            late_s, self.late_s = self.late_s, None
+            connection.arrives_late(data, late_s)
+            return
         if self.breaks_at is not None and data is not None:
             data, self.breaks_at = data[: int(len(data) * self.breaks_at)], None
             if data:
@@ -230,12 +242,16 @@ class Connection:
                 self.socket.broken, ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
             )
 
-    def client_closed(self, tells: bool = True) -> None:
+    def client_closed(self, tells: bool = True, aborts: bool = False) -> None:
         """The client has closed it, or its machine for a process that is gone.  tells: what it sent still arrives, and
-        the end behind it; False: its machine is gone, too."""
+        the end behind it; False: its machine is gone, too.  aborts: what it sent and is not there yet is dropped."""
         if self.client_open:
             self.client_open = False
-            if tells:
+            if aborts and self.broker_open and not self.path.cut:
+                self.reset()
+            elif aborts:
+                self.up.gone = self.down.gone = True
+            elif tells:
                 self.up.send(None)
             else:
                 self.up.gone = self.down.gone = True
@@ -250,6 +266,19 @@ class Connection:
             if self.peer is not None:
                 self.peer.closed()
         self._over()
+
+    def arrives_late(self, data: bytes, after_s: float) -> None:
+        """What the client has sent waits at the broker, and its connection is reset; what was sent before arrives."""
+        self.up.gone = self.down.gone = True
+        self.at_client_reset()
+        self.network.timeline.after(after_s, self._arrived_late, data)
+
+    def _arrived_late(self, data: bytes) -> None:
+        if self.broker_open and self.peer is not None:
+            self.broker_open = False
+            self.peer.received(data)
+            self.peer.closed()
+            self._over()
 
     def _over(self) -> None:
         if not self.client_open and not self.broker_open:
@@ -340,6 +369,7 @@ class SimSocket:
         self._is_connected = False
         self._is_closed = False
         self._shut = False
+        self._aborts = False
         self._ended = False
         self._error: OSError | None = None
         self._came: deque[memoryview] = deque()
@@ -393,9 +423,11 @@ class SimSocket:
     def settimeout(self, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
 
-    def setsockopt(self, level: int, name: int, value: int) -> None:
+    def setsockopt(self, level: int, name: int, value: int | bytes) -> None:
         if (level, name) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT):
-            self._least = value
+            self._least = int(value)
+        elif (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER):
+            self._aborts = value == struct.pack("ii", 1, 0)
 
     def fileno(self) -> int:
         return -1 if self._is_closed else 1_000_000 + self.connection.number
@@ -469,7 +501,7 @@ class SimSocket:
         if not self._is_closed:
             self._is_closed = True
             self._came.clear()
-            self.connection.client_closed()
+            self.connection.client_closed(aborts=self._aborts)
             loop = gevent.get_hub().loop
             for waiter in (self._reader, self._writer):
                 if waiter is not None:

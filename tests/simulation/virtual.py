@@ -53,6 +53,8 @@ def here() -> Process | None:
 def running(timeline: Timeline | None, chance: random.Random | None) -> None:
     """A schedule begins (None: it has ended): what is asked outside of its processes is answered from it, too."""
     global _timeline, _chance
+    if time.monotonic is REAL["monotonic"]:
+        raise RuntimeError("call install() before any module of the project is imported")
     _timeline, _chance = timeline, chance
     if chance is not None:
         for each in (_REAL_INSTANCE, *_lasting):  # what a module made when it was imported outlives the schedule
@@ -210,6 +212,8 @@ def install() -> None:
 
 class Disk:
     """What threads beside the event loop do in one process: at once, or slow_s later each."""
+
+    __slots__ = ("_process", "slow_s")
 
     def __init__(self, process: Process) -> None:
         self.slow_s = 0.0

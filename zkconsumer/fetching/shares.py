@@ -14,8 +14,10 @@ budget is divided beforehand:
     waits      new or stalled
 
 When every partition holds its slot, those that move can take all of the budget.  An entry that never fits beside the
-slots is asked for when nothing else is: for SAVE_S no other partition, of whichever broker, is asked for.  A broker may return an entry that is
-larger than what was asked for; entry_bytes is the largest such difference so far, and is kept free as well.
+slots is asked for when nothing else is: for SAVE_S no other partition, of whichever broker, is asked for.
+
+A broker may return an entry that is larger than what was asked for; entry_bytes is the largest such difference so far,
+and is kept free as well.
 
     shares.open() .. close()               a partition begins and ends
     ask, answered, take, give_back         its bytes: asked for, response there, fetched, done (or dropped)

@@ -270,6 +270,10 @@ class Log:
             return False
         return not self._rules.keeps_above_hw or self.hw >= behind
 
+    def drop_before(self, base: int, now_ms: int) -> None:
+        """Remove the segments that lie before one that begins there, as retention does."""
+        self._drop(sum(one.base < base for one in self.segments), now_ms)
+
     def _drop(self, count: int, now_ms: int) -> None:
         if not count:
             return

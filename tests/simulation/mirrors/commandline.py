@@ -38,20 +38,24 @@ def main(argv: list[str]) -> int:
 def _one_after_the_other(given: argparse.Namespace, modes: tuple[str, ...]) -> int:
     count = math.inf if given.minutes is not None else given.schedules
     until = math.inf if given.minutes is None else real_s() + 60 * given.minutes
-    began, used, done, seen = real_s(), cpu_s(), 0, Counter[str]()
+    began, used, done, seen, broken = real_s(), cpu_s(), 0, Counter[str](), Counter[str]()
     for seed in itertools.count(given.seed, given.step):
         if done >= count or real_s() > until:
             break
-        if run(schedule(seed, modes), seen) is not None:
-            again = f"python -m {MODULE} --seed {seed} --schedules 1{f' --mode {modes[0]}' if len(modes) == 1 else ''}"
-            print(f"after {done + 1} schedules:\n{shortest(schedule(seed, modes))}\n\n{again}", flush=True)
-            return 1
+        found = run(schedule(seed, modes), seen)
         done += 1
+        if found is not None and not given.go_on:
+            again = f"python -m {MODULE} --seed {seed} --schedules 1{f' --mode {modes[0]}' if len(modes) == 1 else ''}"
+            print(f"after {done} schedules:\n{shortest(schedule(seed, modes))}\n\n{again}", flush=True)
+            return 1
+        if found is not None:
+            broken[found.promise] += 1
+            print(f"seed {seed}: {found.why}", flush=True)
         if done % EACH == 0:
-            _rate(done, real_s() - began, cpu_s() - used)
-    _rate(done, real_s() - began, cpu_s() - used)
+            _rate(done, broken, real_s() - began, cpu_s() - used)
+    _rate(done, broken, real_s() - began, cpu_s() - used)
     print("what happened: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(seen.items())), flush=True)
-    return 0
+    return 1 if broken else 0
 
 
 def _side_by_side(given: argparse.Namespace, argv: list[str]) -> int:
@@ -77,9 +81,12 @@ def _side_by_side(given: argparse.Namespace, argv: list[str]) -> int:
     return 1 if any(codes) else 0
 
 
-def _rate(done: int, seconds: float, used_s: float) -> None:
+def _rate(done: int, broken: Counter[str], seconds: float, used_s: float) -> None:
+    kept = "all promises kept"
+    if broken:
+        kept = ", ".join(f"{count:,} broke {promise}" for promise, count in broken.most_common())
     print(
-        f"{done:,} schedules, all promises kept: {60 * done / seconds:,.0f} a minute,"
+        f"{done:,} schedules, {kept}: {60 * done / seconds:,.0f} a minute,"
         f" {60 * done / max(used_s, 0.001):,.0f} a CPU minute",
         flush=True,
     )
@@ -94,5 +101,6 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--mode", choices=MODES, help="of all mirrors; default: each schedule has one of them")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--mutation", choices=MUTATIONS, help="patch this wrong decision in")
+    parser.add_argument("--go-on", action="store_true", help="tell each broken promise in a line, and go on")
     parser.add_argument("--story", action="store_true", help="tell the schedule of --seed")
     return parser.parse_args(argv)

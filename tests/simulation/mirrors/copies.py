@@ -24,17 +24,18 @@ def rows_of(entry: Entry) -> list[Row]:
 class Reading:
     """One partition as its readers see it: read on from where it was read to, as far as the high watermark.
 
-    rows: in the order of the log.  cut: readers were shown what is gone now.
+    rows: in the order of the log.  since: when each was seen first.  cut: readers were shown what is gone now.
     """
 
-    __slots__ = ("_cluster", "_leader", "_read_to", "_tp", "cut", "names", "rows")
+    __slots__ = ("_cluster", "_leader", "_tp", "cut", "names", "read_to", "rows", "since")
 
     def __init__(self, cluster: SimCluster, tp: Tp) -> None:
         self._cluster = cluster
         self._tp = tp
         self._leader = -1  # the last one
-        self._read_to = 0
+        self.read_to = 0
         self.rows: list[Row] = []
+        self.since: list[float] = []
         self.names: Counter[bytes] = Counter()
         self.cut = False
 
@@ -46,18 +47,19 @@ class Reading:
             log = self._cluster.log(self._tp, self._leader)
         except KeyError:
             return
-        if log.end < self._read_to:
+        if log.end < self.read_to:
             self.cut = True
             return
-        if log.hw <= self._read_to:
+        if log.hw <= self.read_to:
             return
-        for entry in log.all_from(self._read_to):
+        for entry in log.all_from(self.read_to):
             if entry.last >= log.hw:
                 break
             for offset, name in rows_of(entry):
                 self.rows.append((offset, name))
+                self.since.append(self._cluster.timeline.now)
                 self.names[name] += 1
-            self._read_to = entry.last + 1
+            self.read_to = entry.last + 1
 
     def has(self, name: bytes) -> bool:
         """Whether the leader has a message; one that was elected just now shows what it has a moment later."""
@@ -67,7 +69,7 @@ class Reading:
             log = self._cluster.log(self._tp, self._leader)
         except KeyError:
             return False
-        return any(name == row[1] for entry in log.all_from(self._read_to) for row in rows_of(entry))
+        return any(name == row[1] for entry in log.all_from(self.read_to) for row in rows_of(entry))
 
     def committed_rows(self) -> list[Row]:
         """What a reader of committed transactions gets; nothing while no broker leads."""
@@ -103,3 +105,8 @@ class Readings:
                         self.of[tp] = Reading(self._cluster, tp)
         for reading in self.of.values():
             reading.look()
+
+    def has(self, topic: str, name: bytes) -> bool:
+        """Whether any partition of a topic has a message, or its leader does."""
+        of = [reading for tp, reading in self.of.items() if tp[0] == topic]
+        return any(reading.names[name] for reading in of) or any(reading.has(name) for reading in of)

@@ -104,7 +104,7 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self.break_at: tuple[str, int, bool] | None = None
         self.state_listeners = Ordered()
         self._process = process
-        self._zookeeper = zookeeper
+        self.zookeeper = zookeeper
         names = {f"{host}:{port}" for host, port in self.hosts}
         self._servers = [s for s in zookeeper.servers if s.name in names] or zookeeper.servers
         self._untried: list[Server] = []
@@ -160,7 +160,7 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def command(self, cmd: bytes = b"ruok") -> str:
         if not self._live.is_set():
             raise ConnectionLoss("No connection to server")
-        return f"Zookeeper version: {self._zookeeper.version}-0, built on 01/01/2014 00:00 GMT"
+        return f"Zookeeper version: {self.zookeeper.version}-0, built on 01/01/2014 00:00 GMT"
 
     # connection ---------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class SimClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
             return self._servers[0]
         if not self._untried:
             self._untried = [*self._servers]
-            self._zookeeper.rng.shuffle(self._untried)
+            self.zookeeper.rng.shuffle(self._untried)
         return self._untried.pop()
 
     def _reach(self, line: Connection, session_id: int | None) -> None:
