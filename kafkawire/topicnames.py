@@ -12,6 +12,7 @@ system takes more than 255: such a broker ends, and does not start again.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that brokers call internal in their metadata."""
@@ -37,3 +38,20 @@ def why_never_written(topic: str) -> str:
     if len(topic) > LONGEST:
         return f"which has {len(topic)} characters: with more than {LONGEST} a topic can end the brokers that hold it"
     return ""
+
+
+def colliding(wanted: Iterable[str], there: Collection[str]) -> dict[str, str]:
+    """Return the new topics that brokers from 0.9 on refuse, each with the topic of the cluster, or the one wanted
+    before it, that it collides with: brokers name metrics after topics, with "_" for each ".".
+    """
+    taken = {_metric(topic): topic for topic in there}
+    found: dict[str, str] = {}
+    for topic in wanted:
+        other = taken.setdefault(_metric(topic), topic)
+        if other != topic and topic not in there:
+            found[topic] = other
+    return found
+
+
+def _metric(topic: str) -> str:
+    return topic.replace(".", "_")

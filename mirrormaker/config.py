@@ -27,6 +27,7 @@ from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS
 from kafkawire.securityoptions import unsafe_security
 from mirrormaker import listen
 from mirrormaker.configfile import ConfigError, read_bytes, read_yaml
+from mirrormaker.exactlyonce.requirements import NoTransactions, require_transactions
 from mirrormaker.jvmfiles import Translated, consumer_file, ignored_line, producer_file, taken_line
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.plugins import Partitioners, check_plugins, encoders_of
@@ -212,6 +213,7 @@ def _between(loaded: Configuration, names: Names, unknown: str, found: Findings)
     if not sources:
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
     problems += [f"{where}: {sentence}" for sentence in _not_growing(target, mirror)]
+    problems += [f"{where}: {sentence}" for sentence in _without_transactions(target, mirror)]
     if (
         mirror.dead_letter_topic
         and mirror.own_topics(s.name for s in named)[mirror.dead_letter_topic] != "dead.letter.topic"
@@ -344,6 +346,15 @@ def workers_mean(configuration: Configuration) -> Iterator[str]:
     )
     if mirror.map_folder:
         yield f"offset map: a file for each worker; `zkconsumer offsets translate` takes all {count}, --map for each"
+
+
+def _without_transactions(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
+    """Yield why the release that the file names cannot be written to exactly once: a sentence."""
+    if mirror.exactly_once and target.version:
+        try:
+            require_transactions(expected(target.version))
+        except NoTransactions as none:
+            yield f"{none}; or correct target.version"
 
 
 def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:

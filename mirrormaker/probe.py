@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from groundwork.tasks import connect
@@ -46,10 +47,12 @@ class WrongVersion(ConsumerError):
 
 
 class SourceView(NamedTuple):
-    """brokers by id; topics: partition counts of those that are mirrored."""
+    """brokers by id; topics: partition counts of those that are mirrored; replicas: of each partition of these, 0 where
+    there are none (0.7)."""
 
     brokers: dict[int, Broker]
     topics: dict[str, int]
+    replicas: Mapping[str, int] = MappingProxyType({})
 
 
 @contextmanager
@@ -90,7 +93,12 @@ def probe_source(
     versions = versions or ClusterVersions(source.version)
     if not versions.pinned or versions.dialect.number >= ASKED_FROM or source.kafka_security != OPEN:
         require_release(brokers.values(), "version", versions, source.kafka_security)
-    return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
+    partitions = {name: found[name] for name in names if name in found}
+    most = {
+        name: 0 if znodes.PARTITIONS_BY_BROKER else max(map(len, of.values()), default=0)
+        for name, of in partitions.items()
+    }
+    return SourceView(brokers, {name: len(of) for name, of in partitions.items()}, most)
 
 
 def _probe_coordinated(
@@ -108,7 +116,9 @@ def _probe_coordinated(
     chosen = mirror.topics
     names = [name for name in sorted(view.topics) if chosen.matches(name, source.exclude_internal_topics)]
     hidden = INTERNAL_TOPICS if source.exclude_internal_topics else ()
-    return SourceView(brokers, {name: len(view.topics[name]) for name in names if name not in hidden})
+    partitions = {name: view.topics[name] for name in names if name not in hidden}
+    most = {name: max((len(one.replicas) for one in of.values()), default=0) for name, of in partitions.items()}
+    return SourceView(brokers, {name: len(of) for name, of in partitions.items()}, most)
 
 
 def source_view(source: SourceOptions, timeout_s: float, versions: ClusterVersions) -> ClusterView:

@@ -31,7 +31,7 @@ from mirrormaker.configfile import ConfigError, read_settled
 from mirrormaker.flow import Flow
 from mirrormaker.handler import MessageHandler
 from mirrormaker.options import MirrorOptions
-from mirrormaker.report import ReloadReport
+from mirrormaker.report import ReloadReport, waiting
 from mirrormaker.sethandler import SetHandler
 from mirrormaker.source import Source
 from zkconsumer.errors import ConsumerError
@@ -103,6 +103,7 @@ class Reloads:
         self.configuration = configuration
         self.handler = handler_of(configuration.mirror)
         self.last: ReloadReport | None = None
+        self._pending: tuple[str, ...] = ()
         self._read = read
         self._sources = sources
         self._flows = flows
@@ -123,7 +124,8 @@ class Reloads:
         return self._ended(list(self._apply(prepared)))
 
     def _ended(self, problems: Sequence[str]) -> ReloadReport:
-        self.last = ended = ReloadReport(at_ms=int(time.time() * 1000), problem="; ".join(problems))
+        at_ms = int(time.time() * 1000)
+        self.last = ended = ReloadReport(at_ms=at_ms, problem="; ".join(problems), pending=self._pending)
         for problem in problems:
             log.error("%s", problem, extra={"always": True, "event": "reload-failed"})
         return ended
@@ -150,7 +152,7 @@ class Reloads:
         changed = list(reload.changed)
         if handler != self.handler and not {"mirror: message.handler", "mirror: message.set.handler"} & set(changed):
             changed.append("the code of the handler")
-        before, self.configuration = self.configuration, reload.configuration
+        before, self.configuration, self._pending = self.configuration, reload.configuration, reload.left
         self.handler = handler
         if mirror.log_level != before.mirror.log_level:
             set_level(mirror.log_level)
@@ -167,7 +169,8 @@ class Reloads:
         yield from problems
         if not problems:
             what = f"changed: {', '.join(changed)}" if changed else "nothing that may change has changed"
-            log.info("configuration read again; %s", what, extra={"always": True, "event": "reload-ok"})
+            waits = f"; {waiting(reload.left)}" if reload.left else ""
+            log.info("configuration read again; %s%s", what, waits, extra={"always": True, "event": "reload-ok"})
 
     def _change_flow(self, flow: Flow) -> None:
         source, target, mirror = flow.source.options, self.configuration.target, self.configuration.mirror

@@ -13,9 +13,11 @@ page and /metrics.  Pure: made elsewhere, never changed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from groundwork.sentences import counted
 
 HANDLERS = ("message.handler", "message.set.handler")  # the reasons of what they dropped
 COPIED, ENCODED = "copied", "encoded again"  # how messages go that message.set.handler sent
@@ -114,10 +116,21 @@ class Happening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadReport:
-    """The last reload.  at_ms: Unix time; problem: why the configuration is left as it was, "" where it was taken."""
+    """The last reload.  at_ms: Unix time; problem: why the configuration is left as it was, "" where it was taken.
+
+    pending: a sentence for each change that waits for a restart, as of the last file that could be read.
+    """
 
     at_ms: int
     problem: str
+    pending: tuple[str, ...] = ()
+
+
+def waiting(pending: Sequence[str]) -> str:
+    """Return how many changes of the configuration wait for a restart, as a clause."""
+    return (
+        f"{counted(len(pending), 'change')} of the configuration wait{'s' if len(pending) == 1 else ''} for a restart"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +220,9 @@ def as_json(report: MirrorReport) -> dict[str, Any]:
     """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}, other counts
     likewise."""
     found = {name: _shallow(value) for name, value in _fields(report).items()}
-    for name, (*of, counted) in _COUNTS.items():
+    for name, (*of, what) in _COUNTS.items():
         counts = sorted(getattr(report, name).items())
-        found[name] = [dict(zip((*of, counted), (*key, count), strict=True)) for key, count in counts]
+        found[name] = [dict(zip((*of, what), (*key, count), strict=True)) for key, count in counts]
     return found | {"ready": report.ready}
 
 
@@ -220,10 +233,10 @@ def from_json(found: Mapping[str, Any]) -> MirrorReport:
         values[name] = tuple(row(**each) for each in values[name])
     values["sources"] = tuple(replace(one, merged=tuple(one.merged)) for one in values["sources"])
     values["not_ready"] = tuple(values["not_ready"])
-    for name, (*of, counted) in _COUNTS.items():
-        values[name] = {tuple(row[each] for each in of): row[counted] for row in values[name]}
+    for name, (*of, what) in _COUNTS.items():
+        values[name] = {tuple(row[each] for each in of): row[what] for row in values[name]}
     if values["reload"] is not None:
-        values["reload"] = ReloadReport(**values["reload"])
+        values["reload"] = ReloadReport(**values["reload"] | {"pending": tuple(values["reload"]["pending"])})
     if values["produced"] is not None:
         errors = {int(code): count for code, count in values["produced"]["errors"].items()}
         values["produced"] = ProduceReport(**values["produced"] | {"errors": errors})

@@ -24,7 +24,7 @@ from kafkawire.errors import WireError
 from kafkawire.model import Broker
 from mirrormaker import exits
 from mirrormaker.config import Configuration, selection
-from mirrormaker.exactlyonce.transactions import NoTransactions
+from mirrormaker.exactlyonce.requirements import NoTransactions
 from mirrormaker.flow import Flow
 from mirrormaker.formatlosses import timestamps_lost
 from mirrormaker.losses import Losses

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, TextIO
 
 from groundwork.sentences import printable
 from groundwork.tasks import now, sleep
-from mirrormaker.report import HANDLERS, MirrorReport, PartitionReport, SourceReport
+from mirrormaker.report import HANDLERS, MirrorReport, PartitionReport, SourceReport, waiting
 from mirrormaker.systemd import Systemd
 
 log = logging.getLogger(__name__)
@@ -93,6 +93,8 @@ def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
     reasons += [f"target: {report.target_state}"] if report.target_state else []
     if report.reload is not None and report.reload.problem:
         reasons.append(f"the last reload failed: {report.reload.problem}")
+    if report.reload is not None and report.reload.pending:
+        reasons.append(waiting(report.reload.pending))
     return Snapshot(
         at=at,
         messages=report.messages,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -60,6 +60,11 @@ class Creations:
         self._sources[topic] = source
         if ours:
             self._ours.add(topic)
+
+    @property
+    def made(self) -> Collection[str]:
+        """Topics that were made or grown within the last minute."""
+        return self._made.keys()
 
     def refusals(
         self, wanted: Mapping[str, int], there: Mapping[str, Sized], at: float, instead: str = "create it yourself"

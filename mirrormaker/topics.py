@@ -277,7 +277,8 @@ class TargetTopics:
         wanted: dict[str, NewTopic] = {}
         for wish in wishes:
             source = wish.source
-            replication = self._replication or self._replicas_of(source, admin)
+            brokers = len(self._view.brokers)
+            replication = replicas_of(self._replication, source.replication, brokers, admin.takes_defaults)
             try:
                 topics.check_name(wish.topic)
                 wanted[wish.topic] = NewTopic(source.partitions, replication, self._settings.of(source.settings))
@@ -298,12 +299,6 @@ class TargetTopics:
                 wish.least = new.partitions
                 kept = self._kept(admin, wish.source, new.settings)
                 self._say_created(wish.topic, new.partitions, new.replication, new.settings, kept)
-
-    def _replicas_of(self, source: SourceTopic, admin: TopicAdmin) -> int:
-        """As many as the source has, but no more than the target has brokers; of 0.7 the target's own default."""
-        if not source.replication and admin.takes_defaults:
-            return BROKERS_DEFAULT
-        return min(source.replication or REPLICATION, len(self._view.brokers)) or 1
 
     def _kept(self, admin: TopicAdmin, source: SourceTopic, settings: Mapping[str, str]) -> str:
         """How long a topic that was made keeps messages, as the end of a sentence; "" where the brokers do not tell."""
@@ -368,7 +363,7 @@ class TargetTopics:
                         f"target topic {topic} is being deleted; it is created again once that is over"
                     )
                 continue
-            replication = self._replication or min(source.replication or REPLICATION, len(brokers)) or 1
+            replication = replicas_of(self._replication, source.replication, len(brokers), False)
             start = random.randrange(len(brokers) or 1)
             try:
                 assignments[topic] = topics.assign(brokers, source.partitions, replication, start)
@@ -458,6 +453,15 @@ class TargetTopics:
         if names[0] in refused:
             raise _not_created(names[0], refused[names[0]])
         return [name for name in names if name not in refused]
+
+
+def replicas_of(configured: int, source: int, brokers: int, takes_defaults: bool) -> int:
+    """Return how many replicas a new topic gets: as many as the source has, but no more than the target has brokers; of
+    a source of 0.7, which has none, the target's own default where it `takes_defaults`.
+    """
+    if not configured and not source and takes_defaults:
+        return BROKERS_DEFAULT
+    return configured or min(source or REPLICATION, brokers) or 1
 
 
 def _refused(topic: str, why: Exception) -> TopicMissing:

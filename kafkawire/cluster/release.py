@@ -151,18 +151,42 @@ def candidates(release: str) -> list[str]:
     return later if end is None else [name for name in later if release_number(name) < end]
 
 
-def releases(brokers: Iterable[Broker], spoken: Dialect, connect: Connect, timeout_ms: int = 6000) -> Iterator[str]:
-    """Lines on which release each of the brokers is, equal ones together; spoken: how they are spoken to."""
-    by_line: dict[str, list[Broker]] = {}
+def asked_releases(
+    brokers: Iterable[Broker], spoken: Dialect, connect: Connect, timeout_ms: int = 6000
+) -> dict[Broker, BrokerRelease | WireError]:
+    """Return what each of the brokers shows itself to be, or why it does not answer.  One of 0.7 shows nothing, and
+    counts as what it is spoken to as once it takes a connection.
+    """
+    found: dict[Broker, BrokerRelease | WireError] = {}
     for broker in sorted(brokers):
-        if not spoken.describes_itself:
+        try:
+            found[broker] = _asked(broker, spoken, connect, timeout_ms)
+        except WireError as away:
+            found[broker] = away
+    return found
+
+
+def _asked(broker: Broker, spoken: Dialect, connect: Connect, timeout_ms: int) -> BrokerRelease:
+    if spoken.describes_itself:
+        return ask_release(broker, connect, timeout_ms)
+    link = Link(broker, "kafkawire", connect, timeout_ms)
+    try:
+        link.open()
+    finally:
+        link.close()
+    return BrokerRelease(broker, spoken.release, {})
+
+
+def releases(asked: Mapping[Broker, BrokerRelease | WireError], spoken: Dialect) -> Iterator[str]:
+    """Yield lines on which release each of the brokers is, equal ones together; spoken: how they are spoken to."""
+    by_line: dict[str, list[Broker]] = {}
+    for broker, found in asked.items():
+        if isinstance(found, WireError):
+            line = f"of which release is not known: {found}"
+        elif not spoken.describes_itself:
             line = f"Kafka 0.7, which does not say more; spoken to as {spoken.release}"
         else:
-            try:
-                found = candidates(ask_release(broker, connect, timeout_ms).release)
-                line = f"Kafka {' or '.join(found)}, spoken to as {spoken.release}"
-            except WireError as exc:
-                line = f"of which release is not known: {exc}"
+            line = f"Kafka {' or '.join(candidates(found.release))}, spoken to as {spoken.release}"
         by_line.setdefault(line, []).append(broker)
     for line, those in by_line.items():
         yield f"{', '.join(f'broker {one.id} ({one.host}:{one.port})' for one in those)}: {line}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
@@ -36,6 +37,7 @@ from kafkawire.protocol.adminrequests import (
 )
 
 PURPOSE = "topics"
+AT_ONCE = 100  # topics in a request that asks which would be refused
 TIMEOUT_MS = 10000  # until the brokers know a topic; past that it is there all the same
 TIMED_OUT, NOT_CONTROLLER, EXISTS, INVALID_PARTITIONS = 7, 41, 36, 37
 HELPS = {  # what an operator can do about an error code
@@ -94,6 +96,11 @@ class TopicAdmin:
         return DESCRIBE_CONFIGS.key in self._dialect.versions
 
     @property
+    def validates(self) -> bool:
+        """True if the brokers say which topics they would refuse (0.10.2 and later)."""
+        return self._dialect.versions.get(CREATE_TOPICS.key, 0) >= 1
+
+    @property
     def takes_defaults(self) -> bool:
         """Whether a topic can be made with the broker's own number of replicas (BROKERS_DEFAULT)."""
         return self._dialect.versions.get(CREATE_TOPICS.key, 0) >= 4
@@ -130,6 +137,26 @@ class TopicAdmin:
 
         outcomes = self._again(ask, unsettled)
         return made | {topic: self._made(topic, outcome) for topic, outcome in outcomes.items() if topic in left}
+
+    def refused(self, wanted: Mapping[str, NewTopic]) -> dict[str, ControllerRefused]:
+        """Ask which of these the controller would refuse; make none.
+
+        Raises Unreachable, also where the controller can say nothing now, and LinkLost after retries.
+        """
+        found: dict[str, ControllerRefused] = {}
+        names = list(wanted)
+        for start in range(0, len(names), AT_ONCE):
+            some = {topic: wanted[topic] for topic in names[start : start + AT_ONCE]}
+            outcomes = self._again(partial(self._would_make, some), _any_unsettled)
+            made = {topic: self._made(topic, outcome) for topic, outcome in outcomes.items()}
+            some_refused = {topic: why for topic, why in made.items() if isinstance(why, ControllerRefused)}
+            if _any_unsettled(outcomes):
+                raise Unreachable(str(next(why for t, why in some_refused.items() if _unsettled(outcomes[t]))))
+            found |= some_refused
+        return found
+
+    def _would_make(self, wanted: Mapping[str, NewTopic]) -> dict[str, TopicOutcome]:
+        return self._answer(wanted, lambda: create_topics(self._dialect, wanted, TIMEOUT_MS, validate_only=True))
 
     @staticmethod
     def _made(topic: str, outcome: TopicOutcome) -> bool | ControllerRefused:
@@ -230,6 +257,10 @@ class TopicAdmin:
 
 def _unsettled(outcome: TopicOutcome) -> bool:
     return outcome.error != TIMED_OUT and error_info(outcome.error).retriable
+
+
+def _any_unsettled(outcomes: Mapping[str, TopicOutcome]) -> bool:
+    return any(_unsettled(outcome) for outcome in outcomes.values())
 
 
 def _any(view: ClusterView) -> Broker:

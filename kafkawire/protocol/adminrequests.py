@@ -44,9 +44,12 @@ class Setting:
     own: bool
 
 
-def create_topics(d: ApiVersions, topics: Mapping[str, NewTopic], timeout_ms: int) -> Request:
+def create_topics(
+    d: ApiVersions, topics: Mapping[str, NewTopic], timeout_ms: int, validate_only: bool = False
+) -> Request:
     """Make topics; timeout_ms: how long the controller waits until its brokers know them.
 
+    validate_only: make none, and say which would be refused (from v1 on, 0.10.2).
     Reply: dict[str, TopicOutcome].  LocalError: a broker's default that this version has no word for.
     """
     version = d.speaks(adminapis.CREATE_TOPICS.key)
@@ -67,7 +70,9 @@ def create_topics(d: ApiVersions, topics: Mapping[str, NewTopic], timeout_ms: in
         "timeout_ms": timeout_ms,
     }
     if version >= 1:
-        fields["validate_only"] = False
+        fields["validate_only"] = validate_only
+    elif validate_only:
+        raise LocalError(f"Kafka {d.release} cannot be asked which topics it would refuse")
     return _request(d, adminapis.CREATE_TOPICS, fields, _outcomes)
 
 

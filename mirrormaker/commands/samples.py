@@ -143,7 +143,7 @@ def systemd_unit(name: str, user: str | None, config: str | None, list_them: boo
         command = program_path(starts[1])
         text = filled(text, command, user=user, config=config)
         for path in (command, Path(config or "/")):
-            if any(path.is_relative_to(hidden) for hidden in HIDDEN):
+            if hidden(path):
                 print_note(
                     f"warning: {path} is hidden from the service by ProtectHome=yes in {name}: "
                     "use a folder such as /opt/mirrormaker",
@@ -153,15 +153,29 @@ def systemd_unit(name: str, user: str | None, config: str | None, list_them: boo
 
 
 def program_path(program: str) -> Path:
-    """Path of a program of this installation.  Ends the command where there is none."""
-    folders = dict.fromkeys(
-        [Path(sysconfig.get_path("scripts")), Path(sys.argv[0]).absolute().parent, Path(sys.executable).parent]
-    )
+    """Path of a program of this installation: a link to it that outlives an upgrade, otherwise the program itself.
+
+    The link is the one where the units expect it, or the one that this command was called by.  Ends the command if the
+    program is not installed.
+    """
+    called_in = Path(sys.argv[0]).absolute().parent
+    folders = dict.fromkeys([Path(sysconfig.get_path("scripts")), called_in, Path(sys.executable).parent])
     found = next((place / program for place in folders if (place / program).is_file()), None)
     if found is None:
         searched = ", ".join(map(str, folders))
         fail(f"{program} is not installed beside this Python: it is in none of {searched}", exits.STATE_FOLDER)
+    expected = Path(EXPECTED) / program
+    for link in (expected, called_in / program):
+        if link.resolve() == found.resolve() and not hidden(link):
+            return link
+    if expected.exists():
+        print_note(f"warning: {expected} leads to another installation, so the unit names {found} itself")
     return found
+
+
+def hidden(path: Path) -> bool:
+    """True if ProtectHome=yes hides the path from a service."""
+    return any(path.is_relative_to(folder) for folder in HIDDEN)
 
 
 def filled(text: str, command: Path, *, user: str | None = None, config: str | None = None) -> str:

@@ -173,6 +173,8 @@ def _reasons(report: Report) -> Iterable[str]:
     """What makes no progress and why, and what was left out: each reason once."""
     for sentence in report["not_ready"]:
         yield f"not ready: {sentence}"
+    for sentence in (report["reload"] or {}).get("pending", ()):
+        yield f"pending: {sentence}"
     alike: dict[tuple[str, str, str], list[str]] = {}
     for row in report["partitions"]:
         if row["reason"] and row["state"] != "waiting":

@@ -10,7 +10,7 @@ from groundwork.sentences import counted
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.errors import BrokerError, LocalError, WireError
 from mirrormaker import exits
-from mirrormaker.commands.online import target_view
+from mirrormaker.commands.onlinetarget import target_view
 from mirrormaker.commands.verifyflags import VerifyFlags
 from mirrormaker.config import Configuration
 from mirrormaker.probe import NoBrokers, OtherCluster, WrongVersion

@@ -16,10 +16,10 @@ from dataclasses import replace
 from functools import partial
 
 from groundwork.tasks import TaskGroup
-from kafkawire.dialects import Dialect
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
 from mirrormaker.exactlyonce.partition import Names, PartitionTransactions, PassOn, Period, Transacting
 from mirrormaker.exactlyonce.position import former_name_of, is_shared, name_of
+from mirrormaker.exactlyonce.requirements import require_transactions
 from mirrormaker.exactlyonce.steps import Step
 from mirrormaker.flow import Delivery, Forward, Tickets
 from mirrormaker.options import MirrorOptions, SourceOptions
@@ -28,20 +28,6 @@ from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from producer.coordinators import INTERNAL, Coordinators
 from producer.steps import Step as RouteStep
-from zkconsumer.errors import ConsumerError
-
-
-class NoTransactions(ConsumerError):
-    """The target cannot be written to exactly once; a sentence."""
-
-
-def require_transactions(target: Dialect) -> None:
-    """Whether a target, as its brokers showed themselves, can be written to exactly once.  Raises NoTransactions."""
-    if not target.record_batches:
-        raise NoTransactions(
-            f"delivery.guarantee: exactly-once needs a target of 0.11 or later, and it is {target.release}: set "
-            "resume: target-end, which needs no transactions, or at-least-once"
-        )
 
 
 class ExactlyOnce:

@@ -108,6 +108,8 @@ def _of_the_mirror(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
     failed, at_ms = (bool(reload.problem), reload.at_ms) if reload is not None else (False, report.started_ms)
     yield _gauge("config_last_reload_successful", "1: the configuration was taken.", [((), int(not failed))])
     yield _gauge("config_last_reload_timestamp_seconds", "When it was read last, since 1970.", [((), at_ms / 1000)])
+    pending = len(reload.pending) if reload is not None else 0
+    yield _gauge("config_pending_changes", "Changes of it that wait for a restart.", [((), pending)])
 
 
 def _of_sources(report: MirrorReport) -> Iterator[Any]:

@@ -35,7 +35,7 @@ from mirrormaker.control.place import own_place
 from mirrormaker.control.server import ControlServer, Refused
 from mirrormaker.happenings import Happenings
 from mirrormaker.limits import Throttle, limits_of
-from mirrormaker.report import MirrorReport, ReloadReport, SourceReport, WorkerReport, from_json
+from mirrormaker.report import MirrorReport, ReloadReport, SourceReport, WorkerReport, from_json, waiting
 from mirrormaker.signals import Signals
 from mirrormaker.status import StatusLine, StatusReporter
 from mirrormaker.systemd import PINGS_PER_LIMIT, Systemd
@@ -99,6 +99,7 @@ class Supervisor:
         self._shares: dict[int, dict[tuple[str, str], float]] = {}
         self._level = current_level()
         self._last_reload: ReloadReport | None = None
+        self._pending: tuple[str, ...] = ()  # changes that wait for a restart
         self._reloading, self._asking = Lock(), Lock()
         self._asked_at = float("-inf")
         self._lag = HubLag("the supervisor", 5000.0)
@@ -462,7 +463,7 @@ class Supervisor:
         with self._reloading:
             self._systemd.reloading()
             problem = self._reload()
-            self._last_reload = ReloadReport(at_ms=int(time.time() * 1000), problem=problem)
+            self._last_reload = ReloadReport(at_ms=int(time.time() * 1000), problem=problem, pending=self._pending)
             line = self._status.line() if self._status is not None else ""
             self._systemd.ready(line if problem else f"reloaded; {line}")
 
@@ -482,7 +483,7 @@ class Supervisor:
                 problems.append(f"the configuration is left as it is: {reason}")
         if problems:
             return self._not_reloaded(list(dict.fromkeys(problems)))
-        self._configuration = reload.configuration
+        self._configuration, self._pending = reload.configuration, reload.left
         if self._level != reload.configuration.mirror.log_level and any("log.level" in key for key in reload.changed):
             self._level = reload.configuration.mirror.log_level
             set_level(self._level)
@@ -492,8 +493,9 @@ class Supervisor:
         if problems:
             return self._not_reloaded(list(dict.fromkeys(problems)))
         what = f"changed: {', '.join(reload.changed)}" if reload.changed else "nothing that may change has changed"
-        text = "configuration read again by all workers; %s"
-        log.info(text, what, extra={"always": True, "event": "reload-ok"})
+        text = "configuration read again by all workers; %s%s"
+        waits = f"; {waiting(reload.left)}" if reload.left else ""
+        log.info(text, what, waits, extra={"always": True, "event": "reload-ok"})
         return ""
 
     def _apply(self, worker: WorkerProcess, problems: list[str]) -> None:

@@ -113,6 +113,13 @@ def topics_by_the_controller(admin: TopicAdmin, metadata: MetadataSource, topic:
         admin.create(f"{topic}-more", NewTopic(1, 3))
     with pytest.raises(ControllerRefused, match=r"InvalidConfig \(40\)"):
         admin.create(f"{topic}-odd", NewTopic(1, 1, {"no.such.setting": "1"}))
+    if admin.validates:
+        assert admin.create(f"{topic}.a", NewTopic(1, 1))
+        wait_until(lambda: metadata.read(None).partitions(f"{topic}.a"), 20, "the topic")
+        asked = {f"{topic}{end}": NewTopic(1, copies) for end, copies in (("_a", 1), ("-b", 1), ("-c", 3))}
+        refused = {name: why.code for name, why in admin.refused(asked).items()}
+        assert refused == {f"{topic}_a": 17, f"{topic}-c": 38}  # the first one by its name: "_" is "." in a metric
+        assert not metadata.read(None).topics.keys() & asked.keys()
 
 
 # ---- under a mirror --------------------------------------------------------------------------------------------------

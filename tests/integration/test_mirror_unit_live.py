@@ -72,7 +72,6 @@ def test_the_unit_is_ready_reloaded_watched_and_stopped(
         assert (systemd.shown(UNIT, "ActiveState"), systemd.shown(UNIT, "Result")) == ("inactive", "success")
         assert systemd.shown(UNIT, "ExecMainStatus") == "0"
     assert log.read_text().count("event=stopped") == 1
-    assert "cannot allocate executable memory" in log.read_text() or "numba" not in log.read_text()
 
 
 @pytest.mark.parametrize(("code", "restarted"), [(78, False), (73, False), (69, True)])

@@ -16,7 +16,7 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
-from mirrormaker.commands.online import target_view
+from mirrormaker.commands.onlinetarget import target_view
 from mirrormaker.config import from_yaml
 from mirrormaker.deadletter import DeadLetter
 from mirrormaker.deadletter import write as write_letter

@@ -14,10 +14,11 @@ from groundwork.loopdelay import HubLag
 from groundwork.tasks import TaskGroup
 from mirrormaker.http.server import StatusServer
 from mirrormaker.listen import Address
-from mirrormaker.report import MirrorReport, PartitionReport, WaitingTopic
+from mirrormaker.report import MirrorReport, PartitionReport, ReloadReport, WaitingTopic
 from tests.fakes import reports
 
 ATTACK = "<script>window.attacked = 1</script><img src=x onerror='window.attacked = 2'>"
+PENDING = "target: option 'acks' has changed; it takes effect after a restart only"
 BEGAN = time.time()
 
 
@@ -76,6 +77,7 @@ def made(count: int) -> MirrorReport:
             WaitingTopic(source="dc1", name="elsewhere", reason="paused by operator since 11:00"),
             WaitingTopic(source="dc1", name="orders-0", reason="throttled to 1,000,000 B/s by an operator"),
         ),
+        reload=ReloadReport(at_ms=int(BEGAN * 1000), problem="", pending=(PENDING,)),
         left_out={("dc1", "orders-0", "message.handler"): 12}, gaps={("dc1", "audit"): 500},
     )  # fmt: skip
 

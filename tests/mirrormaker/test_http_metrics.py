@@ -152,7 +152,9 @@ def test_the_last_reload_and_before_it_the_start() -> None:
     failed = scraped(report(reload=ReloadReport(at_ms=STARTED_MS + 9000, problem="line 3")))
     assert one(failed, "config_last_reload_successful") == 0
     assert one(failed, "config_last_reload_timestamp_seconds") == STARTED_MS / 1000 + 9
-    assert one(scraped(report(reload=ReloadReport(at_ms=0, problem=""))), "config_last_reload_successful") == 1
+    pending = scraped(report(reload=ReloadReport(at_ms=0, problem="", pending=("target: acks", "source b is new"))))
+    assert one(pending, "config_last_reload_successful") == 1
+    assert [one(each, "config_pending_changes") for each in (began, failed, pending)] == [0, 0, 2]
 
 
 def test_lag_of_07_counts_bytes() -> None:

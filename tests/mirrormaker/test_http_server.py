@@ -231,7 +231,7 @@ def test_the_report_as_json_has_every_field_and_rows_as_objects() -> None:
     assert found["sources"][0]["merged"] == ["a", "b"]
     assert found["left_out"] == [{"source": "dc1", "topic": "orders", "reason": "skip", "messages": 3}]
     assert found["gaps"] == [{"source": "dc1", "topic": "orders", "missing": 4}]
-    assert found["reload"] == {"at_ms": 5, "problem": "line 3"}
+    assert found["reload"] == {"at_ms": 5, "problem": "line 3", "pending": []}
     assert found["produced"]["errors"] == {"6": 2}
     assert (found["ready"], found["not_ready"]) == (False, ["it is stopping"])
     assert found["happenings"][0]["text"] == "parked"

@@ -246,6 +246,15 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             ],
         ),
         (
+            SOURCE
+            + "target: {metadata.broker.list: 'k:1', target.version: 0.10.2, target.zookeeper.connect: 'zk:1'}\n"
+            + "mirror: {whitelist: a, delivery.guarantee: exactly-once}\n",
+            [
+                "m.yaml: delivery.guarantee: exactly-once needs a target of 0.11 or later, and it is 0.10.2: set "
+                "resume: target-end, which needs no transactions, or at-least-once; or correct target.version"
+            ],
+        ),
+        (
             SOURCE + "target: {metadata.broker.list: 'k:9092', request.required.acks: 0}\n" + MIRROR,
             [
                 "m.yaml: target: request.required.acks=0 is refused: "

@@ -226,6 +226,20 @@ def test_policies_change_unless_they_need_what_waits_for_a_restart(configured, c
     assert running.reloads.configuration.mirror.oversize_policy == "skip"
 
 
+def test_what_waits_for_a_restart_stays_named_until_it_is_so(configured, caplog):
+    caplog.set_level(logging.INFO)
+    running = Running(configured())
+    waits = ("target: option 'metadata.broker.list' has changed; it takes effect after a restart only",)
+    running.then = configured(("k:9092", "l:9092"), ("'a.*'", "'b.*'"))
+    assert (running.reloads.reload().problem, running.reloads.last.pending) == ("", waits)
+    said = "configuration read again; changed: mirror: whitelist; 1 change of the configuration waits for a restart"
+    assert caplog.records[-1].getMessage() == said
+    running.then = ConfigError(["line 3"])
+    assert running.reloads.reload().pending == waits  # the next start still finds another file than runs
+    running.then = configured(("'a.*'", "'b.*'"))
+    assert running.reloads.reload().pending == ()
+
+
 def test_the_code_of_a_handler_is_loaded_again_where_its_file_has_changed(configured, tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.syspath_prepend(tmp_path)

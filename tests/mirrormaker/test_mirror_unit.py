@@ -1,6 +1,7 @@
 """The unit file that is shipped: systemd takes it, it is well confined, and its command line is the daemon's own."""
 
 import configparser
+import re
 import shlex
 import shutil
 import subprocess
@@ -92,3 +93,24 @@ def test_a_stop_that_did_not_drain_is_no_failure_and_otherwise_restarted() -> No
     unit = service()
     assert unit["SuccessExitStatus"].split() == unit["RestartForceExitStatus"].split() == [str(exits.TEMPORARY)]
     assert str(exits.TEMPORARY) not in unit["RestartPreventExitStatus"].split()
+
+
+# What MemoryDenyWriteExecute=yes does, by one call: PR_SET_MDWE with PR_MDWE_REFUSE_EXEC_GAIN (Linux 6.3).
+DENY_WRITE_EXECUTE = "import ctypes; assert ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0\n"
+COMPILE = "import numba; numba.njit(lambda: 1)()"
+
+
+@pytest.mark.parametrize("name", ["mirrormaker@.service", "mirrormaker-verify@.service"])
+def test_what_the_recipe_installs_runs_under_the_unit(name: str) -> None:
+    recipe = (ROOT / "docs" / "mirror.md").read_text().split("## With systemd")[1]
+    extras = re.search(r"/pip install '\.\[([\w,]+)\]'", recipe)
+    assert extras is not None
+    assert "fast" in extras[1].split(",")
+    unit = service(name)
+    denied = unit.get("MemoryDenyWriteExecute") == "yes"
+    program = [sys.executable, "-c", DENY_WRITE_EXECUTE * denied + COMPILE]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    # The folder for what is compiled is one that systemd makes, also for a user that it makes.
+    text = (UNITS / name).read_text()
+    assert f"\nEnvironment=KAFKAWIRE_CACHE=/var/cache/{unit['CacheDirectory']}\n" in text

@@ -71,6 +71,39 @@ def test_a_unit_differs_from_its_file_by_the_paths_only(name: str, capsys: pytes
     assert Path(now_starts.removeprefix("ExecStart=").split()[0]).is_file()
 
 
+def test_the_unit_names_the_link_that_an_upgrade_and_the_way_back_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "bin" / "mirrormaker"
+    link.parent.mkdir()
+    monkeypatch.setattr(samples, "EXPECTED", str(link.parent))
+    monkeypatch.setattr(sys, "argv", ["mirrormaker"])
+
+    def started(installation: str) -> str:
+        program = tmp_path / installation / "bin" / "mirrormaker"
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.touch()
+        monkeypatch.setattr(samples.sysconfig, "get_path", lambda name: str(program.parent))
+        assert outcome(["systemd-unit"]) == exits.CLEAN
+        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("ExecStart="))
+
+    assert started("old") == f"ExecStart={tmp_path}/old/bin/mirrormaker run /etc/mirrormaker/%i.yaml"  # no link yet
+    link.symlink_to(tmp_path / "old/bin/mirrormaker")
+    by_link = f"ExecStart={link} run /etc/mirrormaker/%i.yaml"
+    assert started("old") == by_link
+    assert started("new") == f"ExecStart={tmp_path}/new/bin/mirrormaker run /etc/mirrormaker/%i.yaml"  # leads elsewhere
+    link.unlink()
+    link.symlink_to(tmp_path / "new/bin/mirrormaker")
+    assert started("new") == by_link
+
+
+def test_a_command_that_was_called_by_a_link_prints_the_link(tmp_path: Path) -> None:
+    link = tmp_path / "mirrormaker"
+    link.symlink_to(COMMAND)
+    done = subprocess.run([link, "systemd-unit"], capture_output=True, text=True, timeout=60, check=True)
+    assert f"\nExecStart={link} run /etc/mirrormaker/%i.yaml\n" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["mirrormaker.target", "mirrormaker-verify@.timer"])
 def test_a_unit_that_starts_no_program_is_printed_as_it_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "systemd-unit", "--name", name) == (ROOT / "systemd" / name).read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ import pytest
 
 from tests.browser import Browser, chromium
 from tests.children import started
+from tests.mirrormaker.statuspage import PENDING
 
 ROOT = Path(__file__).resolve().parents[2]
 Serve = Callable[[int], tuple[str, "subprocess.Popen[str]"]]
@@ -78,6 +79,7 @@ def test_it_shows_what_is_wrong_first_and_nothing_is_html(
     assert reasons[0].startswith("source dc2-with-a-long-name (out of reach): ZooKeeper")
     assert any("target topic news <script>" in text for text in reasons)
     assert "dc1: elsewhere: paused by operator since 11:00" in reasons
+    assert f"pending: {PENDING}" in reasons
     assert sum("throttled to 1,000,000 B/s" in text for text in reasons) == 1, "its partition says so already"
     assert browser.value("window.attacked") is None
     assert browser.value("document.querySelectorAll('main script, main img').length") == 0

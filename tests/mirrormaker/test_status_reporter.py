@@ -18,7 +18,7 @@ from kafkawire.dialects import Dialect, dialect
 from mirrormaker.commands.status import shown
 from mirrormaker.happenings import Happenings
 from mirrormaker.intake import Intake
-from mirrormaker.report import COPIED, ENCODED, MirrorReport, as_json
+from mirrormaker.report import COPIED, ENCODED, MirrorReport, ReloadReport, as_json
 from mirrormaker.reporter import Reporter, newly_done
 from mirrormaker.selection import Selection
 from mirrormaker.source import SourceState
@@ -266,6 +266,13 @@ def test_a_lag_in_bytes_is_told_as_such_and_messages_are_those_the_target_took()
     assert snapshot(Flow()).lag_bytes is None
     in_bytes.rows.append(replace(ROW, partition=2, lag=None))
     assert snapshot(in_bytes).lag is None
+
+
+def test_line_and_status_name_changes_that_wait_for_a_restart() -> None:
+    waits = "target: option 'acks' has changed; it takes effect after a restart only"
+    found = replace(report(Flow()), reload=ReloadReport(at_ms=1, problem="", pending=(waits,)))
+    assert snapshot_of(found, 1).trouble == "1 change of the configuration waits for a restart"
+    assert f"pending: {waits}" in list(shown(as_json(found), None))
 
 
 def test_each_partition_says_what_it_waits_for() -> None:

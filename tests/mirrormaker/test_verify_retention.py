@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kafkawire.model import Broker, TopicPartition
-from mirrormaker.commands.online import target_view
+from mirrormaker.commands.onlinetarget import target_view
 from mirrormaker.config import from_yaml
 from mirrormaker.verify import verifier
 from mirrormaker.verify.bounds import SourceCluster

@@ -151,7 +151,7 @@ def test_a_report_comes_back_from_json_as_it_was() -> None:
         dropped_fields={("dc1", "orders", "headers"): 5},
         handled={("dc1", "orders", COPIED): 6},
         connections=(connections(open=1),),
-        reload=ReloadReport(at_ms=5, problem="line 3"),
+        reload=ReloadReport(at_ms=5, problem="line 3", pending=("target: acks",)),
         produced=ProduceReport(requests=1, retries=0, unknown_outcomes=0, errors={6: 2}),
         not_ready=("it is stopping",),
         happenings=(happening("parked"),),
@@ -563,6 +563,21 @@ def test_a_reload_that_one_worker_cannot_take_is_taken_by_none(supervisor: Super
     assert supervisor._reload() == ""
     assert [command for command, _ in two.asked][-2:] == ["prepare-reload", "apply-reload"]
     assert supervisor._configuration.mirror.whitelist == "clicks"
+
+
+def test_what_waits_for_a_restart_of_all_workers_is_in_the_report(supervisor: Supervisor, tmp_path: Path) -> None:
+    use(supervisor, FakeWorker(1, {"prepare-reload": [], "apply-reload": ""}))
+    supervisor._started.set()
+    file = written(tmp_path)
+    file.write_text(file.read_text().replace("kafka1:9092", "kafka7:9092"))
+    supervisor._on_hup()
+    waits = ("target: option 'metadata.broker.list' has changed; it takes effect after a restart only",)
+    for text in (file.read_text(), "sources: ["):
+        file.write_text(text)
+        supervisor._on_hup()
+        reload = supervisor._base().reload
+        assert reload is not None
+        assert (reload.pending, bool(reload.problem)) == (waits, text == "sources: [")
 
 
 def test_workers_reload_what_their_supervisor_read_and_not_what_lies_there_by_then(

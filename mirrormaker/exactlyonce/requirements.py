@@ -1,0 +1,69 @@
+"""What a target must be able to do for delivery.guarantee: exactly-once, as its release, its settings and its internal
+topics show it.  Pure.
+
+    require_transactions    by its release: a start and a check end with 78
+    lacking                 by its settings: transactions would wait for ever, and the mirror with them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from groundwork.decimals import decimal_int
+from groundwork.sentences import counted
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect
+from zkconsumer.errors import ConsumerError
+
+TRANSACTIONS, POSITIONS = "__transaction_state", "__consumer_offsets"
+REPLICATION = {
+    TRANSACTIONS: "transaction.state.log.replication.factor",
+    POSITIONS: "offsets.topic.replication.factor",
+}
+LEAST_IN_SYNC = "transaction.state.log.min.isr"
+LONGEST_MS = "transaction.max.timeout.ms"
+
+
+class NoTransactions(ConsumerError):
+    """The target cannot be written to exactly once; a sentence."""
+
+
+def require_transactions(target: Dialect) -> None:
+    """Raise NoTransactions if a target, as its brokers showed themselves, has no transactions."""
+    if not target.record_batches:
+        raise NoTransactions(
+            f"delivery.guarantee: exactly-once needs a target of 0.11 or later, and it is {target.release}: set "
+            "resume: target-end, which needs no transactions, or at-least-once"
+        )
+
+
+def lacking(settings: Mapping[str, str], view: ClusterView, timeout_ms: int) -> Iterator[str]:
+    """Yield why transactions of a target would never begin: clauses.
+
+    settings: of one of its brokers; what it does not tell is not judged.  timeout_ms: transaction.timeout.ms.
+    """
+    brokers = counted(len(view.brokers), "broker")
+    for topic, option in REPLICATION.items():
+        wanted = _number(settings, option)
+        if topic not in view.topics and wanted is not None and wanted > len(view.brokers):
+            yield (
+                f"its brokers have yet to create {topic}, with {option} {wanted}, and the cluster has {brokers}: "
+                "lower it there, or add brokers"
+            )
+    least, partitions = _number(settings, LEAST_IN_SYNC), view.topics.get(TRANSACTIONS, {}).values()
+    replicas = min((len(each.replicas) for each in partitions), default=len(view.brokers))
+    if least is not None and least > replicas:
+        yield (
+            f"its brokers write {TRANSACTIONS} with at least {least} replicas in sync ({LEAST_IN_SYNC}), and it can "
+            f"have {replicas}: lower that there, or give the topic more replicas"
+        )
+    longest_ms = _number(settings, LONGEST_MS)
+    if longest_ms is not None and longest_ms < timeout_ms:
+        yield (
+            f"transaction.timeout.ms is {timeout_ms}, and its brokers refuse more than {longest_ms} ({LONGEST_MS}): "
+            "lower the one or raise the other"
+        )
+
+
+def _number(settings: Mapping[str, str], option: str) -> int | None:
+    return decimal_int(settings.get(option, ""))
