@@ -57,6 +57,11 @@ class Configuration:
     name: str = "mirror"
     files: tuple[Path, ...] = ()
 
+    @property
+    def shown_name(self) -> str:
+        """Name of the mirror where it is shown: mirror.name, else that of its file."""
+        return self.mirror.name or self.name
+
     def selection(self, source: SourceOptions) -> Selection:
         """Which topics of one of its sources are mirrored, and under which names."""
         return selection(source, self.mirror, self.sources)

@@ -91,7 +91,7 @@ def run_daemon(
         log.critical("%s", short, extra={"event": "refused"})
         return exits.TEMPORARY
     try:
-        systemd = supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid())
+        systemd = supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid(), configuration.shown_name)
         daemon = Daemon(configuration, read, terminal=terminal, systemd=systemd, supervisor=supervisor)
     except LocalError as unusable:
         log.critical("target: %s", unusable, extra={"event": "refused"})
@@ -224,6 +224,7 @@ class Daemon:
             limits=lambda: self._control.limiter.limits,
             reload=lambda: self._reloads.last,
             happenings=self._happenings,
+            name=configuration.shown_name,
             stopping=self._stop.is_set,
         )
         self._status = StatusReporter(

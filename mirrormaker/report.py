@@ -159,7 +159,7 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorReport:
-    """The mirror.  messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the
+    """The mirror.  name: as operators know it, mirror.name or that of its file.  messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the
     target for a reason that the configuration or message.handler gave, by (source, topic, reason).
 
     limits: what an operator paused or throttled, also where it is not owned at present.
@@ -194,6 +194,7 @@ class MirrorReport:
     handled: dict[tuple[str, str, str], int] = field(default_factory=dict)
     connections: tuple[ConnectionReport, ...] = ()
     reload: ReloadReport | None = None
+    name: str = ""
     produced: ProduceReport | None = None
     limits: tuple[WaitingTopic, ...] = ()
     workers: tuple[WorkerReport, ...] = ()

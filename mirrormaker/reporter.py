@@ -150,6 +150,7 @@ class Reporter:
         target: Target,
         selections: Mapping[str, Selection],
         happenings: Happenings,
+        name: str = "",
         limits: Callable[[], Limits] = Limits,
         reload: Callable[[], ReloadReport | None] = lambda: None,
         stopping: Callable[[], bool] = lambda: False,
@@ -159,6 +160,7 @@ class Reporter:
         self._target = target
         self._selections = selections
         self._happenings = happenings
+        self._name = name
         self._limits = limits
         self._reload = reload
         self._stopping = stopping
@@ -202,6 +204,7 @@ class Reporter:
             at_ms=int(time.time() * 1000),
             started_ms=self._started_ms,
             release=self._release,
+            name=self._name,
             target=self._target.options.address,
             target_state=outage,
             sources=sources,

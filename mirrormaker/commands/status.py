@@ -94,7 +94,8 @@ def shown(report: Report, columns: int | None) -> Iterable[str]:
 def _summary(report: Report) -> Iterable[str]:
     ready = "ready" if report["ready"] else "not ready"
     up = duration((report["at_ms"] - report["started_ms"]) / 1000)
-    yield f"mirror into {report['target']}: {ready}, up {up}, release {report['release']}"
+    name = f" {report['name']}" if report["name"] else ""
+    yield f"mirror{name} into {report['target']}: {ready}, up {up}, release {report['release']}"
     yield (
         f"  {report['messages_per_s']:,.0f} messages/s, {report['bytes_per_s'] / 1e6:,.1f} MB/s, "
         f"lag {_lags(report)}, in flight {report['in_flight_bytes'] / 1e6:,.1f} MB, "

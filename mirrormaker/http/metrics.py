@@ -101,6 +101,8 @@ def _counter(name: str, help: str, samples: Iterable[tuple[Sequence[str], float]
 
 def _of_the_mirror(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
     yield core.InfoMetricFamily("mirrormaker_build", "The program.", value={"version": report.release})
+    named = {"name": report.name, "target": report.target}
+    yield core.InfoMetricFamily("mirrormaker", "The mirror: mirror.name, and where it writes.", value=named)
     yield _gauge("start_time_seconds", "When it was started, since 1970.", [((), report.started_ms / 1000)])
     yield _gauge("ready", "1: ready, as /readyz says.", [((), int(report.ready))])
     yield _gauge("loop_lag_seconds", "How late the event loop was, at worst in a minute.", [((), loop_lag_s)])

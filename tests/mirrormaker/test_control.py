@@ -458,9 +458,10 @@ def test_the_status_puts_reasons_before_the_table() -> None:
             partition("news", 0, state="parked", reason="news/0 at 7: corrupt"),
             waiting=(WaitingTopic(source="dc1", name="logs", reason="target topic logs does not exist"),),
             left_out={("dc1", "orders", "message.handler"): 5},
+            name="m",
         )
     )
-    assert found[0] == "mirror into k:9092: ready, up 1 h 2 min, release 0.1.0"
+    assert found[0] == "mirror m into k:9092: ready, up 1 h 2 min, release 0.1.0"
     assert "parked 1: dc1: news:0: news/0 at 7: corrupt" in found
     assert "paused 2: dc1: clicks:0, clicks:1: paused by operator since 12:03" in found
     assert found.index("parked 1: dc1: news:0: news/0 at 7: corrupt") < found.index("")

@@ -70,6 +70,8 @@ def test_it_shows_what_is_wrong_first_and_nothing_is_html(
     browser.until(f"{ROWS} === 24")
     assert browser.value("document.getElementById('verdict').className") == "verdict bad"
     assert browser.value("document.getElementById('verdict').textContent") == WRONG
+    assert browser.value("document.title") == f"! {WRONG} – orders to kafka1:9092"
+    assert browser.value("document.querySelector('h1').textContent") == "Mirror orders to kafka1:9092"
     first = browser.value("[...document.querySelectorAll('#partitions tr strong')].slice(0, 4).map(e => e.textContent)")
     assert first == ["orders-0/1", "orders-0/3", "orders-0/0", "orders-0/2"], "parked, no leader, paused, throttled"
     assert "<script>window.attacked" in browser.value(f"{row('orders-0/1')}.querySelector('.reason').textContent")
