@@ -40,7 +40,7 @@ from mirrormaker.profile.profiler import Profiler
 from mirrormaker.quarantine import DeadLetters, Quarantine
 from mirrormaker.reload import PreparedReload, ReloadRefused, Reloads
 from mirrormaker.report import as_json
-from mirrormaker.reporter import Reporter
+from mirrormaker.reporter import STALLED_S, Reporter
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
 from mirrormaker.startup import StartRefused, Startup
@@ -91,7 +91,9 @@ def run_daemon(
         log.critical("%s", short, extra={"event": "refused"})
         return exits.TEMPORARY
     try:
-        systemd = supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid(), configuration.shown_name)
+        systemd = (
+            supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid(), configuration.shown_name)
+        )
         daemon = Daemon(configuration, read, terminal=terminal, systemd=systemd, supervisor=supervisor)
     except LocalError as unusable:
         log.critical("target: %s", unusable, extra={"event": "refused"})
@@ -225,6 +227,7 @@ class Daemon:
             reload=lambda: self._reloads.last,
             happenings=self._happenings,
             name=configuration.shown_name,
+            stalled_s=max(STALLED_S, 2 * configuration.longest_wait_s),
             stopping=self._stop.is_set,
         )
         self._status = StatusReporter(

@@ -317,8 +317,8 @@ class MirrorOptions(Options):
     }
 
     name: str = option(
-        "name", "", "name of the mirror in its status, status page, metrics and STATUS= of systemd; default: that of its "
-        "file, without the suffix", kind=short_name,
+        "name", "", "name of the mirror in its status, status page, metrics and STATUS= of systemd; default: that of "
+        "its file, without the suffix", kind=short_name,
     )  # fmt: skip
     whitelist: str = option(
         "whitelist", "", "topics to mirror: a Java regex, commas mean 'or'", old="mirror.topics.whitelist"

@@ -26,8 +26,8 @@ class PartitionReport:
     """One partition that this mirror owns.
 
     Offsets and lag count messages, those of 0.7 bytes (lag_unit).  None: not known (yet), or not any more.
-    state: reading, paused, throttled, parked, waiting, starting, looking for leader or leaving; reason: why it makes no
-    progress, "" while it does.  lag_s: how long ago the end of the log stood where this partition is now;
+    state: reading, stalled, paused, throttled, parked, waiting, starting, looking for leader or leaving; reason: why it
+    makes no progress, "" while it does.  lag_s: how long ago the end of the log stood where this partition is now;
     lag_s_is_least: it may be longer, for the end was further on already when this mirror first saw it.
     messages_per_s and bytes_per_s: what the target acknowledged lately.
     """
@@ -159,8 +159,10 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorReport:
-    """The mirror.  name: as operators know it, mirror.name or that of its file.  messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the
-    target for a reason that the configuration or message.handler gave, by (source, topic, reason).
+    """The mirror.  name: mirror.name, or that of its file.
+
+    messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the target for a
+    reason that the configuration or message.handler gave, by (source, topic, reason).
 
     limits: what an operator paused or throttled, also where it is not owned at present.
     gaps: messages that the source deleted before they were read (of 0.7: bytes), by (source, topic).

@@ -20,7 +20,7 @@ from groundwork.tasks import sleep
 from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WorkerReport
 
 MAX_PARTITIONS = 2000  # beyond that the scrape would be megabytes, and Prometheus' memory pays for each label
-STATES = ("reading", "paused", "throttled", "parked", "waiting", "starting", "looking for leader", "leaving")
+STATES = ("reading", "stalled", "paused", "throttled", "parked", "waiting", "starting", "looking for leader", "leaving")
 BY_PARTITION = ("source", "topic", "partition")
 BY_TOPIC = ("source", "topic")
 

@@ -43,6 +43,7 @@ def special(rows: list[PartitionReport]) -> list[PartitionReport]:
         {"state": "throttled", "reason": "throttled to 1,000,000 B/s by an operator"},
         {"state": "looking for leader", "reason": "broker 2 (old2:9092): connecting: Connection refused", "lag": None,
          "lag_s": None, "end": None},
+        {"state": "stalled", "reason": "fetched and not acknowledged, for up to 7 s"},
     ]  # fmt: skip
     dataclass_values = dict.fromkeys(PartitionReport.__slots__)
     for n, change in enumerate(changes):

@@ -46,7 +46,7 @@ def serve(browser: Browser) -> Iterator[Serve]:
         browser.call("Page.navigate", url="about:blank")
 
 
-WRONG = "1 parked, 1 looking for leader, 1 waiting, 1 paused, 1 throttled"
+WRONG = "1 parked, 1 looking for leader, 1 stalled, 1 waiting, 1 paused, 1 throttled"
 ROWS = "document.querySelectorAll('#partitions tr').length"
 
 
@@ -72,8 +72,11 @@ def test_it_shows_what_is_wrong_first_and_nothing_is_html(
     assert browser.value("document.getElementById('verdict').textContent") == WRONG
     assert browser.value("document.title") == f"! {WRONG} – orders to kafka1:9092"
     assert browser.value("document.querySelector('h1').textContent") == "Mirror orders to kafka1:9092"
-    first = browser.value("[...document.querySelectorAll('#partitions tr strong')].slice(0, 4).map(e => e.textContent)")
-    assert first == ["orders-0/1", "orders-0/3", "orders-0/0", "orders-0/2"], "parked, no leader, paused, throttled"
+    first = browser.value("[...document.querySelectorAll('#partitions tr strong')].slice(0, 5).map(e => e.textContent)")
+    in_order = ["orders-0/1", "orders-0/4", "orders-0/3", "orders-0/0", "orders-0/2"]
+    assert first == in_order, "parked, stalled with its lag, no leader, paused, throttled"
+    stalled = browser.value(f"{row('orders-0/4')}.querySelector('.state').className")
+    assert stalled == "state warn", "never green while nothing arrives"
     assert "<script>window.attacked" in browser.value(f"{row('orders-0/1')}.querySelector('.reason').textContent")
     assert "paused by an operator since 12:01" in browser.value(f"{row('orders-0/0')}.textContent")
     reasons = browser.value("[...document.querySelectorAll('#reasons li')].map(e => e.textContent)")
@@ -119,7 +122,7 @@ def test_filter_sort_and_keys(browser: Browser, serve: Serve) -> None:
     assert browser.value(ROWS) == 1
     browser.value(typed.format(""))
     browser.value("document.getElementById('blocked').click()")
-    assert browser.value(ROWS) == 4
+    assert browser.value(ROWS) == 5
     browser.value("document.getElementById('blocked').click()")
     names = "[...document.querySelectorAll('#partitions tr strong')].map(e => e.textContent)"
     header = "[...document.querySelectorAll('#columns th')].find(e => e.textContent === 'partition')"
