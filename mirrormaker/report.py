@@ -159,7 +159,7 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorReport:
-    """The mirror.  name: mirror.name, or that of its file.
+    """The mirror.  name: mirror.name, or that of its file.  utc_offset_s: of its local time, as its log has it.
 
     messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the target for a
     reason that the configuration or message.handler gave, by (source, topic, reason).
@@ -197,6 +197,7 @@ class MirrorReport:
     connections: tuple[ConnectionReport, ...] = ()
     reload: ReloadReport | None = None
     name: str = ""
+    utc_offset_s: int = 0
     produced: ProduceReport | None = None
     limits: tuple[WaitingTopic, ...] = ()
     workers: tuple[WorkerReport, ...] = ()
@@ -207,8 +208,10 @@ class MirrorReport:
 
 
 def as_json(report: MirrorReport) -> dict[str, Any]:
-    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}, other counts
-    likewise."""
+    """The report in values that JSON has.
+
+    left_out as a list of {source, topic, reason, messages}, other counts likewise.
+    """
     found = {name: _shallow(value) for name, value in _fields(report).items()}
     for name, (*of, counted) in _COUNTS.items():
         counts = sorted(getattr(report, name).items())

@@ -215,6 +215,7 @@ class Reporter:
             started_ms=self._started_ms,
             release=self._release,
             name=self._name,
+            utc_offset_s=time.localtime().tm_gmtoff,
             target=self._target.options.address,
             target_state=outage,
             sources=sources,

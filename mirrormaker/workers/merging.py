@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from mirrormaker.attention import untimed
 from mirrormaker.happenings import MAX_HAPPENINGS
 from mirrormaker.limits import Limits, Throttle
 from mirrormaker.report import (
@@ -194,7 +195,8 @@ def _not_ready(
             away[f"{worker.state}: {worker.reason}" if worker.reason else worker.state].append(worker.number)
         elif report is not None:
             for reason in report.not_ready:
-                said[reason].append(worker.number)
+                alike = next((other for other in said if untimed(other) == untimed(reason)), reason)
+                said[alike].append(worker.number)
     return (
         *base.not_ready,
         *(f"{_numbers(numbers)}: {reason}" for reason, numbers in away.items()),

@@ -356,6 +356,7 @@ class Supervisor:
             started_ms=self._started_ms,
             release=self._release,
             name=self._configuration.shown_name,
+            utc_offset_s=time.localtime().tm_gmtoff,
             target=self._configuration.target.address,
             target_state="",
             sources=sources,

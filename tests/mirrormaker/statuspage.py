@@ -60,7 +60,7 @@ def made(count: int) -> MirrorReport:
     found = special(rows(count, seconds))
     rate = sum(row.messages_per_s for row in found)
     return reports.report(
-        name="orders",
+        name="orders", utc_offset_s=2 * 3600,
         at_ms=int(time.time() * 1000), started_ms=int((BEGAN - 7200) * 1000), partitions=tuple(found),
         messages=int(1e6 + 1000 * seconds), messages_per_s=rate, bytes_per_s=100 * rate,
         sources=(

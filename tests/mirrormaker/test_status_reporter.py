@@ -15,10 +15,11 @@ import pytest
 
 from groundwork.tasks import TaskGroup, deadline, sleep
 from kafkawire.dialects import Dialect, dialect
+from mirrormaker.attention import view
 from mirrormaker.commands.status import shown
 from mirrormaker.happenings import Happenings
 from mirrormaker.intake import Intake
-from mirrormaker.report import COPIED, ENCODED, MirrorReport, as_json
+from mirrormaker.report import COPIED, ENCODED, MirrorReport
 from mirrormaker.reporter import STALLED_S, Reporter, newly_done
 from mirrormaker.selection import Selection
 from mirrormaker.source import SourceState
@@ -334,7 +335,7 @@ def test_a_report_has_the_connections_of_both_sides_and_what_the_set_handler_sen
         ("source", 1, 0, 2), ("source", 3, 2, 2), ("target", 1, 0, 1), ("target", 3, 0, 1),
     ]  # fmt: skip
     assert found.handled == {("dc1", "t", COPIED): 5, ("dc1", "t", ENCODED): 7}
-    lines = list(shown(as_json(found), None))
+    lines = list(shown(view(found), None))
     assert (
         "  connections: source: 0 of 2 to broker 1, 2 of 2 to broker 3; target: 0 of 1 to broker 1, 0 of 1 to broker 3"
         in lines
