@@ -55,6 +55,10 @@ def _all(report: MirrorReport) -> Iterator[Attention]:
         if source.reason and not _in(source.reason, said):
             level = BAD if source.state in BAD_STATES else WARN
             yield Attention(level, f"source {source.name}: {source.state}: {source.reason}")
+        if source.unowned:
+            counted = f"{source.unowned:,} partition{'s have' if source.unowned > 1 else ' has'}"
+            names = "`mirrormaker topics --explain` names the topics"
+            yield Attention(BAD, f"source {source.name}: {counted} no owner in the group: {names}")
     if report.reload is not None and report.reload.problem:
         yield Attention(WARN, f"the reload of {clock(report.reload.at_ms)} failed: {report.reload.problem}")
     yield from _partitions(report)

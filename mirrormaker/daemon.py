@@ -35,6 +35,7 @@ from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.happenings import Happenings
 from mirrormaker.offsetmap.maps import OffsetMaps
+from mirrormaker.owners import OwnerWatch
 from mirrormaker.profile.bottleneck import lines
 from mirrormaker.profile.profiler import Profiler
 from mirrormaker.quarantine import DeadLetters, Quarantine
@@ -218,6 +219,7 @@ class Daemon:
             environ=os.environ,
             elsewhere=supervisor,
         )
+        self._owners = OwnerWatch(self._sources, self._selections)
         self._reporter = Reporter(
             sources=self._sources,
             flows=self._flows,
@@ -226,6 +228,7 @@ class Daemon:
             limits=lambda: self._control.limiter.limits,
             reload=lambda: self._reloads.last,
             happenings=self._happenings,
+            unowned=self._owners.count,
             name=configuration.shown_name,
             stalled_s=max(STALLED_S, 2 * configuration.longest_wait_s),
             stopping=self._stop.is_set,
@@ -283,6 +286,8 @@ class Daemon:
         log.info("mirroring: %s", line, extra={"event": "started"})
         if self._supervisor is None:
             self._tasks.spawn("status", self._status.run)
+        if self._supervisor is None or self._supervisor.worker == 1:  # one of them asks for all
+            self._tasks.spawn("owners", self._owners.run)
         if self._systemd.watchdog_s is not None:
             watchdog = Watchdog(self._systemd, self._flows)
             self._tasks.spawn("watchdog", watchdog.run, self._systemd.watchdog_s)

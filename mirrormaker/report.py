@@ -59,7 +59,7 @@ class SourceReport:
     rebalances: rounds of the group so far, tries included.  committed_at_ms: Unix time of the last commit of an offset;
     failed_commits: offsets that could not be committed, counted one by one.  None: not known (yet).
     held_bytes: fetched and not done, of max_bytes (queued.max.bytes, of all workers together); waiting_bytes: those of
-    partitions of which none was done for a second, by topic.
+    partitions of which none was done for a second, by topic.  unowned: partitions that no member of the group owns.
     """
 
     name: str
@@ -76,6 +76,7 @@ class SourceReport:
     held_bytes: int = 0
     max_bytes: int = 0
     waiting_bytes: dict[str, int] = field(default_factory=dict)
+    unowned: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

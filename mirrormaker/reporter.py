@@ -146,6 +146,7 @@ class Reporter:
     sources: all that are configured, selections: their topics, by source; flows: those that have begun, more may be
     added.
     stalled_s: how long nothing of a partition may be acknowledged until it is called stalled.
+    unowned(source): the partitions that no member owns, see OwnerWatch.
     limits(): what an operator paused and throttled.  reload(): how the last reload ended.  stopping(): whether the
     mirror is about to end.
     """
@@ -160,6 +161,7 @@ class Reporter:
         happenings: Happenings,
         name: str = "",
         stalled_s: float = STALLED_S,
+        unowned: Callable[[str], int | None] = lambda source: None,
         limits: Callable[[], Limits] = Limits,
         reload: Callable[[], ReloadReport | None] = lambda: None,
         stopping: Callable[[], bool] = lambda: False,
@@ -171,6 +173,7 @@ class Reporter:
         self._happenings = happenings
         self._name = name
         self._stalled_s = stalled_s
+        self._unowned = unowned
         self._limits = limits
         self._reload = reload
         self._stopping = stopping
@@ -276,6 +279,7 @@ class Reporter:
             held_bytes=sum(row.buffered_bytes for row in rows or ()),
             max_bytes=source.options.queued_max_bytes,
             waiting_bytes=_waiting_bytes(rows or ()),
+            unowned=self._unowned(source.name),
         )
 
     def _merged(self, name: str) -> tuple[str, ...]:

@@ -123,6 +123,7 @@ def _of_sources(report: MirrorReport) -> Iterator[Any]:
             lambda one: None if one.committed_at_ms is None else one.committed_at_ms / 1000,
         ),
         (_counter, "commit_failures", "Offsets that could not be committed.", lambda one: one.failed_commits),
+        (_gauge, "unowned_partitions", "Partitions that no member of the group owns.", lambda one: one.unowned),
         (_gauge, "waiting", "Topics and partitions that are held back.", lambda one: waiting[one.name]),
         (_gauge, "held_bytes", "Bytes fetched and not acknowledged.", lambda one: one.held_bytes),
         (

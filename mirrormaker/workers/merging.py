@@ -123,6 +123,7 @@ def _source(base: SourceReport, living: Sequence[MirrorReport], past: MirrorRepo
         held_bytes=sum(row.held_bytes for row in rows),
         max_bytes=sum(row.max_bytes for row in rows),
         waiting_bytes=_sums(row.waiting_bytes for row in rows),
+        unowned=next((row.unowned for row in rows if row.unowned is not None), None),
     )
 
 

@@ -39,7 +39,10 @@ def everything() -> MirrorReport:
     """A report that has something of all there is."""
     return report(
         partitions=(partition(0), partition("1-0", source="old", lag_unit="bytes"), partition(2, state="parked")),
-        sources=(source(rebalances=1, committed_at_ms=1, failed_commits=1), source(name="old", lag_unit="bytes")),
+        sources=(
+            source(rebalances=1, committed_at_ms=1, failed_commits=1, unowned=0),
+            source(name="old", lag_unit="bytes"),
+        ),
         produced=ProduceReport(requests=1, retries=1, unknown_outcomes=1, errors={6: 1}),
         reload=ReloadReport(at_ms=1, problem=""),
         left_out={("dc1", "orders", "skip"): 1},
