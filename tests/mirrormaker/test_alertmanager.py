@@ -122,7 +122,14 @@ def test_a_mirror_that_is_down_is_one_page() -> None:
 
 def test_what_is_or_will_be_lost_is_kept_back_by_nothing() -> None:
     everything = [alert for name in RULE for alert in raised(name)]
-    lost = {"MirrorWillLoseData", "MirrorGap", "MirrorSkipped", "MirrorPartitionsParked"}
+    lost = {
+        "MirrorWillLoseData",
+        "MirrorGap",
+        "MirrorSkipped",
+        "MirrorVerifyDiffers",
+        "MirrorPartitionsUnowned",
+        "MirrorPartitionsParked",
+    }
     assert lost <= {name for _, name in notifications(everything)}
 
 

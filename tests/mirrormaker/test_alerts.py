@@ -19,6 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.report import COPIED, ConnectionReport, MirrorReport, ProduceReport, ReloadReport, WorkerReport
+from mirrormaker.verify.metricsfile import lines
+from mirrormaker.verify.result import VerifyResult
 from tests.docpages import anchor, headings, text_of
 from tests.fakes.reports import partition, report, source
 
@@ -55,10 +57,11 @@ def everything() -> MirrorReport:
 
 
 def exported() -> dict[str, set[str]]:
-    """The labels of each sample name that /metrics can have."""
+    """The labels of each sample name that /metrics and the file of a comparison can have."""
     text, _ = MirrorMetrics(everything, lambda: 0.0).exposition("")
+    verified = "\n".join(lines("orders", 4, VerifyResult((), (), (), 0, 0.0), 1.0, 1.0))
     found: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(text.decode()):
+    for family in text_string_to_metric_families(f"{text.decode()}\n{verified}\n"):
         for sample in family.samples:
             if sample.name.startswith("mirrormaker_"):
                 found.setdefault(sample.name, set()).update(sample.labels)
