@@ -64,7 +64,7 @@ def made(count: int) -> MirrorReport:
         at_ms=int(time.time() * 1000), started_ms=int((BEGAN - 7200) * 1000), partitions=tuple(found),
         messages=int(1e6 + 1000 * seconds), messages_per_s=rate, bytes_per_s=100 * rate,
         sources=(
-            reports.source(owned=count, lag=sum(row.lag or 0 for row in found)),
+            reports.source(owned=count, lag=sum(row.lag or 0 for row in found), unowned=3),
             reports.source(name="dc2-with-a-long-name", version="0.7.2", state="out of reach", owned=0, lag=None,
                            reason="ZooKeeper at old-zk:2181/kafka is out of reach: connection refused"),
         ),

@@ -48,7 +48,7 @@ def serve(browser: Browser) -> Iterator[Serve]:
         browser.call("Page.navigate", url="about:blank")
 
 
-WRONG = "1 parked, 1 looking for leader, 1 stalled, 1 waiting, 1 paused, 1 throttled"
+WRONG = "1 parked, 1 looking for leader, 3 without owner, 1 stalled, 1 waiting, 1 paused, 1 throttled"
 ROWS = "document.querySelectorAll('#partitions tr').length"
 
 
