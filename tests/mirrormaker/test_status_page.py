@@ -48,7 +48,7 @@ def serve(browser: Browser) -> Iterator[Serve]:
         browser.call("Page.navigate", url="about:blank")
 
 
-WRONG = "1 parked, 1 looking for leader, 3 without owner, 1 stalled, 1 waiting, 1 paused, 1 throttled"
+WRONG = "1 parked, 1 looking for leader, 1 stalled, 3 without owner, 1 waiting, 1 paused, 1 throttled"
 ROWS = "document.querySelectorAll('#partitions tr').length"
 
 
@@ -82,7 +82,8 @@ def test_it_shows_what_is_wrong_first_and_nothing_is_html(
     assert "<script>window.attacked" in browser.value(f"{row('orders-0/1')}.querySelector('.reason').textContent")
     assert "paused by an operator since 12:01" in browser.value(f"{row('orders-0/0')}.textContent")
     reasons = browser.value("[...document.querySelectorAll('#reasons li')].map(e => e.textContent)")
-    assert reasons[0].startswith("source dc2-with-a-long-name: out of reach: ZooKeeper")
+    assert reasons[0].startswith("source dc1: 3 partitions have no owner in the group")
+    assert reasons[1].startswith("source dc2-with-a-long-name: out of reach: ZooKeeper")
     assert any("target topic news <script>" in text for text in reasons)
     assert "limit: dc1: elsewhere: paused by operator since 11:00" in reasons
     assert sum("throttled to 1,000,000 B/s" in text for text in reasons) == 1, "its partition says so already"
