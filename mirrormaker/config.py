@@ -58,6 +58,17 @@ class Configuration:
     name: str = "mirror"
     files: tuple[Path, ...] = ()
 
+    @property
+    def shown_name(self) -> str:
+        """Name of the mirror where it is shown: mirror.name, else that of its file."""
+        return self.mirror.name or self.name
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long a message that all clusters take at once may wait here: for its batch, or for its transaction."""
+        transaction_ms = self.mirror.transaction_interval_ms if self.mirror.exactly_once else 0
+        return max(self.target.linger_ms, transaction_ms) / 1000
+
     def selection(self, source: SourceOptions) -> Selection:
         """Which topics of one of its sources are mirrored, and under which names."""
         return selection(source, self.mirror, self.sources)

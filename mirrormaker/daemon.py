@@ -35,12 +35,13 @@ from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.happenings import Happenings
 from mirrormaker.offsetmap.maps import OffsetMaps
+from mirrormaker.owners import OwnerWatch
 from mirrormaker.profile.bottleneck import lines
 from mirrormaker.profile.profiler import Profiler
 from mirrormaker.quarantine import DeadLetters, Quarantine
 from mirrormaker.reload import PreparedReload, ReloadRefused, Reloads
 from mirrormaker.report import as_json
-from mirrormaker.reporter import Reporter
+from mirrormaker.reporter import STALLED_S, Reporter
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
 from mirrormaker.startup import StartRefused, Startup
@@ -91,7 +92,9 @@ def run_daemon(
         log.critical("%s", short, extra={"event": "refused"})
         return exits.TEMPORARY
     try:
-        systemd = supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid())
+        systemd = (
+            supervisor.systemd if supervisor is not None else Systemd(os.environ, os.getpid(), configuration.shown_name)
+        )
         daemon = Daemon(configuration, read, terminal=terminal, systemd=systemd, supervisor=supervisor)
     except LocalError as unusable:
         log.critical("target: %s", unusable, extra={"event": "refused"})
@@ -216,6 +219,7 @@ class Daemon:
             environ=os.environ,
             elsewhere=supervisor,
         )
+        self._owners = OwnerWatch(self._sources, self._selections)
         self._reporter = Reporter(
             sources=self._sources,
             flows=self._flows,
@@ -224,6 +228,9 @@ class Daemon:
             limits=lambda: self._control.limiter.limits,
             reload=lambda: self._reloads.last,
             happenings=self._happenings,
+            unowned=self._owners.count,
+            name=configuration.shown_name,
+            stalled_s=max(STALLED_S, 2 * configuration.longest_wait_s),
             stopping=self._stop.is_set,
         )
         self._status = StatusReporter(
@@ -279,6 +286,8 @@ class Daemon:
         log.info("mirroring: %s", line, extra={"event": "started"})
         if self._supervisor is None:
             self._tasks.spawn("status", self._status.run)
+        if self._supervisor is None or self._supervisor.worker == 1:  # one of them asks for all
+            self._tasks.spawn("owners", self._owners.run)
         if self._systemd.watchdog_s is not None:
             watchdog = Watchdog(self._systemd, self._flows)
             self._tasks.spawn("watchdog", watchdog.run, self._systemd.watchdog_s)

@@ -34,5 +34,6 @@ VERIFY = {
     "is no difference",
     DIFFERENCE: "the target lacks messages that the mirror committed",
     UNREACHABLE: "a cluster is out of reach",
+    STATE_FOLDER: "the file of --metrics-file cannot be written",
     TEMPORARY: "too many open files",
 }

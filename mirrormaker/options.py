@@ -42,7 +42,7 @@ POLICY_FIELDS = {
 }  # fields of MirrorOptions and TopicOverride, by kind of bad message
 
 
-def source_name(raw: object) -> str:
+def short_name(raw: object) -> str:
     """Option type: text that a log and the name of a file can have."""
     if not isinstance(raw, str) or not raw.isprintable() or len(raw) > 100:
         raise ValueError("printable text of at most 100 characters")
@@ -88,7 +88,7 @@ class SourceOptions(ConsumerConfig):
 
     name: str = option(
         "name", "", "name of the source in logs, status and names of its files; when empty its place in the list",
-        kind=source_name,
+        kind=short_name,
     )  # fmt: skip
     topic_prefix: str = option(
         "topic.prefix", "", "begins the names of this source's topics in the target, such as dc1.; not of renamed ones",
@@ -316,6 +316,10 @@ class MirrorOptions(Options):
         "topics.exclude": "blacklist",
     }
 
+    name: str = option(
+        "name", "", "name of the mirror in its status, status page, metrics and STATUS= of systemd; default: that of "
+        "its file, without the suffix", kind=short_name,
+    )  # fmt: skip
     whitelist: str = option(
         "whitelist", "", "topics to mirror: a Java regex, commas mean 'or'", old="mirror.topics.whitelist"
     )

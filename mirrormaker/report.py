@@ -28,8 +28,8 @@ class PartitionReport:
     """One partition that this mirror owns.
 
     Offsets and lag count messages, those of 0.7 bytes (lag_unit).  None: not known (yet), or not any more.
-    state: reading, paused, throttled, parked, waiting, starting, looking for leader or leaving; reason: why it makes no
-    progress, "" while it does.  lag_s: how long ago the end of the log stood where this partition is now;
+    state: reading, stalled, paused, throttled, parked, waiting, starting, looking for leader or leaving; reason: why it
+    makes no progress, "" while it does.  lag_s: how long ago the end of the log stood where this partition is now;
     lag_s_is_least: it may be longer, for the end was further on already when this mirror first saw it.
     messages_per_s and bytes_per_s: what the target acknowledged lately.
     """
@@ -61,7 +61,7 @@ class SourceReport:
     rebalances: rounds of the group so far, tries included.  committed_at_ms: Unix time of the last commit of an offset;
     failed_commits: offsets that could not be committed, counted one by one.  None: not known (yet).
     held_bytes: fetched and not done, of max_bytes (queued.max.bytes, of all workers together); waiting_bytes: those of
-    partitions of which none was done for a second, by topic.
+    partitions of which none was done for a second, by topic.  unowned: partitions that no member of the group owns.
     """
 
     name: str
@@ -78,6 +78,7 @@ class SourceReport:
     held_bytes: int = 0
     max_bytes: int = 0
     waiting_bytes: dict[str, int] = field(default_factory=dict)
+    unowned: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +173,10 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorReport:
-    """The mirror.  messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the
-    target for a reason that the configuration or message.handler gave, by (source, topic, reason).
+    """The mirror.  name: mirror.name, or that of its file.  utc_offset_s: of its local time, as its log has it.
+
+    messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the target for a
+    reason that the configuration or message.handler gave, by (source, topic, reason).
 
     limits: what an operator paused or throttled, also where it is not owned at present.
     gaps: messages that the source deleted before they were read (of 0.7: bytes), by (source, topic).
@@ -207,6 +210,8 @@ class MirrorReport:
     handled: dict[tuple[str, str, str], int] = field(default_factory=dict)
     connections: tuple[ConnectionReport, ...] = ()
     reload: ReloadReport | None = None
+    name: str = ""
+    utc_offset_s: int = 0
     produced: ProduceReport | None = None
     limits: tuple[WaitingTopic, ...] = ()
     workers: tuple[WorkerReport, ...] = ()
@@ -217,8 +222,10 @@ class MirrorReport:
 
 
 def as_json(report: MirrorReport) -> dict[str, Any]:
-    """The report in values that JSON has; left_out as a list of {source, topic, reason, messages}, other counts
-    likewise."""
+    """The report in values that JSON has.
+
+    left_out as a list of {source, topic, reason, messages}, other counts likewise.
+    """
     found = {name: _shallow(value) for name, value in _fields(report).items()}
     for name, (*of, what) in _COUNTS.items():
         counts = sorted(getattr(report, name).items())

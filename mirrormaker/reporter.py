@@ -35,6 +35,8 @@ from mirrormaker.target import Target
 from producer.outcomes import Counters
 from zkconsumer.engine.status import PartitionStatus
 
+STALLED_S = 5.0  # a partition that lags and of which nothing is acknowledged for so long is stalled
+
 
 def newly_done(before: int | None, row: PartitionStatus) -> int:
     """How many messages of a partition were done since `before`; None, it is new: since its last commit."""
@@ -45,17 +47,20 @@ def newly_done(before: int | None, row: PartitionStatus) -> int:
 class PartitionMeter:
     """What is known of one owned partition over time."""
 
-    __slots__ = ("acknowledged", "ends", "messages", "rate")
+    __slots__ = ("acknowledged", "ends", "messages", "moved_at", "rate")
 
     def __init__(self, at: float) -> None:
         self.ends = EndHistory()
         self.rate = RateWindow(at)
         self.messages = 0
         self.acknowledged = (0, 0)  # messages and bytes, as of the last look
+        self.moved_at = at  # when something was acknowledged last, or there was nothing to be
 
     def unchanged(self, row: PartitionStatus, at: float) -> None:
         """Nothing changed up to this moment."""
         self.rate.add(at, *self.acknowledged)
+        if row.state != "reading" or not row.lag:
+            self.moved_at = at
         if row.high_watermark is not None:
             self.ends.add(at, row.high_watermark)
 
@@ -111,6 +116,8 @@ class FlowMeter:
             meter = self.partitions[tp]
             messages, nbytes = intake.acknowledged(tp, row.done)
             before = self._done.get(tp)
+            if row.state != "reading" or not row.lag or row.done != before:
+                meter.moved_at = at
             self.messages += newly_done(before, row)
             if not in_bytes and row.done is not None:
                 meter.messages += max(0, row.done - before) if before is not None else 0
@@ -138,6 +145,8 @@ class Reporter:
 
     sources: all that are configured, selections: their topics, by source; flows: those that have begun, more may be
     added.
+    stalled_s: how long nothing of a partition may be acknowledged until it is called stalled.
+    unowned(source): the partitions that no member owns, see OwnerWatch.
     limits(): what an operator paused and throttled.  reload(): how the last reload ended.  stopping(): whether the
     mirror is about to end.
     """
@@ -150,6 +159,9 @@ class Reporter:
         target: Target,
         selections: Mapping[str, Selection],
         happenings: Happenings,
+        name: str = "",
+        stalled_s: float = STALLED_S,
+        unowned: Callable[[str], int | None] = lambda source: None,
         limits: Callable[[], Limits] = Limits,
         reload: Callable[[], ReloadReport | None] = lambda: None,
         stopping: Callable[[], bool] = lambda: False,
@@ -159,6 +171,9 @@ class Reporter:
         self._target = target
         self._selections = selections
         self._happenings = happenings
+        self._name = name
+        self._stalled_s = stalled_s
+        self._unowned = unowned
         self._limits = limits
         self._reload = reload
         self._stopping = stopping
@@ -202,6 +217,8 @@ class Reporter:
             at_ms=int(time.time() * 1000),
             started_ms=self._started_ms,
             release=self._release,
+            name=self._name,
+            utc_offset_s=time.localtime().tm_gmtoff,
             target=self._target.options.address,
             target_state=outage,
             sources=sources,
@@ -262,6 +279,7 @@ class Reporter:
             held_bytes=sum(row.buffered_bytes for row in rows or ()),
             max_bytes=source.options.queued_max_bytes,
             waiting_bytes=_waiting_bytes(rows or ()),
+            unowned=self._unowned(source.name),
         )
 
     def _merged(self, name: str) -> tuple[str, ...]:
@@ -282,8 +300,10 @@ class Reporter:
         limits = self._limits()
         throttled = {each.topic: each for each in limits.throttles_of(flow.name)}
         routes = {topic: str(found.route) for topic, found in list(flow.topics.items())}
-        for row in rows:
-            meter = meters.meter_of(row, at)
+        known = [(row, meters.meter_of(row, at)) for row in rows]
+        still_s = [at - meter.moved_at for _, meter in known]
+        longest_s = max(still_s, default=0.0)
+        for (row, meter), quiet_s in zip(known, still_s, strict=True):
             age = meter.ends.age_s(row.done, at) if row.done is not None and row.high_watermark is not None else None
             messages_per_s, bytes_per_s = meter.rate.per_s
             shown = PartitionReport(
@@ -310,8 +330,10 @@ class Reporter:
                 yield replace(shown, reason=limited)
                 continue
             waits = waiting.get(row.topic) or waiting.get(str(row.tp))
-            shown = _explained(shown, row, waits, away, outage)
-            if shown.state in ("reading", "throttled") and row.lag:
+            where = f"target: {outage}" if outage else away
+            still = quiet_s >= self._stalled_s or bool(where and not messages_per_s)
+            shown = _explained(shown, row, waits, away, where or _stood_still(row, longest_s) if still else "")
+            if shown.state in ("reading", "throttled", "stalled") and row.lag:
                 key = flow.throttle.limiting(row.topic, at) if flow.throttle else None
                 if key in throttled:
                     shown = replace(shown, state="throttled", reason=throttled[key].reason)
@@ -319,9 +341,10 @@ class Reporter:
 
 
 def _explained(
-    shown: PartitionReport, row: PartitionStatus, waits: str | None, source: str, target: str
+    shown: PartitionReport, row: PartitionStatus, waits: str | None, source: str, stalled: str
 ) -> PartitionReport:
-    """With its state and why it makes no progress.  waits: for what; source, target: what is out of reach there."""
+    """With its state and why it makes no progress.  waits: for what; source: what is out of reach there; stalled: why
+    nothing is acknowledged, "": something is."""
     if row.parked is not None:
         return replace(shown, state="parked", reason=row.parked)
     if row.state in ("paused", "leaving"):
@@ -330,9 +353,13 @@ def _explained(
         return replace(shown, state="waiting", reason=waits)
     if row.state != "reading":
         return replace(shown, reason=source)
-    if shown.lag and not shown.messages_per_s:
-        return replace(shown, reason=f"target: {target}" if target else source)
-    return shown
+    return replace(shown, state="stalled", reason=stalled) if row.lag and stalled else shown
+
+
+def _stood_still(row: PartitionStatus, longest_s: float) -> str:
+    """What is known of a partition that stalls while both clusters seem to answer: the same of all such ones."""
+    what = "fetched and not acknowledged" if row.buffered_bytes else "nothing is fetched"
+    return f"{what}, for up to {longest_s:.0f} s"
 
 
 def _connections(flow: Flow) -> Iterable[ConnectionReport]:

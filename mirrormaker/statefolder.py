@@ -49,6 +49,6 @@ def must_be_writable(name: str, folder: Path) -> None:
             os.fsync(probe.fileno())
     except OSError as exc:
         raise StateFolderUnwritable(
-            f"{name}: folder {folder} cannot be written: {exc.strerror or exc}; it must exist, belong to the user of "
-            "the mirror, and have room"
+            f"{name}: folder {folder} cannot be written: {exc.strerror or exc}; it must exist, let this user "
+            "write, and have room"
         ) from exc

@@ -44,7 +44,7 @@ class Blocked(NamedTuple):
 
 
 class Limited(NamedTuple):
-    """How many partitions an operator paused or throttled, and the topics or partitions that are."""
+    """How many partitions are in a state, and the topics or partitions that are."""
 
     partitions: int
     names: tuple[str, ...]
@@ -68,6 +68,7 @@ class Snapshot:
     lag_bytes: int | None = None
     in_flight_bytes: int = 0
     owned: int = 0
+    stalled: Limited = NONE_LIMITED  # lag, and nothing is acknowledged
     parked: tuple[Blocked, ...] = ()
     waiting: tuple[Blocked, ...] = ()
     paused: Limited = NONE_LIMITED
@@ -105,6 +106,7 @@ def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
         owned=len(partitions),
         parked=tuple(Blocked(_name(row), row.reason) for row in partitions if row.state == "parked"),
         waiting=tuple(Blocked(topic.name, topic.reason) for topic in report.waiting),
+        stalled=_limited(partitions, "stalled"),
         paused=_limited(partitions, "paused"),
         throttled=_limited(partitions, "throttled"),
         memory=tuple(memory for source in sources if (memory := _memory(source, len(sources) > 1))),
@@ -166,6 +168,8 @@ def status_line(before: Snapshot, this: Snapshot) -> str:
         line += f"; left out {this.left_out:,} (policies)"
     for name, count in this.without:
         line += f"; {count:,} without {name} (mirror.drop.fields)"
+    if this.stalled.partitions:
+        line += f"; stalled {this.stalled.partitions}: {_few(this.stalled.names)}"
     for limited, word in ((this.paused, "paused"), (this.throttled, "throttled")):
         if limited.partitions:
             line += f"; {word} {limited.partitions}: {_few(limited.names)} (operator)"

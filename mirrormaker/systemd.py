@@ -2,7 +2,7 @@
 
 READY=1     once the sessions stand, the first assignment is made and the target answered metadata
 RELOADING=1 the configuration is read again; MONOTONIC_USEC says since when, and READY=1 ends it
-STATUS=     one line for `systemctl status`
+STATUS=     one line for `systemctl status`, with the mirror's name in front
 STOPPING=1  the drain begins; EXTEND_TIMEOUT_USEC while it lasts
 WATCHDOG=1  only while the program makes progress: a ping from a bare timer would hide a dead pipeline
 
@@ -36,9 +36,10 @@ STALLED = {"event": "stalled"}  # of log lines
 
 
 class Systemd:
-    """The manager that started us.  Without $NOTIFY_SOCKET every call does nothing."""
+    """The manager that started us.  Without $NOTIFY_SOCKET every call does nothing.  name: of the mirror."""
 
-    def __init__(self, environ: Mapping[str, str], pid: int) -> None:
+    def __init__(self, environ: Mapping[str, str], pid: int, name: str = "") -> None:
+        self._name = f"{name}: " if name else ""
         self._address = address(environ.get("NOTIFY_SOCKET", ""))
         self._socket: socket.socket | None = None
         self._not_taken: dict[str, str] = {}  # states that systemd has not taken, in order, with their datagrams
@@ -48,20 +49,20 @@ class Systemd:
                 self._open()
 
     def ready(self, status: str) -> None:
-        self._enter("READY=1", f"STATUS={one_line(status)}")
+        self._enter("READY=1", self._line(status))
 
     def reloading(self) -> None:
         """A reload has begun; ready() ends it.  systemd 253 and later wait for ever without the time."""
-        self._enter("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reloading")
+        self._enter("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", self._line("reloading"))
 
     def status(self, status: str) -> None:
         self.repeat()
-        self._notify(f"STATUS={one_line(status)}")
+        self._notify(self._line(status))
 
     def stopping(self, extend_s: float) -> None:
         """The drain has begun and may take this long."""
         self._not_taken.clear()
-        self._enter("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int(extend_s * 1_000_000)}")
+        self._enter("STOPPING=1", self._line("draining"), f"EXTEND_TIMEOUT_USEC={int(extend_s * 1_000_000)}")
 
     def alive(self) -> None:
         self._notify("WATCHDOG=1")
@@ -72,6 +73,9 @@ class Systemd:
             if not self._notify(text):
                 return
             del self._not_taken[state]
+
+    def _line(self, status: str) -> str:
+        return f"STATUS={one_line(self._name + status)}"
 
     def _enter(self, state: str, *lines: str) -> None:
         self._not_taken.pop(state, None)  # of an earlier reload

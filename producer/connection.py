@@ -318,18 +318,18 @@ class BrokerConnection:
             return None
         return self._opener.open(broker, idle=not (self._in_flight or self.in_flight))
 
-    def _cannot_connect(self, lost: LinkLost) -> None:
+    def _cannot_connect(self, lost: LinkLost, began: float) -> None:
         if self._closed:
             return
-        self._begin_outage(lost, "tried again until it answers or others lead its partitions")
+        self._begin_outage(lost, "tried again until it answers or others lead its partitions", began)
         self._s.batches.sweep()
         self._s.leaders.refresh()
         self._s.completed()
 
-    def _begin_outage(self, lost: LinkLost, then: str) -> None:
+    def _begin_outage(self, lost: LinkLost, then: str, since: float) -> None:
         broker = self._s.leaders.view.brokers.get(self.broker_id)
         what = str(broker) if broker is not None else f"broker {self.broker_id}"
-        self._s.outages.begin(self.broker_id, what, str(lost), then, now())
+        self._s.outages.begin(self.broker_id, what, str(lost), then, since)
 
     def _reached_again(self, broker: Broker) -> None:
         """End an outage when nothing waits to be sent; else only a response ends it, since a hanging broker connects
@@ -377,7 +377,7 @@ class BrokerConnection:
             if link.closed_here:
                 self._s.outages.closed(str(lost), then)
             else:
-                self._begin_outage(lost, then)
+                self._begin_outage(lost, then, gone[0].sent_at)
         for sent in gone:
             # The broker closed a proven link because of its oldest request.
             refused = proven and not unconfirmed and sent is gone[0]
@@ -417,8 +417,9 @@ def _produce(link: Link | BarrierLink, request: Request[Any], tp: TopicPartition
 class Opener:
     """Opens the link of a connection when needed, at most once per reconnect.backoff.ms, and replaces worn links.
 
-    wrap: wraps an open link.  refused(lost): called when connecting failed.  back(broker): called when connecting
-    succeeded after failures.  replaced(link): called when a link that was not lost is not used any more.
+    wrap: wraps an open link.  refused(lost, began): called when connecting failed, with when it began.  back(broker):
+    called when connecting succeeded after failures.  replaced(link): called when a link that was not lost is not used
+    any more.
     """
 
     def __init__(
@@ -427,7 +428,7 @@ class Opener:
         config: ProducerConfig,
         *,
         wrap: Callable[[Link], BarrierLink] | None,
-        refused: Callable[[LinkLost], object],
+        refused: Callable[[LinkLost, float], object],
         back: Callable[[Broker], object],
         replaced: Callable[[Link | BarrierLink], object],
     ) -> None:
@@ -466,10 +467,11 @@ class Opener:
             return None
         self.throttle()
         self._opening = link
+        began = now()
         try:
             link.open()
         except LinkLost as lost:
-            self._refused(lost)
+            self._refused(lost, began)
             self._unreachable = True
             return None
         finally:

@@ -123,10 +123,11 @@ class Leaders:
         named, known = self._asked()
         if self._by_name and not (named or known or self._idle):
             return
+        began = now()
         try:
             found = self._found(old, named, known)
         except WireError as failure:
-            self._outages.begin(CLUSTER, "the cluster", str(failure), "asked again until one answers", now())
+            self._outages.begin(CLUSTER, "the cluster", str(failure), "asked again until one answers", began)
             self.failure = failure
             self.refresh()
         else:

@@ -72,16 +72,16 @@ class Outages:
         self._reports = reports if reports is not None else Reports()
         self._reports.outages.append(self)
 
-    def begin(self, broker_id: int, what: str, why: str, then: str, now: float) -> None:
+    def begin(self, broker_id: int, what: str, why: str, then: str, since: float) -> None:
         """Record that a broker (or CLUSTER) could not be reached.  what: its name; then: the consequence for its
-        messages."""
+        messages; since: when the oldest request was sent that got no response, or connecting began."""
         outage = self.current.get(broker_id)
         if outage is not None:
             outage.why = why
             return
         reported = self._reports.current()
         covered = bool(reported) if broker_id == CLUSTER else CLUSTER in reported
-        self.current[broker_id] = _Outage(what, why, now)
+        self.current[broker_id] = _Outage(what, why, since)
         if broker_id in reported:
             self.current[broker_id].since = reported[broker_id].since
             return

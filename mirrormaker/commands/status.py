@@ -16,6 +16,7 @@ from groundwork.commands import Command
 from groundwork.output import print_text
 from groundwork.sentences import printable
 from mirrormaker import exits
+from mirrormaker.attention import own_reason
 from mirrormaker.commands.running import reader_may_leave, socket_option, stream
 
 Report = Mapping[str, Any]
@@ -94,7 +95,8 @@ def shown(report: Report, columns: int | None) -> Iterable[str]:
 def _summary(report: Report) -> Iterable[str]:
     ready = "ready" if report["ready"] else "not ready"
     up = duration((report["at_ms"] - report["started_ms"]) / 1000)
-    yield f"mirror into {report['target']}: {ready}, up {up}, release {report['release']}"
+    name = f" {report['name']}" if report["name"] else ""
+    yield f"mirror{name} into {report['target']}: {ready}, up {up}, release {report['release']}"
     yield (
         f"  {report['messages_per_s']:,.0f} messages/s, {report['bytes_per_s'] / 1e6:,.1f} MB/s, "
         f"lag {_lags(report)}, in flight {report['in_flight_bytes'] / 1e6:,.1f} MB, "
@@ -102,9 +104,8 @@ def _summary(report: Report) -> Iterable[str]:
     )
     for source in report["sources"]:
         lag = "unknown" if source["lag"] is None else _count(source["lag"], source["lag_unit"])
-        why = f": {source['reason']}" if source["reason"] else ""
         yield (
-            f"source {source['name']} (Kafka {source['version']}): {source['state']}{why}; "
+            f"source {source['name']} (Kafka {source['version']}): {source['state']}; "
             f"{source['owned']:,} partition{'' if source['owned'] == 1 else 's'}, lag {lag}"
         )
         if source["held_bytes"]:
@@ -113,8 +114,6 @@ def _summary(report: Report) -> Iterable[str]:
             yield f"  connections: {connections}"
         if source["merged"]:
             yield f"  merged with another source: {', '.join(source['merged'])}"
-    if report["target_state"]:
-        yield f"target: {report['target_state']}"
     yield from _workers(report)
 
 
@@ -170,24 +169,9 @@ def _count(count: int, unit: str) -> str:
 
 
 def _reasons(report: Report) -> Iterable[str]:
-    """What makes no progress and why, and what was left out: each reason once."""
-    for sentence in report["not_ready"]:
-        yield f"not ready: {sentence}"
-    for sentence in (report["reload"] or {}).get("pending", ()):
-        yield f"pending: {sentence}"
-    alike: dict[tuple[str, str, str], list[str]] = {}
-    for row in report["partitions"]:
-        if row["reason"] and row["state"] != "waiting":
-            alike.setdefault((row["state"], row["source"], row["reason"]), []).append(_name(row))
-    for (state, source, reason), names in sorted(alike.items(), key=lambda item: item[0][0] != "parked"):
-        few = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else "")
-        yield f"{state} {len(names):,}: {source}: {few}: {reason}"
-    for waiting in report["waiting"]:
-        yield f"waiting: {waiting['source']}: {waiting['name']}: {waiting['reason']}"
-    shown_reasons = {reason for _, _, reason in alike}
-    for limit in report["limits"]:
-        if limit["reason"] not in shown_reasons:
-            yield f"limit: {limit['source']}: {limit['name']}: {limit['reason']}"
+    """What needs attention, and what was left out: each sentence once."""
+    for one in report["attention"]:
+        yield one["text"]
     for left in report["left_out"]:
         yield f"left out: {left['source']}: {left['topic']}: {left['messages']:,} messages ({left['reason']})"
     for lost in report["dropped_fields"]:
@@ -200,14 +184,11 @@ def _reasons(report: Report) -> Iterable[str]:
         yield f"gap: {gap['source']}: {gap['topic']}: {gap['missing']:,} were deleted before they were read"
 
 
-def _name(row: Row) -> str:
-    return f"{row['topic']}:{row['partition']}"
-
-
 def _cells(row: Row) -> dict[str, str]:
     bytes_unit = row["lag_unit"] == "bytes"
     lag_s = row["lag_s"]
     rate = f"{row['messages_per_s']:,.0f}"
+    reason = own_reason(row["reason"], row["source"])
     return {
         "source": row["source"],
         "topic": row["topic"],
@@ -219,7 +200,7 @@ def _cells(row: Row) -> dict[str, str]:
         "lag s": "-" if lag_s is None else f"{'>' if row['lag_s_is_least'] else ''}{lag_s:,.0f}",
         "rate/s": rate,
         "route": row["route"],
-        "state": f"{row['state']}: {row['reason']}" if row["reason"] else row["state"],
+        "state": f"{row['state']}: {reason}" if reason else row["state"],
     }
 
 

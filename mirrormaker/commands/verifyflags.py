@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -63,6 +64,7 @@ class VerifyFlags:
     no_duplicates: bool
     no_foreign: bool
     output: str
+    metrics_file: Path | None
 
     @staticmethod
     def taken(flags: dict[str, Any]) -> VerifyFlags:
@@ -109,5 +111,10 @@ _OPTIONS = (
         default="table",
         show_default=True,
         help="Form of stdout.",
+    ),
+    click.option(
+        "--metrics-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="File NAME.prom to replace with the result, for the textfile collector of node_exporter.",
     ),
 )  # fmt: skip

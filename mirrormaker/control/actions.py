@@ -18,6 +18,7 @@ from groundwork.sampling import TimerTaken
 from groundwork.sentences import counted, did_you_mean
 from groundwork.tasks import sleep
 from kafkawire.model import partition_named
+from mirrormaker.attention import view
 from mirrormaker.control.keptfile import KeptFileUnreadable
 from mirrormaker.control.limiter import Limiter
 from mirrormaker.control.server import (
@@ -37,7 +38,7 @@ from mirrormaker.limits import rows_of as limit_rows
 from mirrormaker.profile.bottleneck import lines
 from mirrormaker.profile.profiler import Profiler
 from mirrormaker.quarantine import ReleaseRefused
-from mirrormaker.report import as_json, from_json
+from mirrormaker.report import from_json
 from mirrormaker.reporter import Reporter
 from mirrormaker.selection import Selection
 from mirrormaker.source import Source
@@ -67,7 +68,7 @@ def status(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     """The report; every `every_s` seconds another one, where that is given."""
     every_s = number(arguments, "every_s", least=MIN_EVERY_S, most=MAX_EVERY_S)
     while True:
-        yield as_json(mirror.reporter.report())
+        yield view(mirror.reporter.report())
         if every_s is None:
             return
         sleep(every_s)

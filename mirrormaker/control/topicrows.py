@@ -11,7 +11,7 @@ from mirrormaker.report import MirrorReport, PartitionReport
 from mirrormaker.selection import Selection
 
 # The worst state of a topic's partitions comes first.
-STATES = ("parked", "waiting", "looking for leader", "paused", "throttled", "starting", "leaving", "reading")
+STATES = ("parked", "waiting", "looking for leader", "stalled", "paused", "throttled", "starting", "leaving", "reading")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

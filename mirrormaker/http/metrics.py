@@ -20,7 +20,7 @@ from groundwork.tasks import sleep
 from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WorkerReport
 
 MAX_PARTITIONS = 2000  # beyond that the scrape would be megabytes, and Prometheus' memory pays for each label
-STATES = ("reading", "paused", "throttled", "parked", "waiting", "starting", "looking for leader", "leaving")
+STATES = ("reading", "stalled", "paused", "throttled", "parked", "waiting", "starting", "looking for leader", "leaving")
 BY_PARTITION = ("source", "topic", "partition")
 BY_TOPIC = ("source", "topic")
 
@@ -101,6 +101,8 @@ def _counter(name: str, help: str, samples: Iterable[tuple[Sequence[str], float]
 
 def _of_the_mirror(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
     yield core.InfoMetricFamily("mirrormaker_build", "The program.", value={"version": report.release})
+    named = {"name": report.name, "target": report.target}
+    yield core.InfoMetricFamily("mirrormaker", "The mirror: mirror.name, and where it writes.", value=named)
     yield _gauge("start_time_seconds", "When it was started, since 1970.", [((), report.started_ms / 1000)])
     yield _gauge("ready", "1: ready, as /readyz says.", [((), int(report.ready))])
     yield _gauge("loop_lag_seconds", "How late the event loop was, at worst in a minute.", [((), loop_lag_s)])
@@ -123,6 +125,7 @@ def _of_sources(report: MirrorReport) -> Iterator[Any]:
             lambda one: None if one.committed_at_ms is None else one.committed_at_ms / 1000,
         ),
         (_counter, "commit_failures", "Offsets that could not be committed.", lambda one: one.failed_commits),
+        (_gauge, "unowned_partitions", "Partitions that no member of the group owns.", lambda one: one.unowned),
         (_gauge, "waiting", "Topics and partitions that are held back.", lambda one: waiting[one.name]),
         (_gauge, "held_bytes", "Bytes fetched and not acknowledged.", lambda one: one.held_bytes),
         (

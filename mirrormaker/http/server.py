@@ -19,11 +19,12 @@ from collections.abc import Callable, Sequence
 from groundwork.httpserver import EVENT, NOT_FOUND, HttpServer, Request, Response, sentence
 from groundwork.loopdelay import HubLag
 from groundwork.tasks import TaskGroup, now, sleep
+from mirrormaker.attention import view
 from mirrormaker.http.history import STEP_S, History
 from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.http.page import page
 from mirrormaker.listen import Address
-from mirrormaker.report import MirrorReport, as_json
+from mirrormaker.report import MirrorReport
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class StatusServer:
             "/metrics": self._scrape,
             "/livez": lambda request: self._liveness(),
             "/readyz": lambda request: self._readiness(),
-            "/status": lambda request: _json(as_json(self.report())),
+            "/status": lambda request: _json(view(self.report())),
             "/history": lambda request: _json(self._history.as_json()),
         }
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from groundwork.logs import LEVELS
 from groundwork.tasks import Lock, TaskGroup, sleep
+from mirrormaker.attention import view
 from mirrormaker.control.server import (
     MAX_EVERY_S,
     MIN_EVERY_S,
@@ -68,7 +69,7 @@ class WorkersControl:
     def _status(self, arguments: Arguments) -> Iterator[Any]:
         every_s = number(arguments, "every_s", least=MIN_EVERY_S, most=MAX_EVERY_S)
         while True:
-            yield as_json(self._workers.report())
+            yield view(self._workers.report())
             if every_s is None:
                 return
             sleep(every_s)

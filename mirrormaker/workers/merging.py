@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from mirrormaker.attention import untimed
 from mirrormaker.happenings import MAX_HAPPENINGS
 from mirrormaker.limits import Limits, Throttle
 from mirrormaker.report import (
@@ -122,6 +123,7 @@ def _source(base: SourceReport, living: Sequence[MirrorReport], past: MirrorRepo
         held_bytes=sum(row.held_bytes for row in rows),
         max_bytes=sum(row.max_bytes for row in rows),
         waiting_bytes=_sums(row.waiting_bytes for row in rows),
+        unowned=next((row.unowned for row in rows if row.unowned is not None), None),
     )
 
 
@@ -194,7 +196,8 @@ def _not_ready(
             away[f"{worker.state}: {worker.reason}" if worker.reason else worker.state].append(worker.number)
         elif report is not None:
             for reason in report.not_ready:
-                said[reason].append(worker.number)
+                alike = next((other for other in said if untimed(other) == untimed(reason)), reason)
+                said[alike].append(worker.number)
     return (
         *base.not_ready,
         *(f"{_numbers(numbers)}: {reason}" for reason, numbers in away.items()),

@@ -68,7 +68,8 @@ def run_supervisor(configuration: Configuration, read: Callable[[], Configuratio
     mirror = configuration.mirror
     # The terminal writes, flushes and has a descriptor: all that is used.
     set_up_logging(mirror.log_level, mirror.log_format, stream=terminal)  # type: ignore[arg-type]
-    return Supervisor(configuration, read, terminal, Systemd(os.environ, os.getpid())).run()
+    systemd = Systemd(os.environ, os.getpid(), configuration.shown_name)
+    return Supervisor(configuration, read, terminal, systemd).run()
 
 
 class Supervisor:
@@ -355,6 +356,8 @@ class Supervisor:
             at_ms=int(time.time() * 1000),
             started_ms=self._started_ms,
             release=self._release,
+            name=self._configuration.shown_name,
+            utc_offset_s=time.localtime().tm_gmtoff,
             target=self._configuration.target.address,
             target_state="",
             sources=sources,

@@ -183,7 +183,7 @@ def test_a_reload_under_load_changes_topics_and_names_and_loses_and_repeats_noth
     assert len(reloads) == 3
     assert all("MONOTONIC_USEC=" in began for began, _ in reloads)
     assert "the last reload failed: the configuration is left as it is: " in reloads[0][1]
-    assert all(ended.startswith("READY=1\nSTATUS=reloaded; ") for _, ended in reloads[1:])
+    assert all(ended.startswith(f"READY=1\nSTATUS={mirror.file.stem}: reloaded; ") for _, ended in reloads[1:])
     assert payloads(target, kept, 2) == payloads(source, kept, 2)
     assert payloads(target, gone, 2) == payloads(source, gone, 2)
     assert payloads(target, renamed, 2) + payloads(target, f"{renamed}.2", 2) == payloads(source, renamed, 2)

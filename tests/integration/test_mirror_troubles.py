@@ -441,7 +441,7 @@ def test_systemd_hears_of_ready_after_the_first_assignment_and_of_stopping(
                     rest.append(manager.recv(4096).decode())
             except BlockingIOError:
                 pass
-            assert "STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=10000000" in rest
+            assert f"STOPPING=1\nSTATUS={mirror.file.stem}: draining\nEXTEND_TIMEOUT_USEC=10000000" in rest
 
 
 def test_check_online_shows_what_a_start_would_find_and_creates_nothing(

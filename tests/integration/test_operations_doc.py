@@ -94,7 +94,7 @@ def watched(argv: list[str], env: dict[str, str], log: Path) -> None:
     """Two looks of a watch, then ctrl-C."""
     child = Child("the watch", argv, log, env=env)
     try:
-        wait_until(lambda: log.exists() and log.read_text().count("mirror into") >= 2, 30, "two looks")
+        wait_until(lambda: log.exists() and log.read_text().count(" into ") >= 2, 30, "two looks")
         child.send(signal.SIGINT)
         assert child.wait(20) in (0, 130), log.read_text()
     finally:

@@ -44,6 +44,7 @@ def special(rows: list[PartitionReport]) -> list[PartitionReport]:
         {"state": "throttled", "reason": "throttled to 1,000,000 B/s by an operator"},
         {"state": "looking for leader", "reason": "broker 2 (old2:9092): connecting: Connection refused", "lag": None,
          "lag_s": None, "end": None},
+        {"state": "stalled", "reason": "fetched and not acknowledged, for up to 7 s"},
     ]  # fmt: skip
     dataclass_values = dict.fromkeys(PartitionReport.__slots__)
     for n, change in enumerate(changes):
@@ -60,10 +61,11 @@ def made(count: int) -> MirrorReport:
     found = special(rows(count, seconds))
     rate = sum(row.messages_per_s for row in found)
     return reports.report(
+        name="orders", utc_offset_s=2 * 3600,
         at_ms=int(time.time() * 1000), started_ms=int((BEGAN - 7200) * 1000), partitions=tuple(found),
         messages=int(1e6 + 1000 * seconds), messages_per_s=rate, bytes_per_s=100 * rate,
         sources=(
-            reports.source(owned=count, lag=sum(row.lag or 0 for row in found)),
+            reports.source(owned=count, lag=sum(row.lag or 0 for row in found), unowned=3),
             reports.source(name="dc2-with-a-long-name", version="0.7.2", state="out of reach", owned=0, lag=None,
                            reason="ZooKeeper at old-zk:2181/kafka is out of reach: connection refused"),
         ),

@@ -19,6 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.report import COPIED, ConnectionReport, MirrorReport, ProduceReport, ReloadReport, WorkerReport
+from mirrormaker.verify.metricsfile import lines
+from mirrormaker.verify.result import VerifyResult
 from tests.docpages import anchor, headings, text_of
 from tests.fakes.reports import partition, report, source
 
@@ -39,7 +41,10 @@ def everything() -> MirrorReport:
     """A report that has something of all there is."""
     return report(
         partitions=(partition(0), partition("1-0", source="old", lag_unit="bytes"), partition(2, state="parked")),
-        sources=(source(rebalances=1, committed_at_ms=1, failed_commits=1), source(name="old", lag_unit="bytes")),
+        sources=(
+            source(rebalances=1, committed_at_ms=1, failed_commits=1, unowned=0),
+            source(name="old", lag_unit="bytes"),
+        ),
         produced=ProduceReport(requests=1, retries=1, unknown_outcomes=1, errors={6: 1}),
         reload=ReloadReport(at_ms=1, problem=""),
         left_out={("dc1", "orders", "skip"): 1},
@@ -52,10 +57,11 @@ def everything() -> MirrorReport:
 
 
 def exported() -> dict[str, set[str]]:
-    """The labels of each sample name that /metrics can have."""
+    """The labels of each sample name that /metrics and the file of a comparison can have."""
     text, _ = MirrorMetrics(everything, lambda: 0.0).exposition("")
+    verified = "\n".join(lines("orders", 4, VerifyResult((), (), (), 0, 0.0), 1.0, 1.0))
     found: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(text.decode()):
+    for family in text_string_to_metric_families(f"{text.decode()}\n{verified}\n"):
         for sample in family.samples:
             if sample.name.startswith("mirrormaker_"):
                 found.setdefault(sample.name, set()).update(sample.labels)
@@ -131,10 +137,11 @@ def test_every_metric_is_in_the_dashboard_in_an_alert_or_in_the_page() -> None:
 def test_each_alert_has_a_severity_a_summary_and_a_runbook_that_exists(rule: dict[str, Any]) -> None:
     assert rule["labels"] == {"severity": rule["labels"]["severity"]}
     assert rule["labels"]["severity"] in ("page", "ticket")
-    assert rule["annotations"].keys() == {"summary", "runbook"}
-    page, _, fragment = rule["annotations"]["runbook"].partition("#")
+    assert rule["annotations"].keys() == {"summary", "runbook_url"}
+    page, _, fragment = rule["annotations"]["runbook_url"].partition("#")
+    assert page == "https://docs.example.com/mirror/monitoring.html", "one sed puts the reader's own site there"
     assert fragment == rule["alert"].lower()
-    assert fragment in {anchor(title) for _, title in headings(page.removeprefix("docs/"))}
+    assert fragment in {anchor(title) for _, title in headings("monitoring.md")}
 
 
 def test_each_alert_is_tested_both_ways() -> None:

@@ -23,6 +23,7 @@ from groundwork.hub import OwnThread
 from groundwork.tasks import TaskGroup
 from groundwork.threads import NoThread
 from kafkawire.model import TopicPartition
+from mirrormaker.attention import view
 from mirrormaker.commands.cli import cli, outcome
 from mirrormaker.commands.status import shown
 from mirrormaker.control import client as control_client
@@ -34,7 +35,7 @@ from mirrormaker.control.limiter import Limiter
 from mirrormaker.control.place import NoFolder, all_sockets, beside, candidates, make_folder, own_place
 from mirrormaker.control.server import ControlServer
 from mirrormaker.quarantine import ReleaseRefused
-from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WaitingTopic, as_json
+from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WaitingTopic
 from mirrormaker.selection import Selection
 from mirrormaker.throttle import FlowThrottle
 from zkconsumer.errors import ConsumerError
@@ -445,7 +446,7 @@ def test_the_file_says_where_its_mirror_listens(mirror: Mirror, tmp_path: Path) 
 
 
 def lines(found: MirrorReport, columns: int | None = None) -> list[str]:
-    return list(shown(json.loads(json.dumps(as_json(found))), columns))
+    return list(shown(json.loads(json.dumps(view(found))), columns))
 
 
 def test_the_status_puts_reasons_before_the_table() -> None:
@@ -458,9 +459,10 @@ def test_the_status_puts_reasons_before_the_table() -> None:
             partition("news", 0, state="parked", reason="news/0 at 7: corrupt"),
             waiting=(WaitingTopic(source="dc1", name="logs", reason="target topic logs does not exist"),),
             left_out={("dc1", "orders", "message.handler"): 5},
+            name="m",
         )
     )
-    assert found[0] == "mirror into k:9092: ready, up 1 h 2 min, release 0.1.0"
+    assert found[0] == "mirror m into k:9092: ready, up 1 h 2 min, release 0.1.0"
     assert "parked 1: dc1: news:0: news/0 at 7: corrupt" in found
     assert "paused 2: dc1: clicks:0, clicks:1: paused by operator since 12:03" in found
     assert found.index("parked 1: dc1: news:0: news/0 at 7: corrupt") < found.index("")
@@ -491,8 +493,9 @@ def test_a_lag_in_bytes_and_a_source_that_is_away_are_shown() -> None:
     found = lines(
         report(partition("t", "1-0", lag_unit="bytes", lag=3_100_000), sources=(source,), not_ready=("old: away",))
     )
-    assert "source old (Kafka 0.7): out of reach: ZooKeeper silent for 8 s; 1 partition, lag unknown" in found
+    assert "source old (Kafka 0.7): out of reach; 1 partition, lag unknown" in found
     assert "not ready: old: away" in found
+    assert "source old: out of reach: ZooKeeper silent for 8 s" in found
     assert "3,100,000 B" in found[-1]
 
 

@@ -39,7 +39,7 @@ def scraped(shown: MirrorReport, loop_lag_s: float = 0.25) -> Samples:
     return found
 
 
-def one(samples: Samples, name: str, **labels: str) -> float:
+def one(samples: Samples, name: str, /, **labels: str) -> float:
     return samples[name, tuple(sorted(labels.items()))]
 
 
@@ -51,8 +51,9 @@ PARTITION = {"source": "dc1", "topic": "orders", "partition": "0"}
 
 
 def test_a_mirror_that_is_well() -> None:
-    samples = scraped(report())
+    samples = scraped(report(name="orders"))
     assert one(samples, "build_info", version="0.1.0") == 1
+    assert one(samples, "info", name="orders", target="kafka1:9092") == 1
     assert one(samples, "start_time_seconds") == STARTED_MS / 1000
     assert one(samples, "ready") == one(samples, "target_up") == one(samples, "source_up", source="dc1") == 1
     assert one(samples, "loop_lag_seconds") == 0.25

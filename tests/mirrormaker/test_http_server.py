@@ -17,6 +17,7 @@ import pytest
 from groundwork.httpserver import Request, Response
 from groundwork.loopdelay import HubLag
 from groundwork.tasks import TaskGroup, connect, sleep
+from mirrormaker.attention import view
 from mirrormaker.http import server as module
 from mirrormaker.http.history import MAX_PARTITIONS, POINTS, History
 from mirrormaker.http.page import page, policy
@@ -38,7 +39,7 @@ def test_paths(tasks: TaskGroup) -> None:
     server = showing(report, tasks)
     assert (asked(server, "/livez").status, asked(server, "/livez").body) == (200, b"alive\n")
     assert (asked(server, "/readyz").status, asked(server, "/readyz").body) == (200, b"ready\n")
-    assert json.loads(asked(server, "/status").body) == json.loads(json.dumps(as_json(report())))
+    assert json.loads(asked(server, "/status").body) == json.loads(json.dumps(view(report())))
     assert asked(server, "/status").content_type == "application/json"
     assert b"mirrormaker_ready 1.0" in asked(server, "/metrics").body
     assert asked(server, "/").content_type == "text/html; charset=utf-8"

@@ -30,6 +30,12 @@ def problems(folder: Path, text: str) -> list[str]:
     return wrong.value.problems
 
 
+def test_a_mirror_is_called_as_its_file_or_as_the_option_says(tmp_path: Path) -> None:
+    assert from_yaml(yaml_file(tmp_path, SOURCE + TARGET + MIRROR)).shown_name == "m"
+    named = from_yaml(yaml_file(tmp_path, SOURCE + TARGET + "mirror: {whitelist: 'a.*', name: 'to dc2'}\n"))
+    assert (named.shown_name, named.name) == ("to dc2", "m"), "the control socket stays where commands look for it"
+
+
 MIRRORS = sorted(path for path in CONF.glob("*.yaml") if "\nsources:" in path.read_text())
 
 

@@ -27,6 +27,17 @@ def test_ready_and_status_travel_in_one_datagram(manager: socket.socket) -> None
     assert manager.recv(1000) == b"READY=1\nSTATUS=0 msg/s lag 3"
 
 
+def test_every_status_begins_with_the_name_of_the_mirror(manager: socket.socket) -> None:
+    mirror = Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid(), "orders")
+    mirror.ready("0 msg/s")
+    mirror.status("1 msg/s")
+    mirror.reloading()
+    mirror.stopping(10)
+    said = [line for datagram in drain(manager) for line in datagram.split(b"\n") if line.startswith(b"STATUS=")]
+    assert said == [b"STATUS=orders: 0 msg/s", b"STATUS=orders: 1 msg/s", b"STATUS=orders: reloading",
+                    b"STATUS=orders: draining"]  # fmt: skip
+
+
 def test_stopping_asks_for_the_time_that_a_drain_may_take(manager: socket.socket) -> None:
     Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid()).stopping(10)
     assert manager.recv(1000) == b"STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=10000000"

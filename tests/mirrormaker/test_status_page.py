@@ -6,11 +6,13 @@ Set STATUS_PAGE_PICTURES to a folder for pictures of it.  With a real mirror: te
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -47,7 +49,7 @@ def serve(browser: Browser) -> Iterator[Serve]:
         browser.call("Page.navigate", url="about:blank")
 
 
-WRONG = "1 parked, 1 looking for leader, 1 waiting, 1 paused, 1 throttled"
+WRONG = "1 parked, 1 looking for leader, 1 stalled, 3 without owner, 1 waiting, 1 paused, 1 throttled"
 ROWS = "document.querySelectorAll('#partitions tr').length"
 
 
@@ -71,14 +73,20 @@ def test_it_shows_what_is_wrong_first_and_nothing_is_html(
     browser.until(f"{ROWS} === 24")
     assert browser.value("document.getElementById('verdict').className") == "verdict bad"
     assert browser.value("document.getElementById('verdict').textContent") == WRONG
-    first = browser.value("[...document.querySelectorAll('#partitions tr strong')].slice(0, 4).map(e => e.textContent)")
-    assert first == ["orders-0/1", "orders-0/3", "orders-0/0", "orders-0/2"], "parked, no leader, paused, throttled"
+    assert browser.value("document.title") == f"! {WRONG} – orders to kafka1:9092"
+    assert browser.value("document.querySelector('h1').textContent") == "Mirror orders to kafka1:9092"
+    first = browser.value("[...document.querySelectorAll('#partitions tr strong')].slice(0, 5).map(e => e.textContent)")
+    in_order = ["orders-0/1", "orders-0/4", "orders-0/3", "orders-0/0", "orders-0/2"]
+    assert first == in_order, "parked, stalled with its lag, no leader, paused, throttled"
+    stalled = browser.value(f"{row('orders-0/4')}.querySelector('.state').className")
+    assert stalled == "state warn", "never green while nothing arrives"
     assert "<script>window.attacked" in browser.value(f"{row('orders-0/1')}.querySelector('.reason').textContent")
     assert "paused by an operator since 12:01" in browser.value(f"{row('orders-0/0')}.textContent")
     reasons = browser.value("[...document.querySelectorAll('#reasons li')].map(e => e.textContent)")
-    assert reasons[0].startswith("source dc2-with-a-long-name (out of reach): ZooKeeper")
+    assert reasons[0].startswith("source dc1: 3 partitions have no owner in the group")
+    assert reasons[1].startswith("source dc2-with-a-long-name: out of reach: ZooKeeper")
     assert any("target topic news <script>" in text for text in reasons)
-    assert "dc1: elsewhere: paused by operator since 11:00" in reasons
+    assert "limit: dc1: elsewhere: paused by operator since 11:00" in reasons
     assert f"pending: {PENDING}" in reasons
     assert sum("throttled to 1,000,000 B/s" in text for text in reasons) == 1, "its partition says so already"
     assert browser.value("window.attacked") is None
@@ -95,6 +103,7 @@ def test_it_shows_what_is_wrong_first_and_nothing_is_html(
 def test_charts_begin_with_what_the_server_kept_and_move(browser: Browser, serve: Serve) -> None:
     url, _ = serve(8)
     browser.open(url, width=1600)
+    plot = "document.querySelector('#tiles .plot')"
     points = f"{row('orders-0/5')}?.querySelector('svg polyline').getAttribute('points')"
     before = browser.until(points)
     browser.until(f"({points}) !== '{before}'")
@@ -103,6 +112,61 @@ def test_charts_begin_with_what_the_server_kept_and_move(browser: Browser, serve
     )
     tile = "document.querySelector('#tiles svg polyline').getAttribute('points')"
     assert browser.value(tile).count(",") >= 2
+    assert re.fullmatch(
+        r"[\d,.]+ MB|[\d,.]+ kB|[\d,.]+ B|[\d,.]+", browser.value(f"{plot}.querySelector('.scale').textContent")
+    )
+    assert re.fullmatch(r"\d+ s|\d+ min \d+ s", browser.value(f"{plot}.querySelector('.ago').textContent"))
+
+
+def test_a_chart_under_the_pointer_says_when_and_how_much(browser: Browser, serve: Serve) -> None:
+    url, _ = serve(8)
+    browser.open(url, width=1600)
+    chart = "document.querySelector('#tiles svg')"
+    browser.until(f"{chart}?.querySelector('polyline').getAttribute('points')")
+    place = {side: browser.value(f"{chart}.getBoundingClientRect().{side}") for side in ("left", "right", "top")}
+    x, y = (place["left"] + place["right"]) / 2, place["top"] + 5
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    tip = "document.getElementById('tip')"
+    picture(browser, "chart")
+    said = browser.until(f"!{tip}.hidden && {tip}.textContent")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d: [\d,]+", said)
+    assert browser.value(f"{chart}.querySelector('line').style.visibility") == "visible"
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    browser.until(f"{tip}.hidden")
+    assert browser.messages == []
+
+
+def test_all_times_are_the_mirror_s_with_their_dates(browser: Browser, serve: Serve) -> None:
+    """The browser lives elsewhere; the mirror's local time is two hours east of UTC."""
+    url, _ = serve(8)
+    browser.call("Emulation.setTimezoneOverride", timezoneId="America/New_York")
+    browser.open(url, width=1600)
+    browser.until(f"{ROWS} === 8")
+    found = browser.value(
+        "(async () => { const r = await (await fetch('/status')).json(); return r.happenings[0].at_ms; })()"
+    )
+    local = datetime.fromtimestamp(found / 1000, UTC) + timedelta(hours=2)
+    first = browser.value("document.querySelector('#events td').textContent")
+    assert first == f"{local:%Y-%m-%d %H:%M:%S}"
+    clock = browser.value("document.getElementById('clock').textContent")
+    assert re.fullmatch(r"as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\+02:00", clock)
+    browser.call("Emulation.setTimezoneOverride", timezoneId="")
+
+
+def test_filter_and_order_stand_in_the_address(browser: Browser, serve: Serve) -> None:
+    url, _ = serve(24)
+    browser.open(f"{url}#filter=orders-0&sort=-name&held=1", width=1600)
+    names = "[...document.querySelectorAll('#partitions tr strong')].map(e => e.textContent)"
+    browser.until(f"{ROWS} === 5")
+    assert browser.value(names) == [f"orders-0/{n}" for n in (4, 3, 2, 1, 0)]
+    browser.value("document.getElementById('blocked').click()")
+    header = "[...document.querySelectorAll('#columns th')].find(e => e.textContent === 'lag')"
+    browser.value(f"{header}.querySelector('button').click()")
+    assert browser.value("location.hash") == "#filter=orders-0&sort=-lag"
+    browser.value("location.hash = ''")
+    browser.until(f"{ROWS} === 24")
+    assert browser.value("document.querySelector('#columns th[aria-sort]').textContent") == "state"
+    assert browser.messages == []
     assert browser.messages == []
 
 
@@ -119,7 +183,7 @@ def test_filter_sort_and_keys(browser: Browser, serve: Serve) -> None:
     assert browser.value(ROWS) == 1
     browser.value(typed.format(""))
     browser.value("document.getElementById('blocked').click()")
-    assert browser.value(ROWS) == 4
+    assert browser.value(ROWS) == 5
     browser.value("document.getElementById('blocked').click()")
     names = "[...document.querySelectorAll('#partitions tr strong')].map(e => e.textContent)"
     header = "[...document.querySelectorAll('#columns th')].find(e => e.textContent === 'partition')"

@@ -15,11 +15,12 @@ import pytest
 
 from groundwork.tasks import TaskGroup, deadline, sleep
 from kafkawire.dialects import Dialect, dialect
+from mirrormaker.attention import view
 from mirrormaker.commands.status import shown
 from mirrormaker.happenings import Happenings
 from mirrormaker.intake import Intake
 from mirrormaker.report import COPIED, ENCODED, MirrorReport, ReloadReport, as_json
-from mirrormaker.reporter import Reporter, newly_done
+from mirrormaker.reporter import STALLED_S, Reporter, newly_done
 from mirrormaker.selection import Selection
 from mirrormaker.source import SourceState
 from mirrormaker.status import Blocked, Snapshot, StatusLine, StatusReporter, snapshot_of
@@ -283,10 +284,38 @@ def test_each_partition_says_what_it_waits_for() -> None:
     assert stated(Flow([replace(ROW, state="parked", parked="corrupt")])) == ("parked", "corrupt")
     assert stated(Flow(waiting={"t": "target topic t does not exist"})) == ("waiting", "target topic t does not exist")
     assert stated(Flow(waiting={"t/0": "resume: …"})) == ("waiting", "resume: …")
-    assert stated(Flow(), "broker 3 hangs") == ("reading", "target: broker 3 hangs")
+    assert stated(Flow(), "broker 3 hangs") == ("stalled", "target: broker 3 hangs")
     assert stated(Flow([replace(ROW, lag=0)]), "broker 3 hangs") == ("reading", "")
     gone = Flow([replace(ROW, state="looking for leader")], outage="source dc1: broker 0 is gone")
     assert stated(gone) == ("looking for leader", "source dc1: broker 0 is gone")
+
+
+def test_a_target_that_is_frozen_stalls_its_partitions_before_any_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = 1000.0
+    monkeypatch.setattr("mirrormaker.reporter.now", lambda: at)
+    fetched, unread = replace(ROW, buffered_bytes=9), replace(ROW, partition=1)
+    quiet, paused = replace(ROW, partition=2, lag=0), replace(ROW, partition=3, state="paused")
+    flow = Flow([fetched, unread, quiet, paused])
+    watching = reporter(flow)
+
+    def states() -> list[tuple[str, str]]:
+        return [(row.state, row.reason) for row in watching.report().partitions]
+
+    at += STALLED_S - 0.1
+    assert {state for state, _ in states()} == {"reading", "paused"}
+    at += 0.1
+    flow.rows = [replace(fetched, lag=180), unread, quiet, paused]  # the log grows
+    assert states() == [
+        ("stalled", "fetched and not acknowledged, for up to 5 s"), ("stalled", "nothing is fetched, for up to 5 s"),
+        ("reading", ""), ("paused", ""),
+    ]  # fmt: skip
+    assert (
+        "; stalled 2: t/0, t/1"
+        in StatusReporter(watching, terminal=StatusLine(io.StringIO()), systemd=Systemd({}, 1), interval_s=1.0).line()
+    )
+    flow.rows = [replace(fetched, done=51), unread, replace(quiet, lag=5), paused]
+    at += 1.0
+    assert [state for state, _ in states()] == ["reading", "stalled", "reading", "paused"]
 
 
 def test_a_source_that_has_not_begun_is_shown_and_the_mirror_is_not_ready() -> None:
@@ -313,7 +342,7 @@ def test_a_report_has_the_connections_of_both_sides_and_what_the_set_handler_sen
         ("source", 1, 0, 2), ("source", 3, 2, 2), ("target", 1, 0, 1), ("target", 3, 0, 1),
     ]  # fmt: skip
     assert found.handled == {("dc1", "t", COPIED): 5, ("dc1", "t", ENCODED): 7}
-    lines = list(shown(as_json(found), None))
+    lines = list(shown(view(found), None))
     assert (
         "  connections: source: 0 of 2 to broker 1, 2 of 2 to broker 3; target: 0 of 1 to broker 1, 0 of 1 to broker 3"
         in lines

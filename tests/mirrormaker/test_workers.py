@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from groundwork.options import given
 from groundwork.tasks import TaskGroup, adopted_socket, deadline
 from mirrormaker import exits
+from mirrormaker.attention import view
 from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.online import say_workers
 from mirrormaker.commands.status import shown
@@ -291,12 +292,12 @@ def test_status_says_what_each_worker_does() -> None:
         worker(1, owned=2, messages_per_s=1200.0, cpu_s=75.0, resident_bytes=64_000_000),
         worker(2, pid=None, state="restarting", reason="worker 2 ended with SIGKILL", restarts=3),
     )
-    lines = list(shown(json.loads(json.dumps(as_json(report(workers=rows)))), None))
+    lines = list(shown(json.loads(json.dumps(view(report(workers=rows)))), None))
     assert "worker 1: running, process 101; 2 partitions, 1,200 messages/s, CPU 1 min, 64 MB" in lines
     assert (
         "worker 2: restarting: worker 2 ended with SIGKILL; 0 partitions, 0 messages/s, started again 3 times" in lines
     )
-    assert not [line for line in shown(json.loads(json.dumps(as_json(report()))), None) if "worker" in line]
+    assert not [line for line in shown(json.loads(json.dumps(view(report()))), None) if "worker" in line]
 
 
 # ---- metrics --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.tasks import sleep
+from groundwork.tasks import now, sleep
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
@@ -64,9 +64,9 @@ def test_the_cluster_and_its_broker_are_one_warning_together() -> None:
 
 def test_a_refusal_of_a_hundred_partitions_is_one_warning() -> None:
     told = Told()
-    for now in (0.0, 1.0, 3.0, 10.0):
+    for at in (0.0, 1.0, 3.0, 10.0):
         for tp in TPS:
-            told.stalls.failed_again(tp, BrokerError(19, f"{tp} on {HERE}"), now)
+            told.stalls.failed_again(tp, BrokerError(19, f"{tp} on {HERE}"), at)
     lines = told.taken()
     assert [level for level, _ in lines] == [WARNING] + [INFO] * 99
     told.stalls.recovered(TPS[7], 12.0)
@@ -89,15 +89,15 @@ def test_an_election_is_a_warning_only_once_it_lasts(code: int) -> None:
 def test_a_missing_topic_is_said_once_for_all_its_partitions_and_not_at_all_when_it_comes_at_once() -> None:
     told = Told()
     quick = Told()
-    for now in (0.0, 0.5, 1.0):
+    for at in (0.0, 0.5, 1.0):
         for tp in TPS:
-            quick.stalls.failed_again(tp, waiting(tp, ClusterView()), now)
+            quick.stalls.failed_again(tp, waiting(tp, ClusterView()), at)
     for tp in TPS:
         quick.stalls.recovered(tp, 1.5)
     assert quick.taken() == []
-    for now in (0.0, 1.0, 2.0, 3.0, 60.0):
+    for at in (0.0, 1.0, 2.0, 3.0, 60.0):
         for tp in TPS:
-            told.stalls.failed_again(tp, waiting(tp, ClusterView()), now)
+            told.stalls.failed_again(tp, waiting(tp, ClusterView()), at)
     [(level, said)] = told.taken()
     assert (level, said) == (
         WARNING, "orders/0: the target has no topic orders; create it there; it is sent again, for 2 s now"
@@ -119,9 +119,9 @@ def test_a_lost_link_is_its_broker_s_outage_and_no_trouble_of_each_partition() -
 def test_no_leader_at_the_target_is_said_once() -> None:
     told = Told()
     view = ClusterView({0: HERE}, {"orders": {n: PartitionView(None) for n in range(100)}})
-    for now in (0.0, 3.0):
+    for at in (0.0, 3.0):
         for tp in TPS:
-            told.stalls.failed_again(tp, waiting(tp, view), now)
+            told.stalls.failed_again(tp, waiting(tp, view), at)
     assert [said for _, said in told.taken()] == ["orders/0: no leader at the target; it is sent again, for 3 s now"]
 
 
@@ -154,6 +154,20 @@ def test_a_broker_that_is_gone_is_in_the_summary_until_it_answers_again() -> Non
         until(lambda: ticket.told)
         until(lambda: run.sender.outage == "")
         assert len(run.warnings()) == 1
+
+
+def test_an_outage_began_with_the_request_that_got_no_answer_and_not_when_that_was_noticed() -> None:
+    with FakeCluster({"t": 1}) as cluster, running(cluster, request_timeout_ms=600) as run:
+        run.sent(part(b"a"))
+        released = threading.Event()
+        cluster.script("produce", *[Wait(released)] * 9)
+        before = now()
+        run.submit(part(b"b"))
+        until(lambda: run.sender._batches.in_flight())
+        until(lambda: run.sender.outage)
+        [outage] = run.sender._s.outages.current.values()
+        assert before <= outage.since < now() - 0.5
+        released.set()
 
 
 def test_the_outage_of_a_broker_that_leads_nothing_any_more_is_over() -> None:

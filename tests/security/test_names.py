@@ -18,13 +18,13 @@ from groundwork.sentences import printable
 from groupadmin.files.read import read_offsets
 from groupadmin.migrate.rules.states import StepName
 from groupadmin.migrate.undofolder import UndoFolder
+from mirrormaker.attention import view
 from mirrormaker.commands.status import shown
 from mirrormaker.config import from_yaml
 from mirrormaker.configfile import ConfigError
 from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.http.page import page
 from mirrormaker.offsetmap.file import FileStorage, MapUnwritable, file_of
-from mirrormaker.report import as_json
 from mirrormaker.status import StatusLine
 from sparkpipeline.paths import FinalName, Hour, StagedName
 from tests.fakes.reports import happening, partition, report, source
@@ -134,7 +134,7 @@ def test_tables_and_status_lines_obey_nobody(name: str) -> None:
     write([(name, 5)], ["group", "lag"], out=out)
     assert len(out.getvalue().split("\n")) == 3
     assert all(line.isprintable() for line in out.getvalue().split("\n"))
-    hostile = as_json(
+    hostile = view(
         report(
             sources=(source(name=name, reason=name),),
             partitions=(partition(topic=name, reason=name, state="parked"),),

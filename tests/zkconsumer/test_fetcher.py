@@ -58,6 +58,7 @@ class Fetching:
         self.events: list[ConsumerEvent] = []
         self.sent_home: list[tuple[TopicPartition, str]] = []
         self.outages: list[tuple[TopicPartition, str]] = []
+        self.silent_since: list[float] = []
         self.heard: list[TopicPartition] = []
         self.located: list[TopicPartition] = []
         self.budget = Budget(budget_bytes, lambda: self.fetcher.wake())
@@ -91,8 +92,9 @@ class Fetching:
     def find_leaders(self, cursors: Iterable[Cursor], why: str) -> None:
         self.sent_home += [(cursor.tp, why) for cursor in cursors]
 
-    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
+    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, since: float) -> None:
         self.outages += [(tp, why) for tp in tps]
+        self.silent_since.append(since)
 
     def answered(self, tps: Iterable[TopicPartition]) -> None:
         self.heard += sorted(tps)
@@ -673,6 +675,19 @@ def test_a_broker_that_does_not_answer_is_an_outage_while_its_fetch_still_waits(
     assert beside.sent_home == []
     released.set()
     beside.until(lambda: beside.heard == [T0, T0])
+
+
+def test_an_outage_began_with_the_fetch_that_got_no_answer_and_not_when_that_was_noticed(cluster, fetching):
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: cursor.position == 5)
+    released = threading.Event()
+    cluster.script("fetch", *[Wait(released)] * 9)
+    asked = len(cluster.seen("fetch"))
+    fetching.until(lambda: len(cluster.seen("fetch")) > asked)
+    waits_since = now()
+    fetching.until(lambda: fetching.outages)
+    assert fetching.silent_since[0] <= waits_since
+    released.set()
 
 
 def test_an_end_that_nobody_has_told_for_a_while_is_unknown_and_never_zero(fetching):

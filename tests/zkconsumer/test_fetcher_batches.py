@@ -125,7 +125,7 @@ class Fetching:
     def find_leaders(self, cursors: Iterable[Cursor], why: str) -> None:
         raise AssertionError(why)
 
-    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
+    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, since: float) -> None:
         raise AssertionError(why)
 
     def answered(self, tps: Iterable[TopicPartition]) -> None: ...

@@ -67,7 +67,7 @@ class Returning(Fetching):
         for cursor in cursors:
             self.fetcher.add(cursor)
 
-    def lost(self, broker: Broker, tps: Any, why: str) -> None:
+    def lost(self, broker: Broker, tps: Any, why: str, since: float) -> None:
         self.lost_links += 1
 
 

@@ -21,6 +21,14 @@ class World:
         return said
 
 
+def test_a_broker_that_hung_is_lost_since_it_was_asked() -> None:
+    world = World()
+    world.outages.lost(ONE, TPS, "no answer within 30 s", 100.0, since=70.0)
+    assert world.outages.summary(100.0) == "broker 1 (h1:9092): no answer within 30 s (for 30 s, 12 partitions)"
+    world.outages.answered(TPS, 101.0)
+    assert world.told()[-1] == "over: broker 1 (h1:9092): over after 31.0 s"
+
+
 def test_a_broker_that_is_lost_is_one_outage_until_its_last_partition_is_answered_for() -> None:
     world = World()
     world.outages.lost(ONE, TPS, REFUSED, 100.0)

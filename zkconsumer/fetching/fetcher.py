@@ -80,8 +80,8 @@ class Finder(Protocol):
 
     def find_leaders(self, cursors: Iterable[Cursor], why: str) -> None: ...
 
-    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
-        """The broker does not answer for these."""
+    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, since: float) -> None:
+        """Record that the broker does not answer for these.  since: when it was asked."""
 
     def answered(self, tps: Iterable[TopicPartition]) -> None:
         """A broker answered for these, which are new to it or were lost."""
@@ -270,6 +270,7 @@ class Fetcher:
     def _run(self) -> None:
         while True:
             self._wake.clear()
+            began = now()
             try:
                 if not self._flights:  # they ask on the same connection
                     self._positions.locate()
@@ -283,9 +284,10 @@ class Fetcher:
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
             except LinkLost as e:
+                since = self._flights[0].sent_at if self._flights else began
                 self._abandon()
                 self._quiet.clear()
-                self._finder.lost(self.broker, list(self.cursors), str(e))
+                self._finder.lost(self.broker, list(self.cursors), str(e), since)
                 self._give_up(list(self.cursors.values()), str(e))
                 self._wake.wait(timeout=IDLE_S)
             except Closed:
@@ -295,10 +297,11 @@ class Fetcher:
         """Ask for the log ends that no fetch has sent for a while, until it is ended from outside."""
         while True:
             sleep(ENDS_CHECK_S)
+            began = now()
             lost = self._positions.update_old_ends()
             if lost is not None:
                 self._unanswered |= self.cursors.keys()
-                self._finder.lost(self.broker, list(self.cursors), lost)
+                self._finder.lost(self.broker, list(self.cursors), lost, began)
             elif self._unanswered:
                 self._answered(tp for tp, cursor in self.cursors.items() if now() - cursor.end_known_at < ENDS_CHECK_S)
 

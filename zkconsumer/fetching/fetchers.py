@@ -136,9 +136,9 @@ class Fetchers:
                 self._outages.leaderless(cursor.tp, why, now())
         self._wake.set()
 
-    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
-        """The broker does not answer for these."""
-        self._outages.lost(broker, [tp for tp in tps if not self._revoked(tp)], why, now())
+    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, since: float) -> None:
+        """Record that the broker does not answer for these.  since: when it was asked."""
+        self._outages.lost(broker, [tp for tp in tps if not self._revoked(tp)], why, now(), since)
 
     def answered(self, tps: Iterable[TopicPartition]) -> None:
         """A broker answered for these, which are new to it or were lost."""

@@ -52,16 +52,20 @@ class Outages:
         self._outages: dict[int, Outage] = {}  # by broker id
         self._blamed: dict[TopicPartition, int] = {}  # the broker whose outage a partition belongs to
 
-    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, at: float) -> None:
-        """The broker that these partitions were read from cannot be reached."""
+    def lost(
+        self, broker: Broker, tps: Iterable[TopicPartition], why: str, at: float, since: float | None = None
+    ) -> None:
+        """Record that the broker of these partitions cannot be reached.  since: when the request was sent that got no
+        response; None: at this moment."""
         for tp in tps:
             if self._blamed.get(tp) != broker.id:
                 self._drop(tp, at)
                 self._blamed[tp] = broker.id
-            self._outages.setdefault(broker.id, Outage(str(broker), at)).partitions[tp] = why
-        outage = self._outages.get(broker.id)
-        if outage is not None and not outage.reported:
-            self._begin(outage)
+            outage = self._outages.setdefault(broker.id, Outage(str(broker), at if since is None else since))
+            outage.partitions[tp] = why
+        lost = self._outages.get(broker.id)
+        if lost is not None and not lost.reported:
+            self._begin(lost)
 
     def leaderless(self, tp: TopicPartition, why: str, at: float) -> None:
         """The partition has no leader that can be reached."""

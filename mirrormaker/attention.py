@@ -1,0 +1,101 @@
+"""What of a mirror needs attention: sentences for `mirrormaker status` and the status page.  Pure.
+
+Each sentence stands once.  One outage makes the mirror not ready, is the state of the target or the reason of a source,
+and the reason of a thousand partitions: the first of these says it, and the partitions behind it are only named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from mirrormaker.limits import clock
+from mirrormaker.report import MirrorReport, PartitionReport, as_json
+
+BAD, WARN = "bad", "warn"
+BAD_STATES = ("parked", "out of reach", "refused")
+ORDER = ("parked", "looking for leader", "stalled", "paused", "throttled")
+MAX_NAMES, MAX_GROUPS = 6, 20
+_TIME = re.compile(r"\(for \d+ s[^)]*\)|\bfor (?:up to )?\d+ s\b")
+
+
+class Attention(NamedTuple):
+    """One sentence.  level: BAD or WARN."""
+
+    level: str
+    text: str
+
+
+def view(report: MirrorReport) -> dict[str, Any]:
+    """Return the report in values that JSON has, with these sentences: what /status and `mirrormaker status` show."""
+    return as_json(report) | {"attention": [one._asdict() for one in attention(report)]}
+
+
+def attention(report: MirrorReport) -> tuple[Attention, ...]:
+    """Return what keeps the mirror, or a part of it, from copying as it is configured: the worst first."""
+    found: dict[str, Attention] = {}
+    for one in _all(report):
+        found.setdefault(untimed(one.text), one)
+    return tuple(found.values())
+
+
+def untimed(sentence: str) -> str:
+    """Return a sentence without how long it has been so: workers notice one outage at different moments."""
+    return _TIME.sub("", sentence)
+
+
+def _all(report: MirrorReport) -> Iterator[Attention]:
+    for sentence in report.not_ready:
+        yield Attention(BAD, f"not ready: {sentence}")
+    said = [untimed(sentence) for sentence in report.not_ready]
+    if report.target_state and not _in(report.target_state, said):
+        yield Attention(BAD, f"target: {report.target_state}")
+    for source in report.sources:
+        if source.reason and not _in(source.reason, said):
+            level = BAD if source.state in BAD_STATES else WARN
+            yield Attention(level, f"source {source.name}: {source.state}: {source.reason}")
+        if source.unowned:
+            counted = f"{source.unowned:,} partition{'s have' if source.unowned > 1 else ' has'}"
+            names = "`mirrormaker topics --explain` names the topics"
+            yield Attention(BAD, f"source {source.name}: {counted} no owner in the group: {names}")
+    if report.reload is not None and report.reload.problem:
+        yield Attention(WARN, f"the reload of {clock(report.reload.at_ms)} failed: {report.reload.problem}")
+    for sentence in report.reload.pending if report.reload is not None else ():
+        yield Attention(WARN, f"pending: {sentence}")
+    yield from _partitions(report)
+    for topic in report.waiting[:MAX_GROUPS]:
+        yield Attention(WARN, f"waiting: {topic.source}: {topic.name}: {topic.reason}")
+    if (hidden := len(report.waiting) - MAX_GROUPS) > 0:
+        yield Attention(WARN, f"waiting: {hidden:,} more topics and partitions")
+    reasons = {row.reason for row in report.partitions}
+    for limit in report.limits:  # of an operator, on what another member reads now
+        if limit.reason not in reasons:
+            yield Attention(WARN, f"limit: {limit.source}: {limit.name}: {limit.reason}")
+
+
+def _in(reason: str, said: list[str]) -> bool:
+    return any(untimed(reason) in sentence for sentence in said)
+
+
+def _partitions(report: MirrorReport) -> Iterator[Attention]:
+    """One sentence for all partitions of a source that have a state and a reason in common."""
+    alike: dict[tuple[str, str, str], list[PartitionReport]] = {}
+    for row in report.partitions:
+        if row.reason and row.state != "waiting":  # its topic waits, and says so once
+            alike.setdefault((row.state, row.source, untimed(row.reason)), []).append(row)
+    groups = sorted(alike.items(), key=lambda item: ORDER.index(item[0][0]) if item[0][0] in ORDER else len(ORDER))
+    for (state, source, _), rows in groups[:MAX_GROUPS]:
+        names = ", ".join(f"{row.topic}:{row.partition}" for row in rows[:MAX_NAMES])
+        more = f" and {len(rows) - MAX_NAMES:,} more" if len(rows) > MAX_NAMES else ""
+        reason = own_reason(rows[0].reason, source)
+        why = f": {reason}" if reason else ""
+        yield Attention(BAD if state in BAD_STATES else WARN, f"{state} {len(rows):,}: {source}: {names}{more}{why}")
+    if len(groups) > MAX_GROUPS:
+        hidden = sum(len(rows) for _, rows in groups[MAX_GROUPS:])
+        yield Attention(WARN, f"{hidden:,} more partitions, for other reasons")
+
+
+def own_reason(reason: str, source: str) -> str:
+    """Return the reason of a partition; "": it is that of its source or of the target, which stands above."""
+    return "" if reason.startswith(("target: ", f"source {source}: ")) else reason
