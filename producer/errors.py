@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkawire.errors import LocalError, WireError
+from kafkawire.errors import BrokerError, LocalError, WireError
 from kafkawire.model import Broker
 
 
@@ -21,6 +21,11 @@ class TooLarge(Undeliverable):
         super().__init__(sentence)
         self.size = size
         self.broker = broker
+
+
+class RecordRefused(BrokerError):
+    """The target refuses one message for what it is, such as its timestamp or the key that it does not have; its bytes
+    are whole, and a retry would not help."""
 
 
 class QueueFull(WireError):
