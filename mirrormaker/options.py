@@ -268,6 +268,8 @@ class TargetOptions(ProducerConfig):
 class TopicOverride(Options):
     """What is different for some topics: an entry of `mirror.topic.overrides`."""
 
+    SECTION: ClassVar = "mirror."
+
     topics: str = option("topics", "", "the source topics it is for: a Java regex, commas mean 'or'", required=True)
     codec: str | None = option(
         "compression.codec", None, "codec at the target; default: as the target's options say",
@@ -308,6 +310,8 @@ class TopicOverride(Options):
 @dataclass(frozen=True, slots=True)
 class MirrorOptions(Options):
     """What is mirrored from sources to target, and how."""
+
+    SECTION: ClassVar = "mirror."
 
     MEANT: ClassVar = {
         "topics": "whitelist",
