@@ -16,8 +16,9 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import accumulate, pairwise
 from typing import Protocol, cast, runtime_checkable
 
 from groundwork.sentences import counted, iso
@@ -266,20 +267,20 @@ class Outcomes:
     def _refused(self, reason: BrokerError, piece: Piece) -> BrokerError:
         """Why one message can never be stored."""
         part = piece.part
-        source = "" if part.resume_at is None else f" (source offset {part.resume_at - 1})"
-        entries = memoryview(part.entries)
-        sent, _ = self._messages.message_set(part.tp.topic, part.tp.partition, 0, entries, None)
+        sent, _ = self._messages.message_set(part.tp.topic, part.tp.partition, 0, memoryview(part.entries), None)
         message = next(iter(sent.messages(check_crcs=False)), None)
         if reason.code not in RECORD_CODES or message is None:
             return reason
-        if reason.code == TIMESTAMP:  # not the broker's sentence: its bounds are others with each try
-            time = "missing" if message.timestamp_ms is None else iso(message.timestamp_ms)
-            said = f"the timestamp of the message{source} is {time}, which the topic does not take"
-            return RecordRefused(reason.code, reason.where, f"{said} ({TIME_SETTINGS}); its bytes are whole")
         said = f"{reason.said}; " if reason.said else ""
-        lacks = "has no key, which a compacted topic (cleanup.policy) asks for; its bytes are whole"
-        is_ = lacks if message.key is None else "is whole"
-        return RecordRefused(reason.code, reason.where, f"{said}the message{source} {is_}")
+        if reason.code == TIMESTAMP:
+            time = "missing" if message.timestamp_ms is None else iso(message.timestamp_ms)
+            # Not what the broker said: its bounds are others with each try.
+            said = f"the timestamp of the message is {time}, which the topic does not take ({TIME_SETTINGS}); it"
+        elif message.key is None:
+            said += "the message has no key, which a compacted topic (cleanup.policy) asks for; it"
+        else:
+            said += "the message"
+        return RecordRefused(reason.code, reason.where, f"{said} is whole", _source_offset(part))
 
     def _split(
         self, batch: Batch, now: float, why: Callable[[Piece], Exception], said: str, first: int | None = None
@@ -309,9 +310,9 @@ class Outcomes:
     def _apart(self, part: Part, first: int | None) -> list[Part]:
         """Halves of a part; first: what precedes that message, the message, and what follows it."""
         if first is None:
-            return self._messages.split(part)
+            return _with_origins(part, self._messages.split(part))
         *before, rest = self._messages.split(part, first) if first > 0 else [part]
-        return [*before, *self._messages.split(rest, 1)]
+        return _with_origins(part, [*before, *self._messages.split(rest, 1)])
 
     def _message_fails(self, batch: Batch, reason: Exception, now: float) -> None:
         """Fail the part of a message that can never be stored; only this message if the ticket is a SkippedListener."""
@@ -351,7 +352,7 @@ class Outcomes:
         whole, ticket = piece.whole, piece.ticket
         if whole.over:
             return
-        if whole.part.resume_at is not None:
+        if piece.part.resume_at is not None:
             whole.reached = piece.part.resume_at
         if piece.fails_with is not None:
             if whole.reached is not None:
@@ -417,11 +418,39 @@ def _changes(batch: Batch, code: int, verdict: Verdict) -> bool:
     return not batch.stored_once or code in FORGOTTEN or verdict in (Verdict.SPLIT, Verdict.CHECK)
 
 
+def _source_offset(part: Part) -> str:
+    """Where its only message is in the source, as text; "" if that is not known."""
+    offset = next((int(offset) for offsets in part.origins for offset in offsets), None)
+    if offset is None and part.resume_at is not None:
+        offset = part.resume_at - 1
+    return "" if offset is None else f" (source offset {offset})"
+
+
+def _with_origins(part: Part, parts: list[Part]) -> list[Part]:
+    """What a part was split into, with the source positions that it reaches where its entries have other numbers.
+
+    Not where messages share an offset: what is behind the first of them cannot be told from it.
+    """
+    offsets = [int(offset) for some in part.origins for offset in some]
+    if not offsets:
+        return parts
+    if len(offsets) != sum(one.count for one in parts) or any(a >= b for a, b in pairwise(offsets)):
+        return [replace(one, origins=()) for one in parts]
+    ends = list(accumulate(one.count for one in parts))
+    return [
+        replace(
+            one,
+            resume_at=offsets[end] if end < len(offsets) else part.resume_at,
+            origins=(offsets[end - one.count : end],),
+        )
+        for one, end in zip(parts, ends, strict=True)
+    ]
+
+
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:
     part = piece.part
-    source = "" if part.resume_at is None else f" (source offset {part.resume_at - 1})"
     return (
-        f"{part.tp} on {broker}: a message of {piece.size} bytes{source} is larger than the target takes "
+        f"{part.tp} on {broker}: a message of {piece.size} bytes{_source_offset(part)} is larger than the target takes "
         f"({error_info(code).name}); raise message.max.bytes there, or max.message.bytes of the topic"
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from kafkawire.dialects import dialect
@@ -42,11 +44,15 @@ class Target:
         )
         self._numbers: list[int] = []
 
-    def send(self, *rows: tuple[bytes | None, bytes, int | None], codec: int = 0) -> Ticket:
-        """Send one part, until it is done or has failed.  rows: key, value, time."""
+    def send(
+        self, *rows: tuple[bytes | None, bytes, int | None], codec: int = 0, origins: tuple[Sequence[int], ...] = ()
+    ) -> Ticket:
+        """Send one part, until it is done or has failed.  rows: key, value, time.  origins: it is made of messages with
+        other offsets, and only all of it has a position."""
         ticket, numbered = Ticket(), [(FIRST + n, *row) for n, row in enumerate(rows)]
         entries = self.spoken.messages.encode(numbered, codec=codec, magic=self.spoken.magic)
-        part = Part(TP, entries, self.spoken.magic, codec, len(rows), FIRST + len(rows))
+        end = None if origins else FIRST + len(rows)
+        part = Part(TP, entries, self.spoken.magic, codec, len(rows), end, origins=origins)
         self.batches.add(part, ticket, 0.0)
         now = 0.0
         while self.batches:
@@ -119,21 +125,22 @@ def test_without_that_halves_find_it(code: int, names: bool, codec: int) -> None
             87,
             True,
             "t/0 on broker 1 (h:9092): InvalidRecord (87): One or more records have been rejected; record 0: "
-            f"{KEYLESS}; the message (source offset 102) has no key, which a compacted topic (cleanup.policy) asks for; "
-            "its bytes are whole",
+            f"{KEYLESS}; the message has no key, which a compacted topic (cleanup.policy) asks for; it is whole "
+            "(source offset 102)",
         ),
         (
             2,
             False,
-            "t/0 on broker 1 (h:9092): CorruptMessage (2): the message (source offset 102) has no key, which a compacted "
-            "topic (cleanup.policy) asks for; its bytes are whole",
+            "t/0 on broker 1 (h:9092): CorruptMessage (2): the message has no key, which a compacted topic "
+            "(cleanup.policy) asks for; it is whole (source offset 102)",
         ),
         (
             32,
             True,
-            "t/0 on broker 1 (h:9092): InvalidTimestamp (32): the timestamp of the message (source offset 102) is "
+            "t/0 on broker 1 (h:9092): InvalidTimestamp (32): the timestamp of the message is "
             "2100-01-01T00:00:00.000Z, which the topic does not take (message.timestamp.after.max.ms and "
-            ".before.max.ms, before 3.6 message.timestamp.difference.max.ms); its bytes are whole",
+            ".before.max.ms, before 3.6 message.timestamp.difference.max.ms); it is whole "
+            "(source offset 102)",
         ),
     ],
 )
@@ -149,6 +156,24 @@ def test_what_nobody_explains_stays_what_the_broker_said() -> None:
     reason = ticket.told[-1][1]
     assert type(reason) is BrokerError
     assert ticket.told[-1][2] == FIRST + 1
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_messages_in_other_entries_keep_the_offsets_that_they_have_in_the_source(names: bool) -> None:
+    """Of a compacted source, and of two sets."""
+    ticket = Target(87, names=names).send(*rows(6, 4, 87), origins=(range(1000, 1030, 10), [2000, 2007, 2009]))
+    what, reason, at = ticket.told[-1]
+    assert (what, at) == ("failed", 2007)
+    assert "(source offset 2007)" in str(reason)
+    assert ticket.told[-2] == ("reached", 2007)
+
+
+def test_messages_that_share_an_offset_reach_nothing_before_the_end_of_all() -> None:
+    target = Target(87)
+    ticket = target.send(*rows(4, 2, 87), origins=([500, 500, 500, 700],))
+    assert target.stored == [b"0", b"1"]
+    assert [what[0] for what in ticket.told] == ["failed"]
+    assert ticket.told[-1][2] is None
 
 
 @pytest.mark.parametrize("place", [5, 7, 999])
