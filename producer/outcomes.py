@@ -23,7 +23,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from groundwork.sentences import counted, iso
 from kafkawire.cluster.view import ClusterView
-from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
+from kafkawire.errors import BrokerError, CorruptMessage, LibraryMissing, LinkLost, RemoteError, error_info
 from kafkawire.interfaces import MessageFormats
 from kafkawire.model import Broker, Part, TopicPartition
 from kafkawire.protocol.request import ProducedPartition
@@ -300,8 +300,8 @@ class Outcomes:
             if len(parts) < 2:
                 self._message_fails(batch, why(piece), now)
                 return
-        except RemoteError as damage:
-            self._fail(batch, Undeliverable(f"{said}: {damage}, found when splitting it"), now)
+        except (RemoteError, LibraryMissing) as why_not:
+            self._fail(batch, Undeliverable(f"{said}: {why_not}, found when splitting it"), now)
             return
         if piece.split_from is None:
             self._events(logging.INFO, f"{said}; sending smaller pieces")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from kafkawire.dialects import dialect
-from kafkawire.errors import BrokerError
+from kafkawire.errors import BrokerError, CorruptMessage, LibraryMissing
 from kafkawire.model import Broker, MessageSet, Part, ProducerId, TopicPartition
 from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch, Batches, Limits
@@ -174,6 +175,20 @@ def test_messages_that_share_an_offset_reach_nothing_before_the_end_of_all() -> 
     assert target.stored == [b"0", b"1"]
     assert [what[0] for what in ticket.told] == ["failed"]
     assert ticket.told[-1][2] is None
+
+
+@pytest.mark.parametrize("error", [LibraryMissing("zstd: not installed"), CorruptMessage("does not open", 0)])
+def test_a_set_that_cannot_be_opened_here_fails_as_a_whole_and_says_why(error: Exception) -> None:
+    target = Target(87)
+
+    def split(part: Part, first: int | None = None) -> list[Part]:
+        raise error
+
+    target.outcomes._messages = SimpleNamespace(split=split)  # type: ignore[assignment]
+    ticket = target.send(*rows(4, 2, 87))
+    assert target.stored == []
+    assert ticket.told[-1][0] == "failed"
+    assert f"one of 4 messages is refused (InvalidRecord): {error}, found when splitting it" in str(ticket.told[-1][1])
 
 
 @pytest.mark.parametrize("place", [5, 7, 999])
