@@ -96,6 +96,8 @@ class Options:
                   class is refused beside others of them, because it means something else there
     MEANT         keys that people take for an option of this class, and that option
     PREFIX        replaces `{prefix}` in keys and meanings of options that several classes inherit
+    SECTION       stands before the keys of this class where pages and messages write them outside of their section
+                  (`mirror.`); the section takes a key with it, too
     """
 
     __slots__ = ("_given", "_warnings")
@@ -105,6 +107,7 @@ class Options:
     NEWER: ClassVar[Mapping[str, str]] = {}
     MEANT: ClassVar[Mapping[str, str]] = {}
     PREFIX: ClassVar[str] = ""
+    SECTION: ClassVar[str] = ""
 
     def problems(self) -> Iterable[str]:
         """Conflicts between options that are each valid: sentences without the file's name."""
@@ -239,7 +242,8 @@ class _Reading:
             self.problems.append(f"{where}: expected options as a mapping, got {show_value(values)}")
             return None
         by_field = specs(cls)
-        new_name = {name: spec.key for spec in by_field.values() for name in (spec.key, *spec.old)} | dict(self.names)
+        new_name = {f"{cls.SECTION}{spec.key}": spec.key for spec in by_field.values()}
+        new_name |= {name: spec.key for spec in by_field.values() for name in (spec.key, *spec.old)} | dict(self.names)
         ignored, unsaid = self._unknown(cls, new_name, values, where)
         values = {key: value for key, value in values.items() if key not in ignored}
         hints = _hints(cast(Any, cls))

@@ -1,4 +1,4 @@
-"""Sentences for people: counts with their nouns, the name that was meant, texts of strangers.  Pure.
+"""Sentences for people: counts with their nouns, times, the name that was meant, texts of strangers.  Pure.
 
 A terminal takes ESC [, or one character of U+0080 to U+009F, for an order: to recolour, to clear, to answer with what
 looks like typed text.  Marks of direction (U+202E) show another order than the bytes have.  So names of topics and
@@ -8,6 +8,7 @@ groups, reasons and hosts go through `printable` before a terminal or a log show
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from difflib import get_close_matches
 
 
@@ -17,6 +18,15 @@ def counted(number: int, noun: str, plural: str = "", form: str = "") -> str:
     plural: the plural when it is not the noun with an s (entry, entries).  form: format of the number (`,`).
     """
     return f"{number:{form}} {noun if number == 1 else plural or noun + 's'}"
+
+
+def iso(ms: int) -> str:
+    """A point in time as text: 2026-11-21T15:04:05.250Z; a number beyond the calendar stays a number."""
+    try:
+        moment = datetime.fromtimestamp(ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms since 1970"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def did_you_mean(

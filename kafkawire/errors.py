@@ -249,6 +249,7 @@ class BrokerError(WireError):
         super().__init__(f"{where}: {self.info.name} ({code}){': ' * bool(said)}{said}")
         self.code = code
         self.where = where
+        self.said = said
 
     @property
     def retriable(self) -> bool:

@@ -120,8 +120,9 @@ class MessageFormats(Protocol):
     def count(self, entries: Bytes) -> int:
         """Complete entries; a wrapper counts as one."""
 
-    def split(self, part: Part) -> list[Part]:
-        """A part as two of about the same size; [part] where it is one message.  CorruptMessage for a bad wrapper."""
+    def split(self, part: Part, first: int | None = None) -> list[Part]:
+        """A part as two, of about the same size or with so many messages in the first one; [part] where it is one
+        message.  CorruptMessage for a bad wrapper."""
 
 
 class RequestBuilders(Protocol):

@@ -286,6 +286,8 @@ class Part:
     count: int  # messages, as far as known without opening a wrapper
     resume_at: int | None = None  # source position once this part is stored; None: only the whole ticket counts
     counted: bool = True  # count is exact; not that of a wrapper which travels as it was fetched
+    # Offsets in the source of its messages, in order, where its entries have other numbers; (): not known.
+    origins: tuple[Sequence[int], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def atomic(self) -> bool:

@@ -4,6 +4,8 @@
     corrupt       damaged: in the source's log, or found by the target
     undecodable   whole, and yet not readable: an unknown format, compression that does not open, an encoder that raises
     handler       message.handler raised, or gave back something that is no message
+    refused       whole, and refused by the target for what it is: its timestamp, no key for a compacted topic
+    unclear       refused by the target, which does not say why; no option sets the policy, an operator may release it
 
     park          nothing of the partition is copied from the message on; it is tried again (parked.retry.ms)
     dead-letter   the message goes to mirror.dead.letter.topic, and the partition goes on behind it
@@ -12,58 +14,64 @@
 
 What the target refuses often names more than one message, and a damaged byte may have been damaged on the way.  So
 before anything but park is done the message is isolated (mirrormaker.isolation), and data that seems damaged is fetched
-again REFETCHES times.
+again REFETCHES times.  What the target refuses is isolated whatever the policy: the partition parks at the message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from groundwork.sentences import iso
 from kafkawire.errors import BrokerError, CorruptMessage, RemoteError, UnknownMagic
 from kafkawire.model import TopicPartition
 from mirrormaker.encoding import MessageEncoderFailed
 from mirrormaker.handler import HandlerTopicMissing
 from producer.conversion import MessageHandlerFailed
-from producer.errors import TooLarge, Undeliverable
+from producer.errors import RecordRefused, TooLarge, Undeliverable, UnknownOutcome, Waiting
 from zkconsumer.errors import DamagedMessage, EntryTooLarge
 
-Kind = Literal["oversize", "corrupt", "undecodable", "handler", "refused"]
+Kind = Literal["oversize", "corrupt", "undecodable", "handler", "refused", "unclear"]
 Policy = Literal["park", "dead-letter", "skip", "fail"]
 POLICIES: tuple[Policy, ...] = ("park", "dead-letter", "skip", "fail")
 RELEASES: tuple[Policy, ...] = ("dead-letter", "skip")  # what an operator may do about a parked message, once
 REFETCHES = 3  # of data that seems damaged
 REFETCH_S = 0.25  # backoff before the first; then twice as long each
 ISOLATIONS = 4  # tries to find the one message that is bad, before the partition stays parked
-REFUSED = frozenset({2, 87})  # CorruptMessage, InvalidRecord
-UNCLEAR = frozenset({-1, *REFUSED})  # also what 0.8 answers for a wrapper that it cannot open
+REFUSED = frozenset({2, 32, 87})  # CorruptMessage (of bytes that are whole), InvalidTimestamp, InvalidRecord
+UNCLEAR = -1  # also what 0.8 answers for a wrapper that it cannot open
 SEEMS_DAMAGED: frozenset[Kind] = frozenset({"corrupt", "undecodable"})
 REFUSED_KIND: frozenset[Kind] = frozenset({"refused"})
+UNCLEAR_KIND: frozenset[Kind] = frozenset({"unclear"})
 NO_KIND: frozenset[Kind] = frozenset()
 OPTION = {
     "oversize": "mirror.oversize.policy",
     "corrupt": "mirror.corrupt.policy",
     "undecodable": "mirror.undecodable.policy",
     "handler": "mirror.handler.error.policy",
+    "refused": "mirror.refused.policy",
 }
 HELPS = {
     "oversize": "raise message.max.bytes of the target's brokers or max.message.bytes of its topic",
     "corrupt": "look at the disk of the broker, or restore the partition from a replica that is whole",
     "undecodable": "ask who writes to the topic",
     "handler": "mend the handler",
+    "refused": "give the target topic settings that take it, or mend the program that writes it",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of a topic.  refused: for what the target refuses for another reason; no option sets it."""
+    """The policies of a topic.  unclear: no option sets it."""
 
     oversize: Policy = "park"
     corrupt: Policy = "park"
     undecodable: Policy = "park"
     handler: Policy = "park"
     refused: Policy = "park"
+    unclear: Policy = "park"
 
     def of(self, kind: Kind) -> Policy:
         found: Policy = getattr(self, kind)
@@ -71,12 +79,12 @@ class Policies:
 
     def any(self, policy: Policy) -> bool:
         """Whether any kind has this policy."""
-        return policy in (self.oversize, self.corrupt, self.undecodable, self.handler, self.refused)
+        return policy in (self.oversize, self.corrupt, self.undecodable, self.handler, self.refused, self.unclear)
 
     @classmethod
     def all(cls, policy: Policy) -> Policies:
         """One policy for every kind."""
-        return cls(policy, policy, policy, policy, policy)
+        return cls(policy, policy, policy, policy, policy, policy)
 
 
 PARK_ALL = Policies()
@@ -119,6 +127,17 @@ class BadMessage:
             return f"an entry of {self.nbytes} bytes, with an unknown number of messages"
         return "1 message" if self.offsets == 1 else f"an entry of {self.offsets} offsets"
 
+    @property
+    def named(self) -> str:
+        """The record that goes with it, by what may be shown: never its bytes."""
+        if self.message is None:
+            return f"{self.what} at {self.offset}, {self.nbytes} bytes"
+        key, value, stamp, _ = self.message
+        size = "no value" if value is None else f"a value of {len(value)} bytes"
+        time = "" if stamp is None or stamp < 0 else f", timestamp {iso(stamp)}"
+        where = self.where.removeprefix(f"{self.tp} at ")
+        return f"the message at {where} with {'no key' if key is None else f'a key of {len(key)} bytes'}, {size}{time}"
+
 
 class Action(Enum):
     """What is done next about a parked partition."""
@@ -142,12 +161,18 @@ def suspected(reason: Exception) -> frozenset[Kind]:
             return frozenset({"undecodable"})
         case MessageHandlerFailed():
             return frozenset({"handler"})
-        case BrokerError():
-            return REFUSED_KIND | (SEEMS_DAMAGED if reason.code in UNCLEAR else NO_KIND)
+        case RecordRefused():
+            return REFUSED_KIND
+        case BrokerError() if reason.code in REFUSED:
+            return SEEMS_DAMAGED | REFUSED_KIND
+        case BrokerError() if reason.code == UNCLEAR:
+            return SEEMS_DAMAGED | UNCLEAR_KIND
+        case BrokerError() | UnknownOutcome() | Waiting():
+            return NO_KIND
         case RemoteError():
             return SEEMS_DAMAGED
         case Undeliverable():
-            return SEEMS_DAMAGED | REFUSED_KIND
+            return SEEMS_DAMAGED | UNCLEAR_KIND
         case _:
             return NO_KIND
 
@@ -155,8 +180,8 @@ def suspected(reason: Exception) -> frozenset[Kind]:
 def kind_of(reason: Exception) -> Kind | None:
     """The kind of a message that is known to be the only one an error is about; None: it is about no message."""
     match reason:
-        case BrokerError():
-            return "corrupt" if reason.code in REFUSED else "refused"
+        case BrokerError() if reason.code in REFUSED:
+            return "refused"  # its bytes are whole: what is damaged fails before it is sent
         case DamagedMessage():
             return "undecodable" if isinstance(reason.__cause__, UnknownMagic) else "corrupt"
         case UnknownMagic():
@@ -171,7 +196,7 @@ def kind_of(reason: Exception) -> Kind | None:
             return "undecodable"
         case _:
             found = suspected(reason)
-            return "refused" if "refused" in found else next(iter(found), None)
+            return "unclear" if "unclear" in found else next(iter(found), None)
 
 
 def decide(policies: Policies, reason: Exception, bad: BadMessage | None, refetched: int, isolations: int) -> Action:
@@ -181,14 +206,26 @@ def decide(policies: Policies, reason: Exception, bad: BadMessage | None, refetc
     isolations: how often it was fetched again to find out which message is at fault.
     """
     if bad is None:
-        concerned = any(policies.of(kind) != "park" for kind in suspected(reason))
-        return Action.ISOLATE if concerned and isolations < ISOLATIONS else Action.PARK
+        return Action.ISOLATE if isolates(policies, reason) and isolations < ISOLATIONS else Action.PARK
     policy = policies.of(bad.kind)
     if policy == "park":
         return Action.PARK
     if bad.kind in SEEMS_DAMAGED and refetched < REFETCHES:
         return Action.REFETCH
     return Action(policy)
+
+
+def isolates(policies: Policies, reason: Exception) -> bool:
+    """True if the one message behind an error is looked for, because a policy leaves it out, or because the target
+    refused more than it: then the partition would park before it, with neighbours that could be copied."""
+    kinds = suspected(reason)
+    by_target = isinstance(reason, BrokerError | Undeliverable)
+    return bool(kinds) and (by_target or any(policies.of(kind) != "park" for kind in kinds))
+
+
+def options_of(kinds: Collection[Kind]) -> str:
+    """Return the options that say what becomes of a message of these kinds: `mirror.refused.policy`."""
+    return ", ".join(OPTION[kind] for kind in OPTION if kind in kinds)
 
 
 def backoff_s(refetched: int) -> float:

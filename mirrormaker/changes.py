@@ -37,6 +37,7 @@ OF_MIRROR = frozenset(
         "corrupt.policy",
         "undecodable.policy",
         "handler.error.policy",
+        "refused.policy",
     }
 )
 # With resume: target-end what is where in the target is compared at each start: it must not move while the mirror runs.

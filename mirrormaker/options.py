@@ -39,6 +39,7 @@ POLICY_FIELDS = {
     "corrupt": "corrupt_policy",
     "undecodable": "undecodable_policy",
     "handler": "handler_error_policy",
+    "refused": "refused_policy",
 }  # fields of MirrorOptions and TopicOverride, by kind of bad message
 
 
@@ -268,6 +269,7 @@ class TargetOptions(ProducerConfig):
 class TopicOverride(Options):
     """What is different for some topics: an entry of `mirror.topic.overrides`."""
 
+    SECTION: ClassVar = "mirror."
     topics: str = option("topics", "", "the source topics it is for: a Java regex, commas mean 'or'", required=True)
     codec: str | None = option(
         "compression.codec", None, "codec at the target; default: as the target's options say",
@@ -291,6 +293,9 @@ class TopicOverride(Options):
     handler_error_policy: str | None = option(
         "handler.error.policy", None, "as mirror.handler.error.policy; default: what that says", choices=POLICIES
     )
+    refused_policy: str | None = option(
+        "refused.policy", None, "as mirror.refused.policy; default: what that says", choices=POLICIES
+    )
 
     def problems(self) -> Iterable[str]:
         try:
@@ -309,6 +314,7 @@ class TopicOverride(Options):
 class MirrorOptions(Options):
     """What is mirrored from sources to target, and how."""
 
+    SECTION: ClassVar = "mirror."
     MEANT: ClassVar = {
         "topics": "whitelist",
         "include": "whitelist",
@@ -429,6 +435,11 @@ class MirrorOptions(Options):
         "handler.error.policy", "park",
         "a message that message.handler raises for, or returns rubbish: park, dead-letter, skip or fail",
         choices=POLICIES,
+    )  # fmt: skip
+    refused_policy: str = option(
+        "refused.policy", "park",
+        "a whole message that the target refuses for what it is (its timestamp, no key for a compacted topic): park,"
+        " dead-letter, skip or fail", choices=POLICIES,
     )  # fmt: skip
     dead_letter_topic: str = option(
         "dead.letter.topic", "", "topic of the target for dead letters; with one partition where the mirror creates it"

@@ -35,11 +35,13 @@ from mirrormaker.badmessages import (
     RELEASES,
     Action,
     BadMessage,
+    Kind,
     Policies,
     Policy,
     backoff_s,
     decide,
     failure,
+    isolates,
     kind_of,
     of_source,
     suspected,
@@ -461,6 +463,21 @@ class Quarantine:
             raise ReleaseRefused(f"{tp} is parked for a reason that is about no single message: {where.reason}")
         return where
 
+    def at_fault(self, tp: TopicPartition, where: Parked) -> BadMessage | None:
+        """The message, or the entry, that a partition is parked at, where it is known."""
+        case = self._cases.get(tp)
+        found = None if case is None or not case.covers(where) else case.at_fault(where)
+        return found or self._of_source(tp, where)
+
+    def kinds(self, tp: TopicPartition, where: Parked) -> frozenset[Kind]:
+        """The kinds of bad message that a partition may be parked at; empty: it is parked for another reason."""
+        bad = self.at_fault(tp, where)
+        return suspected(where.reason) if bad is None else frozenset({bad.kind})
+
+    def _of_source(self, tp: TopicPartition, where: Parked) -> BadMessage | None:
+        """The entry that the consumer itself could not read."""
+        return of_source(tp, where.reason, self._speaks.offsets.count_messages)
+
     # the loop ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -489,8 +506,7 @@ class Quarantine:
         for tp, where in parked.items():
             case = self._cases.get(tp)
             if case is None or not (case.busy or case.covers(where)):
-                policies = self.policies(tp.topic)
-                if all(policies.of(kind) == "park" for kind in suspected(where.reason)):
+                if not isolates(self.policies(tp.topic), where.reason):
                     continue
                 case = self._opened(tp, where)
             case.seen_at = at
@@ -515,7 +531,7 @@ class Quarantine:
         if bad is not None:
             tries = case.refetched.get((bad.offset, bad.index), 0)
         else:
-            bad, tries = of_source(tp, where.reason, self._speaks.offsets.count_messages), REFETCHES  # by the consumer
+            bad, tries = self._of_source(tp, where), REFETCHES
         policies = self.policies(tp.topic) if case.forced is None else Policies.all(case.forced)
         match decide(policies, where.reason, bad, tries, case.isolations):
             case Action.ISOLATE:
@@ -542,6 +558,7 @@ class Quarantine:
                 self._tasks.spawn(f"left-out-{self._source.name}-{tp}", self._leave_out, tp, case, bad, how)
             case _:
                 case.settled, case.isolations = where.reason, min(case.isolations, ISOLATIONS - 1)
+                case.found = [] if bad is None else [bad]  # each retry finds it again
                 case.answer(refused=f"{tp}: which message it is cannot be found out: {where.reason}")
 
     def _fetch_again(self, tp: TopicPartition, case: Case, where: Parked) -> bool:

@@ -223,8 +223,13 @@ class Batch:
 
 
 def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
-    """The pieces that replace one; the last of them takes over its end conditions."""
+    """The pieces that replace one; the last of them takes over its end conditions.
+
+    Each counts the refusals of the whole: what is refused again is split again at once.
+    """
     chain = [piece.cut(part) for part in halves]
+    for one in chain:
+        one.refusals = piece.refusals
     chain[-1].last, chain[-1].fails_with = piece.last, piece.fails_with
     return chain
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkawire.errors import LocalError, WireError
-from kafkawire.model import Broker
+from kafkawire.errors import BrokerError, LocalError, WireError
+from kafkawire.model import Broker, TopicPartition
 
 
 class Undeliverable(WireError):
@@ -14,6 +14,15 @@ class UnknownOutcome(Undeliverable):
     """The outcome is unknown, and the message is not retried because it must not be stored twice."""
 
 
+class Waiting(Undeliverable):
+    """What the target lacks so that a partition cannot be written.  group: partitions with the same cause, warned of
+    once."""
+
+    def __init__(self, tp: TopicPartition, lacks: str) -> None:
+        super().__init__(f"{tp}: {lacks}")
+        self.group = (tp.topic, lacks)
+
+
 class TooLarge(Undeliverable):
     """A message that its target refuses for its size (bytes of its entry)."""
 
@@ -21,6 +30,15 @@ class TooLarge(Undeliverable):
         super().__init__(sentence)
         self.size = size
         self.broker = broker
+
+
+class RecordRefused(BrokerError):
+    """The target refuses one message for what it is, such as its timestamp or the key that it does not have; its bytes
+    are whole, and a retry would not help.  plain: the sentence without the message's offset in the source."""
+
+    def __init__(self, code: int, where: str, said: str = "", source: str = "") -> None:
+        super().__init__(code, where, said + source)
+        self.plain = str(BrokerError(code, where, said))
 
 
 class QueueFull(WireError):

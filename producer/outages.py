@@ -18,20 +18,11 @@ from typing import Final
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, LinkLost, error_info
 from kafkawire.model import BrokerPartition, TopicPartition
-from producer.errors import Undeliverable
+from producer.errors import Waiting
 
 Events = Callable[[int, str], object]  # called with a level of `logging` and a sentence
 GRACE_S = 2.0
 CLUSTER: Final = -1  # stands for all brokers together; no broker has this id
-
-
-class Waiting(Undeliverable):
-    """What the target lacks so that a partition cannot be written.  group: partitions with the same cause, warned of
-    once."""
-
-    def __init__(self, tp: TopicPartition, lacks: str) -> None:
-        super().__init__(f"{tp}: {lacks}")
-        self.group = (tp.topic, lacks)
 
 
 @dataclass(slots=True)

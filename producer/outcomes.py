@@ -5,10 +5,9 @@ failed() when some of it can never be stored.  The order within a partition is a
 
 A ticket may implement these protocols in addition to kafkawire.model.Ticket:
 
-        SkippedListener   continues without messages that are too large  StoredListener   is called as messages are
-                          stored
-        OffsetListener    is called with the stored offsets              AtMostOnce       no retry after an unknown
-                          outcome
+        SkippedListener   continues without messages that are too    StoredListener   is called as messages are stored
+                          large or refused
+        OffsetListener    is called with the stored offsets          AtMostOnce       no retry after an unknown outcome
 """
 
 from __future__ import annotations
@@ -16,24 +15,38 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import accumulate, pairwise
 from typing import Protocol, cast, runtime_checkable
 
-from groundwork.sentences import counted
+from groundwork.sentences import counted, iso
 from kafkawire.cluster.view import ClusterView
-from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
+from kafkawire.errors import BrokerError, CorruptMessage, LibraryMissing, LinkLost, RemoteError, error_info
 from kafkawire.interfaces import MessageFormats
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker, Part, TopicPartition
 from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch, Batches, Piece, before, position, split_into
-from producer.errors import TooLarge, Undeliverable, UnknownOutcome
+from producer.errors import RecordRefused, TooLarge, Undeliverable, UnknownOutcome
 from producer.outages import Events, Reports, Stalls, away, waiting
 from producer.sequences import DUPLICATE, FORGOTTEN, OUT_OF_ORDER, Sequences
-from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes, unknown_outcome
+from producer.verdicts import (
+    BOUNDED_TRIES,
+    NOTHING_STORED,
+    TIMESTAMP,
+    UNCLEAR,
+    Verdict,
+    backoff_s,
+    judge,
+    refreshes,
+    unknown_outcome,
+)
 
 TOO_LARGE = 10  # MessageSizeTooLarge
+TOO_LARGE_CODES = frozenset({TOO_LARGE, 18})  # and RecordListTooLarge
+RECORD_CODES = frozenset({2, 32, 87})  # of a single message whose bytes are whole: what it is, is refused
+TIME_SETTINGS = "message.timestamp.after.max.ms and .before.max.ms, before 3.6 message.timestamp.difference.max.ms"
 NEVER = frozenset({17, 29})  # metadata errors of a topic that a retry does not cure
 
 
@@ -110,8 +123,10 @@ class Outcomes:
             self._fail_unknown(batch, reason, now)
         elif self._sequences is not None and self._sequences.forgotten(batch, code, str(reason)):
             self._forgotten(batch, code, reason, now, twice=maybe and not self._sequences.broken)
-        elif verdict is Verdict.SPLIT:
-            self._split(batch, code, broker, now)
+        elif code in TOO_LARGE_CODES:
+            self._split_large(batch, code, broker, now)
+        elif verdict is Verdict.SPLIT and isinstance(reason, BrokerError):
+            self._split_refused(batch, reason, now, [place for place, _ in answer.refused])
         elif verdict is Verdict.CHECK:
             self._check(batch, reason, where, now)
         else:
@@ -149,7 +164,7 @@ class Outcomes:
 
     def oversize(self, batch: Batch, broker: Broker, now: float) -> None:
         """Handle a batch that was not sent, because the broker would silently drop it for its size."""
-        self._split(batch, TOO_LARGE, broker, now)
+        self._split_large(batch, TOO_LARGE, broker, now)
 
     def unsendable(self, batch: Batch, reason: Exception, now: float) -> None:
         """Fail a batch that no broker of the cluster can be sent: nothing of it was stored."""
@@ -208,6 +223,9 @@ class Outcomes:
             piece.missing_since = since if verdict is Verdict.WAIT else None
             piece.alone |= verdict is Verdict.BOUNDED  # so that in the end only the piece at fault fails
         if self._tried_enough(batch, verdict, now) and (single or verdict is not Verdict.BOUNDED):
+            if isinstance(reason, BrokerError) and reason.code in UNCLEAR and not batch.may_be_stored:
+                self._split_refused(batch, reason, now)
+                return
             fail = self._fail_unknown if _once(batch) and batch.may_be_stored else self._fail
             fail(batch, reason, now)
             return
@@ -229,9 +247,48 @@ class Outcomes:
         said = f"{batch.tp}: {reason}; whether it is stored is not known, so it is not sent again"
         self._fail(batch, UnknownOutcome(said), now)
 
-    def _split(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
-        """Split a batch that is too large: first into its pieces, then in halves; a single message that is too large
-        fails."""
+    def _split_large(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
+        """Send a batch that is too large in smaller pieces, down to the message that is too large."""
+
+        def why(piece: Piece) -> TooLarge:
+            return TooLarge(_too_large(piece, code, broker), piece.size, broker)
+
+        self._split(batch, now, why, f"{batch.tp} on {broker}: {batch.size} bytes are too large together")
+
+    def _split_refused(self, batch: Batch, reason: BrokerError, now: float, named: Sequence[int] = ()) -> None:
+        """Send a batch that is refused for one of its messages in smaller pieces, down to that message.
+
+        named: the places of its records that the broker refuses.  Without them it is halved: a response of a broker
+        before 2.4 names none.
+        """
+        said = f"{reason.where}: one of {counted(batch.count, 'message')} is refused ({reason.info.name})"
+        self._split(batch, now, partial(self._refused, reason), said, min(named, default=None))
+
+    def _refused(self, reason: BrokerError, piece: Piece) -> BrokerError:
+        """Why one message can never be stored."""
+        part = piece.part
+        sent, _ = self._messages.message_set(part.tp.topic, part.tp.partition, 0, memoryview(part.entries), None)
+        message = next(iter(sent.messages(check_crcs=False)), None)
+        if reason.code not in RECORD_CODES or message is None:
+            return reason
+        said = f"{reason.said}; " if reason.said else ""
+        if reason.code == TIMESTAMP:
+            time = "missing" if message.timestamp_ms is None else iso(message.timestamp_ms)
+            # Not what the broker said: its bounds are others with each try.
+            said = f"the timestamp of the message is {time}, which the topic does not take ({TIME_SETTINGS}); it"
+        elif message.key is None:
+            said += "the message has no key, which a compacted topic (cleanup.policy) asks for; it"
+        else:
+            said += "the message"
+        return RecordRefused(reason.code, reason.where, f"{said} is whole", _source_offset(part))
+
+    def _split(
+        self, batch: Batch, now: float, why: Callable[[Piece], Exception], said: str, first: int | None = None
+    ) -> None:
+        """Send a batch in smaller pieces: first its parts alone, then halves; a single message fails, for why(piece).
+
+        first: the place of the message at fault, where it is known: what precedes it goes alone, and then that message.
+        """
         if len(batch.pieces) > 1:
             for piece in batch.pieces:
                 piece.alone = True
@@ -239,20 +296,26 @@ class Outcomes:
             return
         piece = batch.pieces[0]
         try:
-            halves = self._messages.split(piece.part)
-        except RemoteError as damage:
-            self._fail(batch, Undeliverable(f"{batch.tp} on {broker}: {damage}, found when splitting it"), now)
-            return
-        if len(halves) < 2:
-            self._too_large(batch, TooLarge(_too_large(piece, code, broker), piece.size, broker), now)
+            parts = self._apart(piece.part, first)
+            if len(parts) < 2:
+                self._message_fails(batch, why(piece), now)
+                return
+        except (RemoteError, LibraryMissing) as why_not:
+            self._fail(batch, Undeliverable(f"{said}: {why_not}, found when splitting it"), now)
             return
         if piece.split_from is None:
-            said = f"{piece.size} bytes are too large together; sending smaller pieces"
-            self._events(logging.INFO, f"{batch.tp} on {broker}: {said}")
-        self._batches.put_back(batch, split_into(piece, halves), now)
+            self._events(logging.INFO, f"{said}; sending smaller pieces")
+        self._batches.put_back(batch, split_into(piece, parts), now)
 
-    def _too_large(self, batch: Batch, reason: Undeliverable, now: float) -> None:
-        """Fail the part of a message that is too large; only this message if the ticket is a SkippedListener."""
+    def _apart(self, part: Part, first: int | None) -> list[Part]:
+        """Halves of a part; first: what precedes that message, the message, and what follows it."""
+        if first is None:
+            return _with_origins(part, self._messages.split(part))
+        *before, rest = self._messages.split(part, first) if first > 0 else [part]
+        return _with_origins(part, [*before, *self._messages.split(rest, 1)])
+
+    def _message_fails(self, batch: Batch, reason: Exception, now: float) -> None:
+        """Fail the part of a message that can never be stored; only this message if the ticket is a SkippedListener."""
         piece = batch.pieces[0]
         if not isinstance(piece.ticket, SkippedListener):
             self._fail(batch, reason, now)
@@ -289,7 +352,7 @@ class Outcomes:
         whole, ticket = piece.whole, piece.ticket
         if whole.over:
             return
-        if whole.part.resume_at is not None:
+        if piece.part.resume_at is not None:
             whole.reached = piece.part.resume_at
         if piece.fails_with is not None:
             if whole.reached is not None:
@@ -355,11 +418,39 @@ def _changes(batch: Batch, code: int, verdict: Verdict) -> bool:
     return not batch.stored_once or code in FORGOTTEN or verdict in (Verdict.SPLIT, Verdict.CHECK)
 
 
+def _source_offset(part: Part) -> str:
+    """Where its only message is in the source, as text; "" if that is not known."""
+    offset = next((int(offset) for offsets in part.origins for offset in offsets), None)
+    if offset is None and part.resume_at is not None:
+        offset = part.resume_at - 1
+    return "" if offset is None else f" (source offset {offset})"
+
+
+def _with_origins(part: Part, parts: list[Part]) -> list[Part]:
+    """What a part was split into, with the source positions that it reaches where its entries have other numbers.
+
+    Not where messages share an offset: what is behind the first of them cannot be told from it.
+    """
+    offsets = [int(offset) for some in part.origins for offset in some]
+    if not offsets:
+        return parts
+    if len(offsets) != sum(one.count for one in parts) or any(a >= b for a, b in pairwise(offsets)):
+        return [replace(one, origins=()) for one in parts]
+    ends = list(accumulate(one.count for one in parts))
+    return [
+        replace(
+            one,
+            resume_at=offsets[end] if end < len(offsets) else part.resume_at,
+            origins=(offsets[end - one.count : end],),
+        )
+        for one, end in zip(parts, ends, strict=True)
+    ]
+
+
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:
     part = piece.part
-    source = "" if part.resume_at is None else f" (source offset {part.resume_at - 1})"
     return (
-        f"{part.tp} on {broker}: a message of {piece.size} bytes{source} is larger than the target takes "
+        f"{part.tp} on {broker}: a message of {piece.size} bytes{_source_offset(part)} is larger than the target takes "
         f"({error_info(code).name}); raise message.max.bytes there, or max.message.bytes of the topic"
     )
 
@@ -372,7 +463,7 @@ def _hears(kind: type, listener: type) -> bool:
 
 @runtime_checkable
 class SkippedListener(Protocol):
-    """A ticket that continues without messages that are too large: skipped() is called for each of them."""
+    """A ticket that continues without messages that are too large or refused: skipped() is called for each of them."""
 
     def skipped(self, reason: Exception) -> None: ...
 

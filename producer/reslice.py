@@ -139,8 +139,8 @@ class StretchBuilder(StepBuilder):
         magic = self.dialect.magic
         entries = self.dialect.messages.encode_columns(target.open, self.codec, magic)
         count = sum(until - since for _, since, until in target.open)
-        # The entries have new numbers and not source offsets: after a split, their source offsets are not known.
-        target.parts.append(Part(tp, entries, magic, self.codec, count, resume_at=None))
+        origins = tuple(columns.offsets[since:until] for columns, since, until in target.open)
+        target.parts.append(Part(tp, entries, magic, self.codec, count, resume_at=None, origins=origins))
         target.open, target.size = [], 0
 
     def parts(self) -> Iterator[Part]:

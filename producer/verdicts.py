@@ -6,8 +6,11 @@ STORED    done
 AGAIN     retry, for ever or up to message.send.max.retries
 BOUNDED   the broker would most likely respond with the same again: retry a few times, then fail
 WAIT      the broker does not know the topic or partition, which may be new: retry for a bounded time, then fail
-SPLIT     too large together: retry each part alone, then halves, down to the message that is too large
+SPLIT     too large together, or one message of the set is refused for what it is: retry each part alone, then smaller
+          pieces, down to the message at fault
 CHECK     the broker found damage: check the sent bytes; if they are undamaged it happened in transit
+
+A code of UNCLEAR may be about one message of the set, too: it is split in the same way once it was retried in vain.
 
 unknown_outcome() says whether a batch that was not acknowledged may be in the log all the same: by NOT_APPENDED, and
 by the base offset.  A leader that waits for replicas (acks -1) appended the batch already; when the wait fails it puts
@@ -65,7 +68,16 @@ class Verdict(Enum):
     CHECK = "check"
 
 
-SPECIAL = {2: Verdict.CHECK, 3: Verdict.WAIT, 10: Verdict.SPLIT, 18: Verdict.SPLIT}
+SPECIAL = {
+    2: Verdict.CHECK,
+    3: Verdict.WAIT,
+    10: Verdict.SPLIT,
+    18: Verdict.SPLIT,
+    32: Verdict.SPLIT,  # a timestamp that the topic does not take
+    87: Verdict.SPLIT,  # from 2.4 on also a message without a key for a compacted topic; before, that is 2
+}
+UNCLEAR = frozenset({-1, 2})
+TIMESTAMP = 32
 
 
 def judge(code: int, base_offset: int) -> Verdict:

@@ -11,6 +11,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import print_file, write
+from groundwork.sentences import iso
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
     Files,
@@ -34,7 +35,6 @@ from zkconsumer.commands.common import clear_errors, connected, print_note
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.migrationmarker import Phase
-from zkconsumer.options.arguments import iso
 
 COLUMNS = ("group", "phase", "since", "node", "written", "interrupted", "refused", "next")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

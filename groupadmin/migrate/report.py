@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
 
-from groundwork.sentences import counted
+from groundwork.sentences import counted, iso
 from groupadmin.migrate.journal import Standing
 from groupadmin.migrate.planfile import plan_document
 from groupadmin.migrate.rules.checks import Check
@@ -20,7 +20,6 @@ from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, PlanRow
 from groupadmin.migrate.rules.states import COMMANDS, commands_from
 from zkconsumer.offsets.migrationmarker import BY_KAFKA, Phase
 from zkconsumer.offsets.store import NONE, Committed
-from zkconsumer.options.arguments import iso
 
 SCHEMA = "zkconsumer.migration.report/1"
 

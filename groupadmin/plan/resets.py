@@ -22,10 +22,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from groundwork.sentences import iso
 from groupadmin.files.model import SavedRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import Committed, Unknown
-from zkconsumer.options.arguments import WrongUsage, iso
+from zkconsumer.options.arguments import WrongUsage
 
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 Bounds = tuple[int, int]  # first offset of a log, and its end

@@ -293,6 +293,7 @@ def count(entries: Bytes) -> int:
     return write.count(entries) if is_batch(entries) else v01.count(entries)
 
 
-def split(part: Part) -> list[Part]:
-    """A part as two of about the same size; [part] where it is one message.  CorruptMessage for what cannot be read."""
-    return write.split(part) if part.magic == RECORD_BATCH else v01.split(part)
+def split(part: Part, first: int | None = None) -> list[Part]:
+    """A part as two, of about the same size or with so many messages in the first one; [part] where it is one message.
+    CorruptMessage for what cannot be read."""
+    return write.split(part, first) if part.magic == RECORD_BATCH else v01.split(part, first)

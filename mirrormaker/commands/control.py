@@ -15,7 +15,7 @@ from mirrormaker import exits
 from mirrormaker.commands.running import ask, say, socket_option, source_option, split_file, stream
 from mirrormaker.control.server import PROFILE_MAX_S, PROFILE_S
 
-PARKED = ("source", "topic", "partition", "at", "lag", "reason")
+PARKED = ("source", "topic", "partition", "at", "lag", "policy", "reason")
 SIZES = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
 keep_option = click.option("--keep", is_flag=True, help="Keep it over restarts, in the state folder of the mirror.")

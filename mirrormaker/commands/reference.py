@@ -36,8 +36,9 @@ Keys of the JVM's newer client (`bootstrap.servers` …) are errors that name th
 
 # Options of the mirror
 
-A file has three sections.  `mirrormaker check FILE` says what is wrong, `--online` also connects.  `--unknown-options
-warn` (of `run` and `check`) makes an unknown option a warning, as for the JVM.  Examples: `conf/`.
+A file has three sections.  Pages and messages write an option of the section `mirror` with it, as `mirror.drop.fields`:
+in the section both names are taken.  `mirrormaker check FILE` says what is wrong, `--online` also connects.
+`--unknown-options warn` (of `run` and `check`) makes an unknown option a warning, as for the JVM.  Examples: `conf/`.
 
 A mirror sets some options itself: it commits (`auto.commit.enable`) every `offset.commit.interval.ms`, waits for ever
 (`consumer.timeout.ms`), retries for ever (`message.send.max.retries`), refuses `request.required.acks` 0, and takes a

@@ -19,6 +19,7 @@ from groundwork.sentences import counted, did_you_mean
 from groundwork.tasks import sleep
 from kafkawire.model import partition_named
 from mirrormaker.attention import view
+from mirrormaker.badmessages import options_of
 from mirrormaker.control.keptfile import KeptFileUnreadable
 from mirrormaker.control.limiter import Limiter
 from mirrormaker.control.server import (
@@ -218,17 +219,22 @@ def _throttle_off(mirror: RunningMirror, chosen: Sequence[tuple[str, str]]) -> l
 
 def parked(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     """A row for each parked partition."""
-    yield [
-        {
-            "source": flow.name,
-            "topic": row.topic,
-            "partition": row.partition if isinstance(row.partition, int) else str(row.partition),
-            "at": row.done,
-            "lag": row.lag,
-            "reason": row.parked,
-        }
-        for flow, row in _parked(mirror, arguments)
-    ]
+    yield [_parked_row(flow, row) for flow, row in _parked(mirror, arguments)]
+
+
+def _parked_row(flow: Flow, row: PartitionStatus) -> dict[str, Any]:
+    """Return a row of the table.  at: the message that it is parked at, as well as it is known.  policy: the options
+    that say what becomes of such a message."""
+    where = flow.source.parked().get(row.tp)
+    return {
+        "source": flow.name,
+        "topic": row.topic,
+        "partition": row.partition if isinstance(row.partition, int) else str(row.partition),
+        "at": row.done if where is None else where.position,
+        "lag": row.lag,
+        "policy": None if where is None else options_of(flow.quarantine.kinds(row.tp, where)) or None,
+        "reason": row.parked,
+    }
 
 
 def retry(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
@@ -269,8 +275,10 @@ def release(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
         where = flow.quarantine.releasable(row.tp, to)
         if arguments.get("execute") is not True:
             does = "would be skipped" if to == "skip" else "would be sent to the dead-letter topic"
+            bad = flow.quarantine.at_fault(row.tp, where)
+            record = f"the first message from {where.position} on that fails" if bad is None else bad.named
             yield [
-                f"{said}: the message at {where.position} {does}: {where.reason}",
+                f"{said}: {record} {does}: {where.reason}",
                 "nothing is done without --execute",
             ]
             return

@@ -147,7 +147,9 @@ class OwnershipPeriod:
 
     def failed(self) -> None:
         """A part can never be stored, so what comes behind it lies before it in the target, once it is mended: another
-        period."""
+        period, which begins behind what is acknowledged in this one."""
+        if self.holds():
+            self._checkpoints.record(self)
         self._over = True
 
     def holds(self) -> bool:
@@ -293,6 +295,11 @@ class Checkpoints:
             if entry is not None:
                 pair.written = entry
                 self._write([entry])
+
+    def record(self, period: OwnershipPeriod) -> None:
+        """Record what is acknowledged in one period."""
+        if records := period.entries(self._every, self._ends, self._shared_sender):
+            self._write(records)
 
     def record_acknowledged(self) -> None:
         """Record all that is acknowledged: on a timer."""

@@ -29,7 +29,19 @@ class PartTicket:
     sent again.
     """
 
-    __slots__ = ("_base", "_counted", "_end", "_missing", "_period", "_position", "_sent", "_ticket", "_unknown")
+    __slots__ = (
+        "_base",
+        "_counted",
+        "_end",
+        "_missing",
+        "_period",
+        "_position",
+        "_reached",
+        "_sent",
+        "_target",
+        "_ticket",
+        "_unknown",
+    )
 
     def __init__(
         self,
@@ -42,7 +54,9 @@ class PartTicket:
     ) -> None:
         self._ticket = ticket
         self._period = period
+        self._target = part.tp
         self._sent = period.sends(part.tp)
+        self._reached: int | None = None
         self._position = position
         self._counted = part.counted
         self._unknown = unknown
@@ -68,12 +82,18 @@ class PartTicket:
         self._end = (offset + count, exact and self._counted)
 
     def reached(self, resume_at: int) -> None:
+        if self._reached is None or resume_at > self._reached:
+            self._reached = resume_at
+            self._acknowledged(resume_at)  # first: reached() may let it be committed
+            self._sent, self._base, self._missing = self._period.sends(self._target), None, False  # the rest of it
         self._ticket.reached(resume_at)
 
     def done(self) -> None:
-        base = None if self._missing else self._base
-        self._period.acknowledged(self._sent, base, self._end, self._position)  # first: done() may let it be committed
+        self._acknowledged(self._position)  # first: done() may let it be committed
         self._ticket.done()
+
+    def _acknowledged(self, position: int | None) -> None:
+        self._period.acknowledged(self._sent, None if self._missing else self._base, self._end, position)
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
         self._period.failed()

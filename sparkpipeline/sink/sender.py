@@ -31,7 +31,7 @@ from kafkawire.net.link import Link
 from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch, Batches
 from producer.config import ProducerConfig
-from producer.errors import TooLarge
+from producer.errors import RecordRefused, TooLarge
 from producer.outcomes import Outcomes
 from producer.rows import Row, limit_of, parts
 from producer.verdicts import UNANSWERED, unknown_outcome
@@ -337,7 +337,7 @@ class SentPart:
         if self._numbers is None:
             return {"source_offset": resume_at}
         left = self._numbers[resume_at or 0 :]
-        if isinstance(reason, TooLarge) or len(left) < 2:
+        if isinstance(reason, TooLarge | RecordRefused) or len(left) < 2:
             return {self._sender.called: left[0] if left else None}
         return {self._sender.called: left[0], f"last_{self._sender.called}": left[-1]}
 
@@ -348,6 +348,8 @@ def _sentence(reason: Exception) -> str:
             f"a message of {reason.size} bytes is larger than {reason.broker} takes: raise message.max.bytes there, or "
             "max.message.bytes of the topic"
         )
+    if isinstance(reason, RecordRefused):
+        return reason.plain
     return reason.sentence if isinstance(reason, PipelineError) else str(reason)
 
 

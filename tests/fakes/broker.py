@@ -91,6 +91,7 @@ class FakeCluster:
         self.lists_all_brokers = lists_all_brokers  # False: as 0.8.0 and 0.8.1, only those of the partitions returned
         self.uninformed: set[int] = set()  # brokers that have just started: their Metadata has no brokers and no topics
         self.uncreatable: set[str] = set()  # topics that fail the whole request that names them, as 0.8.2 does: -1
+        self.compacted: set[str] = set()  # topics that take no message without a key: 2, as 0.9 to 2.3
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.logs: dict[tuple[str, int], Log] = {}

@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from tests.fakes.actions import Fail, LeaveOut, Nothing, Throttle, refused
-from tests.fakes.entries import walk
+from tests.fakes.entries import opened, walk
 from tests.fakes.frames import string, topics
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def _refusal(cluster: FakeCluster, broker: int, tp: tuple[str, int], data: bytes
         return 3
     if log.leader != broker:
         return 6
+    if tp[0] in cluster.compacted and any(key is None for _, key, _ in opened(data)):
+        return 2
     wrapped = 0
     for _, _, piece in walk(data):
         if struct.unpack_from(">I", piece, 12)[0] != zlib.crc32(piece[16:]):

@@ -54,16 +54,19 @@ def produce(
     rows: Sequence[tuple[Field, Field]],
     codec: int = 0,
     a_set: int = 500,
-    at_ms: int | None = None,
+    at_ms: int | Sequence[int | None] | None = None,
 ) -> None:
-    """Messages appended in requests of a_set each; with a codec each request is one wrapper.  at_ms: their time, where
-    the release's format has one."""
+    """Messages appended in requests of a_set each; with a codec each request is one wrapper.  at_ms: their time, or
+    that of each, where the release's format has one."""
     spoken = dialect(cluster.version)
     links = Links("tests")
     try:
         link = links.link(leader_of(cluster, tp), "produce")
         for at in range(0, len(rows), a_set):
-            numbered = [(n, key, value, at_ms) for n, (key, value) in enumerate(rows[at : at + a_set])]
+            numbered = [
+                (n, key, value, at_ms if at_ms is None or isinstance(at_ms, int) else at_ms[at + n])
+                for n, (key, value) in enumerate(rows[at : at + a_set])
+            ]
             entries = spoken.messages.encode(numbered, codec=codec, magic=spoken.magic)
             answer: ProducedPartition = link.call(spoken.requests.produce(spoken, -1, 10000, {tp: [entries]}))[tp]
             assert answer.stored, f"{tp}: error {answer.error}"

@@ -26,7 +26,7 @@ from mirrormaker.encoding import MessageEncoderFailed
 from mirrormaker.handler import HandlerTopicMissing
 from mirrormaker.partitioning import NoSuchPartition
 from producer.conversion import MessageHandlerFailed
-from producer.errors import TooLarge
+from producer.errors import RecordRefused, TooLarge, Undeliverable, UnknownOutcome, Waiting
 from tests.mirrormaker.test_mirror_config import SOURCE, TARGET, problems, yaml_file
 from zkconsumer.errors import DamagedMessage, EntryTooLarge, FetchRefused, OutOfRange
 
@@ -51,10 +51,15 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (caused(CorruptMessage("inside", 0, 7), DAMAGE), {"corrupt", "undecodable"}, "corrupt"),
         (DamagedMessage(TP, 7, "found", DAMAGE), {"corrupt", "undecodable"}, "corrupt"),
         (DamagedMessage(TP, 7, "found", UnknownMagic("v9", 0, 7)), {"corrupt", "undecodable"}, "undecodable"),
-        (BrokerError(2, "t/3"), {"corrupt", "undecodable", "refused"}, "corrupt"),
-        (BrokerError(87, "t/3"), {"corrupt", "undecodable", "refused"}, "corrupt"),
-        (BrokerError(-1, "t/3"), {"corrupt", "undecodable", "refused"}, "refused"),
-        (BrokerError(32, "t/3"), {"refused"}, "refused"),
+        (BrokerError(2, "t/3"), {"corrupt", "undecodable", "refused"}, "refused"),
+        (BrokerError(87, "t/3"), {"corrupt", "undecodable", "refused"}, "refused"),
+        (RecordRefused(87, "t/3"), {"refused"}, "refused"),
+        (RecordRefused(32, "t/3"), {"refused"}, "refused"),
+        (BrokerError(-1, "t/3"), {"corrupt", "undecodable", "unclear"}, "unclear"),
+        (Undeliverable("stored nothing"), {"corrupt", "undecodable", "unclear"}, "unclear"),
+        (BrokerError(29, "t/3"), set(), None),
+        (UnknownOutcome("t/3"), set(), None),
+        (Waiting(TP, "no leader"), set(), None),
         (MessageHandlerFailed("h"), {"handler"}, "handler"),
         (MessageEncoderFailed("e"), {"undecodable"}, "undecodable"),
         (HandlerTopicMissing("no topic"), set(), None),
@@ -87,9 +92,19 @@ def test_what_is_done_next(policy: str) -> None:
     assert tries == [Action.REFETCH] * 3 + [action]
     # What seemed corrupt is undecodable, and for that the policy is park.
     assert decide(policies, DAMAGE, bad(DAMAGE, "undecodable"), 9, 1) is Action.PARK
-    assert decide(PARK_ALL, large, None, 0, 0) is Action.PARK
+    assert decide(PARK_ALL, DAMAGE, None, 0, 0) is Action.PARK
     assert decide(policies, NoSuchPartition("none"), None, 0, 0) is Action.PARK
     assert decide(policies, DAMAGE, None, 0, 9) is Action.PARK  # it cannot be told
+
+
+@pytest.mark.parametrize("code", [2, 32, 87, -1])
+def test_what_the_target_refuses_is_isolated_before_it_parks_whatever_the_policy(code: int) -> None:
+    refusal = BrokerError(code, "t/3")
+    assert decide(PARK_ALL, refusal, None, 0, 0) is Action.ISOLATE
+    assert decide(PARK_ALL, refusal, bad(refusal, "refused"), 0, 1) is Action.PARK
+    assert decide(PARK_ALL, BrokerError(29, "t/3"), None, 0, 0) is Action.PARK  # it is about no message
+    skips = Policies(refused="skip", corrupt="skip", undecodable="skip")
+    assert decide(skips, refusal, bad(refusal, "unclear"), 9, 1) is Action.PARK  # no option leaves that out
 
 
 def test_an_entry_of_the_source_counts_its_offsets_and_one_of_0_7_does_not() -> None:

@@ -219,13 +219,21 @@ def test_a_release_does_nothing_before_it_is_executed(mirror: Mirror) -> None:
         return SimpleNamespace(position=7, reason="too large")
 
     row = SimpleNamespace(topic="orders", partition=0, tp=TopicPartition("orders", 0), parked="too large")
+    bad: list[Any] = [SimpleNamespace(named="the message at 9 with no key, a value of 5 bytes"), None]
     mirror.source.partitions = lambda: [row]  # type: ignore[method-assign]
-    mirror.flow.quarantine, mirror.flow.release = SimpleNamespace(releasable=releasable), release
+    mirror.flow.quarantine, mirror.flow.release = (
+        SimpleNamespace(releasable=releasable, at_fault=lambda *_: bad.pop()),
+        release,
+    )
     said = mirror.ask("release", what="orders:0", to="skip")
     assert said == [
-        "source dc1: orders:0: the message at 7 would be skipped: too large",
+        "source dc1: orders:0: the first message from 7 on that fails would be skipped: too large",
         "nothing is done without --execute",
     ]
+    said = mirror.ask("release", what="orders:0", to="skip")
+    assert said[0] == (
+        "source dc1: orders:0: the message at 9 with no key, a value of 5 bytes would be skipped: too large"
+    )
     with pytest.raises(Refused, match="there is no dead-letter topic"):
         mirror.ask("release", what="orders:0", to="dead-letter", execute=True)
     assert released == []

@@ -376,6 +376,20 @@ def test_an_option_outside_of_its_section_is_shown_its_place(
     assert found == f"m.yaml: option '{key}' stands outside of its section: put it into '{section}', as '{name}'"
 
 
+def test_in_its_section_an_option_has_the_name_that_pages_and_messages_print_too(tmp_path: Path) -> None:
+    whole = (
+        "mirror:\n  mirror.whitelist: 'a.*'\n  mirror.drop.fields: headers\n  mirror.topic.overrides:\n"
+        "  - {topics: a1, mirror.oversize.policy: skip}\n"
+    )
+    mirror = from_yaml(yaml_file(tmp_path, SOURCE + TARGET + whole)).mirror
+    assert (mirror.whitelist, mirror.drop_fields, mirror.policies("a1").oversize) == ("a.*", ("headers",), "skip")
+    assert problems(tmp_path, f"{SOURCE}{TARGET}{whole}  drop.fields: timestamps\n  mirror.drop.feilds: headers\n") == [
+        "m.yaml: mirror: option 'mirror.drop.feilds' is unknown; did you mean 'drop.fields'?",
+        "m.yaml: mirror: options 'drop.fields' and 'mirror.drop.fields' are two names of one thing and differ: "
+        "'timestamps', 'headers'; keep 'drop.fields'",
+    ]
+
+
 def test_what_is_allowed_and_unsafe_is_named_one_by_one(tmp_path: Path) -> None:
     text = (
         "sources:\n- {zookeeper.connect: 'zk:1/a', group.id: g, auto.offset.reset: largest}\n"

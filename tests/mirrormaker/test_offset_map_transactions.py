@@ -71,6 +71,17 @@ def test_what_was_recorded_while_a_transaction_was_open_is_right_if_its_tickets_
     assert max(low for _, low in two.entries(S0)) == 5
 
 
+def test_what_is_stored_of_a_part_before_it_fails_is_recorded_at_once() -> None:
+    """The next period begins at 6: `resume: target-end` would refuse what lies in the target behind the last entry."""
+    two = Two(every=1000)
+    ticket, _ = two.sends(S0, 10, 10)
+    for count, base, reached in ((4, 100, 4), (2, 104, 6)):
+        ticket.placed(count, base, True)
+        ticket.reached(reached)
+    ticket.failed(ValueError("refused"), 6)
+    assert two.entries(S0) == [(0, 100), (6, 106)]
+
+
 def test_a_partition_with_nothing_in_flight_follows_the_end_that_others_were_told() -> None:
     """Where keys decide, one source partition may send nothing to a target partition for long."""
     two = Two()

@@ -11,7 +11,7 @@ import pytest
 from groundwork.tasks import TaskGroup, sleep
 from kafkawire.compression import GZIP
 from kafkawire.dialects import dialect
-from kafkawire.errors import BrokerError, RemoteError
+from kafkawire.errors import BrokerError, CorruptMessage, RemoteError
 from kafkawire.headers import packed
 from kafkawire.model import Broker, Message, MessageSet, Part, Ticket, TopicPartition
 from mirrormaker import quarantine as module
@@ -100,7 +100,7 @@ class Target:
         self.values: Values = []
         self.letters: list[DeadLetter] = []
         self.takes_letters = True
-        self.refuses = BrokerError(87, "t/0")
+        self.refuses: Exception = CorruptMessage("wrong crc (sent to t/0)", 0)
         self.held: list[tuple[Part, Ticket]] | None = None
 
     def sender_of(self, source: str) -> Target:
@@ -334,14 +334,49 @@ def test_fail_names_the_message_and_what_helps(start: Start, kind: str) -> None:
     assert mirrored.source.progress.committable == 1
 
 
-def test_park_fetches_nothing_again(start: Start) -> None:
-    mirrored = start(Policies(corrupt="skip", undecodable="skip", handler="skip"))
-    mirrored.add(b"0", large(1))
+def test_park_fetches_nothing_again_where_the_reason_names_the_message(start: Start) -> None:
+    mirrored = start(Policies(oversize="skip", refused="skip", handler="skip"))
+    mirrored.add(b"0", b"refuse 1")
     mirrored.start()
     sleep(0.2)
     assert mirrored.source.fetched == 1
     assert mirrored.source.progress.parked is not None
     assert not mirrored.quarantine.holds(TP)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"), [(BrokerError(87, "t/0"), "refused"), (BrokerError(-1, "t/0"), "unclear"), (None, "oversize")]
+)
+@pytest.mark.parametrize("codec", [0, GZIP])
+def test_what_a_target_refuses_parks_at_the_message_behind_all_that_it_takes(
+    start: Start, codec: int, reason: Exception | None, kind: str
+) -> None:
+    mirrored = start(Policies(), dead=False)
+    if reason is not None:
+        mirrored.target.refuses = reason
+    bad = b"refuse 2" if reason is not None else large(2)
+    mirrored.add(b"0", b"1", bad, b"3", codec=codec)
+    mirrored.start()
+    mirrored.until(lambda: mirrored.source.progress.committable == 2 and mirrored.source.parked())
+    where = mirrored.source.parked()[TP]
+    assert where.position == 2
+    assert mirrored.target.values[-2:] == [b"0", b"1"]
+    mirrored.until(lambda: not mirrored.quarantine.holds(TP))  # parked.retry.ms may try it again
+    fetched = mirrored.source.fetched
+    for _ in range(3):  # each retry finds it again, and holds one of it
+        assert mirrored.source.unpark(TP)
+        mirrored.until(lambda: mirrored.source.parked() and not mirrored.quarantine.holds(TP))
+        assert mirrored.source.parked()[TP].position == 2
+    assert mirrored.source.fetched == fetched + 3
+    found = mirrored.quarantine.at_fault(TP, mirrored.source.parked()[TP])
+    assert found is not None
+    assert (found.offset, found.kind, found.resume_at) == (2, kind, 3)
+    assert found.named == f"the message at 2 with no key, a value of {len(bad)} bytes"
+    assert mirrored.quarantine.kinds(TP, mirrored.source.parked()[TP]) == {kind}
+    mirrored.flow.release(TP, "skip")
+    mirrored.until_done()
+    assert mirrored.target.values[-1] == b"3"
+    assert mirrored.flow.left_out == {("t", f"{kind} skipped"): 1}
 
 
 @pytest.mark.parametrize("action", ["dead-letter", "skip"])

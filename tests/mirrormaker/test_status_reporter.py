@@ -19,7 +19,7 @@ from mirrormaker.attention import view
 from mirrormaker.commands.status import shown
 from mirrormaker.happenings import Happenings
 from mirrormaker.intake import Intake
-from mirrormaker.report import COPIED, ENCODED, MirrorReport, ReloadReport, as_json
+from mirrormaker.report import COPIED, ENCODED, MirrorReport, ReloadReport
 from mirrormaker.reporter import STALLED_S, Reporter, newly_done
 from mirrormaker.selection import Selection
 from mirrormaker.source import SourceState
@@ -273,7 +273,7 @@ def test_line_and_status_name_changes_that_wait_for_a_restart() -> None:
     waits = "target: option 'acks' has changed; it takes effect after a restart only"
     found = replace(report(Flow()), reload=ReloadReport(at_ms=1, problem="", pending=(waits,)))
     assert snapshot_of(found, 1).trouble == "1 change of the configuration waits for a restart"
-    assert f"pending: {waits}" in list(shown(as_json(found), None))
+    assert f"pending: {waits}" in list(shown(view(found), None))
 
 
 def test_each_partition_says_what_it_waits_for() -> None:

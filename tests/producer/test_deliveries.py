@@ -13,7 +13,16 @@ from kafkawire.errors import BrokerError
 from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
 from producer.delivery import Delivery, Stored
-from producer.errors import Closed, EncoderFailed, InvalidTopic, NotSent, PartitionerFailed, QueueFull, SendFailed
+from producer.errors import (
+    Closed,
+    EncoderFailed,
+    InvalidTopic,
+    NotSent,
+    PartitionerFailed,
+    QueueFull,
+    RecordRefused,
+    SendFailed,
+)
 from producer.messages import KeyedMessage, ProducerData
 from producer.producer import Producer
 from tests.fakes.broker import Fail, FakeCluster, Wait
@@ -67,6 +76,19 @@ def test_only_the_message_that_is_too_large_fails_and_offsets_of_the_others_are_
         assert "1026 bytes" in str(sent[2].error)
         counts = producer.counts
         assert (counts.sent, counts.acked, counts.failed, counts.pending) == (6, 4, 2, 0)
+        producer.close(WAIT_S)
+
+
+def test_only_the_message_that_its_topic_refuses_fails():
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.compacted.add("t")
+        producer = Producer(config_of(cluster))
+        sent = [producer.send("t", b"%d" % n, key=None if n in (2, 5) else b"k", partition=0) for n in range(7)]
+        with pytest.raises(SendFailed, match="2 messages were not stored"):
+            producer.flush(WAIT_S)
+        assert cluster.values("t", 0) == [b"0", b"1", b"3", b"4", b"6"]
+        assert [type(each.error) for each in sent if each.error is not None] == [RecordRefused] * 2
+        assert [each.result(0).offset for each in sent if each.error is None] == [0, 1, 2, 3, 4]
         producer.close(WAIT_S)
 
 

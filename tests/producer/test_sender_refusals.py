@@ -73,7 +73,7 @@ def test_damage_on_the_way_is_sent_again():
         assert (cluster.values("t", 0), ticket.told) == ([b"a"], [("done",)])
 
 
-@pytest.mark.parametrize("code", [-1, 2, 17, 29, 87])
+@pytest.mark.parametrize("code", [-1, 2, 17, 29])
 def test_a_refusal_that_would_be_repeated_ends_after_a_few_tries(code: int):
     with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
         cluster.script("produce", *[Fail(code)] * 5)

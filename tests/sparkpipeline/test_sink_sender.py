@@ -119,6 +119,22 @@ def test_the_one_message_that_is_too_large_is_named_by_its_row(codec):
         assert cluster.values("t", 0) == values[:13]
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_the_one_message_that_a_topic_refuses_is_named_by_its_row(codec):
+    values = numbered(20)
+    with FakeCluster({"t": 1}) as cluster, sending(cluster, codec=codec) as sender:
+        cluster.compacted.add("t")
+        sender.send(
+            TP, [Row(None if n == 13 else b"k", value, None) for n, value in enumerate(values)], range(100, 120)
+        )
+        with pytest.raises(NotDelivered) as failed:
+            sender.flush()
+        assert failed.value.coordinates == {"topic": "t", "partition": 0, "row": 113}
+        assert "has no key, which a compacted topic (cleanup.policy) asks for" in failed.value.sentence
+        assert "source offset" not in str(failed.value)
+        assert cluster.values("t", 0) == values[:13]
+
+
 def test_after_a_failure_nothing_is_sent_any_more():
     with FakeCluster({"t": 2}, message_max_bytes=900) as cluster, sending(cluster) as sender:
         sender.send(TP, rows(b"x" * 1000), [0])

@@ -67,6 +67,17 @@ def test_what_was_on_its_way_before_the_place_is_no_flowing() -> None:
     assert [str(event) for event in said] == ["parked: t/0: damaged", "flows: t/0 flows again; it stood still at 20"]
 
 
+def test_the_offset_is_where_it_is_parked_and_a_better_one_is_told_once() -> None:
+    said: list[ConsumerEvent] = []
+    told, cursor = ParkedReports(said.append), Cursor("refused", done=3, place=10)
+    told.update([cursor])
+    cursor.done = 10  # what was in flight before it
+    told.update([cursor])
+    for cursor.parked, cursor.done, cursor.place in ((None, 10, None), ("refused", 12, 12), ("refused", 12, 12)):
+        told.update([cursor])
+    assert [(event.kind, event.offset) for event in said] == [("parked", 10), ("parked", 12)]
+
+
 def test_one_that_is_owned_no_more_is_forgotten() -> None:
     said: list[ConsumerEvent] = []
     told, cursor = ParkedReports(said.append), Cursor("damaged")

@@ -140,11 +140,13 @@ class ParkedReports:
                 continue
             done = cursor.committable()
             if reason is not None:
-                if was is None or was[0] != reason:
-                    self._on_event(ConsumerEvent("parked", _sentence(tp, reason), tp, offset=done))
                 # What was on its way before the place may be done later: that is no flowing.
                 place = cursor.parked_at
-                self._reported[tp] = (reason, done if place is None else place.position)
+                at = done if place is None else place.position
+                found = was is not None and place is not None and was[1] != at  # behind where it was taken to be
+                if was is None or was[0] != reason or found:
+                    self._on_event(ConsumerEvent("parked", _sentence(tp, reason), tp, offset=at))
+                self._reported[tp] = (reason, at)
             elif was is not None and done is not None and (was[1] is None or done > was[1]):
                 text = f"{tp} flows again; it stood still at {was[1]}" if was[1] is not None else f"{tp} flows again"
                 self._on_event(ConsumerEvent("flows", text, tp, offset=done))

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from groundwork.sentences import iso
 from zkconsumer.offsets.store import FormerOffset
 
 _METADATA = re.compile(r"topic-czxid=([0-9]{1,19}) topic-ctime-ms=([0-9]{1,19})", re.ASCII)
@@ -34,7 +34,7 @@ class TopicCreation:
     ctime_ms: int
 
     def __str__(self) -> str:
-        return time_text(self.ctime_ms)
+        return iso(self.ctime_ms)
 
 
 def written_before(mzxid: int, czxid: int | None) -> bool:
@@ -60,12 +60,12 @@ def topic_in(metadata: str) -> TopicCreation | None:
 
 def former_node(topic: str, at: int, mtime_ms: int, today: TopicCreation) -> FormerOffset:
     """An offset of ZooKeeper for which `written_before` is true."""
-    return _former(topic, at, f"committed to ZooKeeper at {time_text(mtime_ms)}", today)
+    return _former(topic, at, f"committed to ZooKeeper at {iso(mtime_ms)}", today)
 
 
 def former_commit(topic: str, at: int, commit_ms: int, today: TopicCreation) -> FormerOffset:
     """An offset of Kafka for which `committed_before` is true."""
-    return _former(topic, at, f"committed to Kafka at {time_text(commit_ms)}", today)
+    return _former(topic, at, f"committed to Kafka at {iso(commit_ms)}", today)
 
 
 def former_read(topic: str, at: int, then: TopicCreation, today: TopicCreation) -> FormerOffset:
@@ -75,11 +75,3 @@ def former_read(topic: str, at: int, then: TopicCreation, today: TopicCreation) 
 
 def _former(topic: str, at: int, where_from: str, today: TopicCreation) -> FormerOffset:
     return FormerOffset(at, f"{where_from}, and topic {topic} was created again at {today}: no position in its new log")
-
-
-def time_text(ms: int) -> str:
-    """ms since 1970 as UTC, to the millisecond."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, OSError, ValueError):
-        return f"{ms} ms since 1970"

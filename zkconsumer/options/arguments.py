@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from groundwork.decimals import decimal_int
-from groundwork.sentences import counted
+from groundwork.sentences import counted, iso
 from kafkawire.model import PartitionId, TopicPartition, partition_named
 from zkconsumer.errors import ConsumerError
 
@@ -196,15 +196,6 @@ def parse_duration(text: str) -> int:
     if not 1 <= ms < LARGEST:
         raise WrongUsage(f"{text!r} is no length of time: 90m, 1h30m, 2d or PT1H30M is expected, more than 0")
     return round(ms)
-
-
-def iso(ms: int) -> str:
-    """A point in time as text: 2026-11-21T15:04:05.250Z; a number beyond the calendar stays a number."""
-    try:
-        moment = datetime.fromtimestamp(ms // SECOND_MS, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{ms} ms since 1970"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % SECOND_MS:03d}Z"
 
 
 _SECOND = datetime(1970, 1, 1, 0, 0, 1) - datetime(1970, 1, 1)

@@ -107,16 +107,16 @@ def _check_crcs(view: memoryview, run: Run) -> None:
         at = after
 
 
-def split(part: Part) -> list[Part]:
-    """A part as two, cut near the middle of its bytes; [part] where it is a single message.
+def split(part: Part, first: int | None = None) -> list[Part]:
+    """A part as two, cut near the middle of its bytes, or behind its `first` messages; [part] where it is a single one.
 
     A wrapper is opened and both halves are compressed again with its codec.  Where the part has a resume_at the first
     half gets its own last offset + 1.  Raises CorruptMessage for a wrapper that cannot be opened.
     """
-    return _split_wrapper(part) if part.codec else _split_plain(part)
+    return _split_wrapper(part, first) if part.codec else _split_plain(part, first)
 
 
-def _split_plain(part: Part) -> list[Part]:
+def _split_plain(part: Part, first: int | None) -> list[Part]:
     view = memoryview(part.entries)
     ends, offsets, at = [], [], 0
     while at < len(view):
@@ -124,7 +124,7 @@ def _split_plain(part: Part) -> list[Part]:
         at += LOG_OVERHEAD + size
         ends.append(at)
         offsets.append(offset)
-    count = _middle(ends)
+    count = _middle(ends, first)
     if not count:
         return [part]
     cut = ends[count - 1]
@@ -135,7 +135,7 @@ def _split_plain(part: Part) -> list[Part]:
     ]
 
 
-def _split_wrapper(part: Part) -> list[Part]:
+def _split_wrapper(part: Part, first: int | None) -> list[Part]:
     walk = replace(NOBODY, topic=part.tp.topic, partition=part.tp.partition)
     run = Run(0, len(part.entries), part.codec, part.magic, 1, 0)
     inner = list(opened_messages(walk, part.entries, run))
@@ -143,7 +143,7 @@ def _split_wrapper(part: Part) -> list[Part]:
     for message in inner:
         total += ENTRY_OVERHEAD[part.magic] + len(message.key or b"") + len(message.value or b"")
         ends.append(total)
-    count = _middle(ends)
+    count = _middle(ends, first)
     if not count:
         return [part]
     reached = None if part.resume_at is None else inner[count - 1].resume_at
@@ -165,9 +165,9 @@ def _rewrapped(part: Part, inner: list[Message], resume_at: int | None) -> Part:
     )
 
 
-def _middle(ends: list[int]) -> int:
-    """How many of the things that end at `ends` make the first half; 0 where there are not two."""
+def _middle(ends: list[int], first: int | None) -> int:
+    """How many of the things that end at `ends` make the first half, `first` if it is given; 0 where there are not
+    two."""
     if len(ends) < 2:
         return 0
-    half = ends[-1] // 2
-    return min(max(1, bisect_right(ends, half)), len(ends) - 1)
+    return min(max(1, bisect_right(ends, ends[-1] // 2) if first is None else first), len(ends) - 1)

@@ -105,23 +105,23 @@ def _check_crcs(view: memoryview, run: Run) -> None:
         at = after
 
 
-def split(part: Part) -> list[Part]:
-    """A part as two, cut near the middle of its bytes; [part] where it is a single message.
+def split(part: Part, first: int | None = None) -> list[Part]:
+    """A part as two, cut near the middle of its bytes, or behind its `first` messages; [part] where it is a single one.
 
     A wrapper is opened and both halves are compressed again with its codec.  Where a plain part has a resume_at its
     entries are the source's own bytes, and the first half gets the source position behind it; nothing of a wrapper has
     one before its end.  Raises CorruptMessage for a wrapper that cannot be opened.
     """
-    return _split_wrapper(part) if part.codec else _split_plain(part)
+    return _split_wrapper(part, first) if part.codec else _split_plain(part, first)
 
 
-def _split_plain(part: Part) -> list[Part]:
+def _split_plain(part: Part, first: int | None) -> list[Part]:
     view = memoryview(part.entries)
     ends, at = [], 0
     while at < len(view):
         at += LOG_OVERHEAD + int(LENGTH.unpack_from(view, at)[0])
         ends.append(at)
-    count = _middle(ends)
+    count = _middle(ends, first)
     if not count:
         return [part]
     cut = ends[count - 1]
@@ -132,7 +132,7 @@ def _split_plain(part: Part) -> list[Part]:
     ]
 
 
-def _split_wrapper(part: Part) -> list[Part]:
+def _split_wrapper(part: Part, first: int | None) -> list[Part]:
     run = Run(0, len(part.entries), part.codec, part.magic, 1, len(part.entries))
     walk = replace(NOBODY, topic=part.tp.topic, partition=part.tp.partition)
     rows: list[Row] = [(0, None, message.value, None) for message in opened_messages(walk, part.entries, run)]
@@ -140,7 +140,7 @@ def _split_wrapper(part: Part) -> list[Part]:
     for _, _, value, _ in rows:
         total += ENTRY_OVERHEAD[part.magic] + len(value or b"")
         ends.append(total)
-    count = _middle(ends)
+    count = _middle(ends, first)
     if not count:
         return [part]
     return [
@@ -149,9 +149,9 @@ def _split_wrapper(part: Part) -> list[Part]:
     ]
 
 
-def _middle(ends: list[int]) -> int:
-    """How many of the things that end at `ends` make the first half; 0 where there are not two."""
+def _middle(ends: list[int], first: int | None) -> int:
+    """How many of the things that end at `ends` make the first half, `first` if it is given; 0 where there are not
+    two."""
     if len(ends) < 2:
         return 0
-    half = ends[-1] // 2
-    return min(max(1, bisect_right(ends, half)), len(ends) - 1)
+    return min(max(1, bisect_right(ends, ends[-1] // 2) if first is None else first), len(ends) - 1)

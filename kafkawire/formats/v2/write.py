@@ -197,8 +197,9 @@ def count(entries: Bytes) -> int:
     return found
 
 
-def split(part: Part) -> list[Part]:
-    """A part of one batch as two, cut near the middle of its bytes; [part] where it is a single record.
+def split(part: Part, first: int | None = None) -> list[Part]:
+    """A part of one batch as two, cut near the middle of its bytes, or behind its `first` records; [part] where it is a
+    single record.
 
     Both are compressed again with its codec, under heads without a producer, and keep their offsets.  Where the part
     has a resume_at the first half gets that of its own last record.  Raises CorruptMessage for a batch that cannot be
@@ -214,7 +215,7 @@ def split(part: Part) -> list[Part]:
     if columns.header_size is not None:
         sizes = [size + more for size, more in zip(sizes, columns.header_size, strict=True)]
     ends = list(accumulate(RECORD_OVERHEAD + size for size in sizes))
-    middle = min(max(1, bisect_right(ends, ends[-1] // 2)), len(ends) - 1)
+    middle = min(max(1, bisect_right(ends, ends[-1] // 2) if first is None else first), len(ends) - 1)
     reached = None if part.resume_at is None else columns.offsets[middle]
     halves = []
     for since, until, resume_at in ((0, middle, reached), (middle, len(ends), part.resume_at)):

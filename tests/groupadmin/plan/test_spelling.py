@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundwork.sentences import iso
 from kafkawire.model import BrokerPartition, TopicPartition
 from zkconsumer.options.arguments import (
     Chosen,
     WrongUsage,
     existing,
-    iso,
     parse_assignments,
     parse_duration,
     parse_partitions,
