@@ -18,6 +18,7 @@ ConsumerError         the root; each message is one sentence for an operator
     Closed            the connector was shut down
     ListenerFailed    a method of the program's ConsumerListener raised; raised at its next call
     DecodeFailed      a decoder raised; the iterator continues with the next message
+    SecondReader      another thread or greenlet reads this stream
     FilterUnknown     which topics another member's filter selects cannot be computed here; we left the group
 ConsumerTimeout       no message within consumer.timeout.ms; the iterator stays usable
 """
@@ -192,6 +193,17 @@ class ListenerFailed(ConsumerError):
         super().__init__(f"listener {name} failed: {type(reason).__name__}: {reason}")
         self.name = name
         self.__cause__ = reason
+
+
+class SecondReader(ConsumerError):
+    """A stream was asked by a thread or greenlet while another one reads it.  Nothing of the first one's is done."""
+
+    def __init__(self, stream: str, reader: str) -> None:
+        super().__init__(
+            f"stream {stream} is read by {reader}, and asking for the next message says that its last one is done: give "
+            "each reader a stream of its own (create_message_streams({topic: number})), or messages to workers "
+            "(process()), or have the one before call stream.done() when it will not come back"
+        )
 
 
 class ConsumerTimeout(Exception):
