@@ -200,8 +200,8 @@ class SecondReader(ConsumerError):
 
     def __init__(self, stream: str, reader: str) -> None:
         super().__init__(
-            f"stream {stream} is read by {reader}, and asking for the next message says that its last one is done: give "
-            "each reader a stream of its own (create_message_streams({topic: number})), or messages to workers "
+            f"stream {stream} is read by {reader}, and asking for the next message says that its last one is done: "
+            "give each reader a stream of its own (create_message_streams({topic: number})), or messages to workers "
             "(process()), or have the one before call stream.done() when it will not come back"
         )
 

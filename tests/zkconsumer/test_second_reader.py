@@ -88,7 +88,8 @@ def test_threads_that_share_an_iterator_end_no_interpreter_and_lose_no_message(w
     over.set()
     reader.join()
     assert got == list(range(5000))
-    assert said.count("second") == len(said) - 1 and said.count("ConsumerTimeout") == 1
+    assert said.count("ConsumerTimeout") == 1
+    assert said.count("second") == len(said) - 1
 
 
 def test_a_stream_goes_on_to_another_thread_once_its_reader_has_ended_or_says_done():

@@ -61,23 +61,24 @@ class MemberRequests:
         dialect: Dialect,
         brokers: Callable[[], Sequence[Broker]],
         connect: Connect,
-        session_timeout_ms: int,
+        session_timeout_ms: Callable[[], int],
         rebalance_timeout_ms: int,
         sleep: Callable[[float], object],
         now: Callable[[], float],
     ) -> None:
         self.group = group
         self._dialect = dialect
-        self._session_ms = session_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
         self._rebalance_ms = rebalance_timeout_ms
-        patience_ms = max(session_timeout_ms, rebalance_timeout_ms) + JOIN_MARGIN_MS
+        session_ms = session_timeout_ms()
+        patience_ms = max(session_ms, rebalance_timeout_ms) + JOIN_MARGIN_MS
         self._patient = Links(client_name, connect, patience_ms)
-        quick_ms = max(100, min(session_timeout_ms, rebalance_timeout_ms) // BEATS_LOST_PART)
+        quick_ms = max(100, min(session_ms, rebalance_timeout_ms) // BEATS_LOST_PART)
         self._quick = Links(client_name, connect, quick_ms)
         self._asking = Links(client_name, connect, min(quick_ms, int(LOOK_UP_S * 1000)))
 
         def asking(whom: Broker | Callable[[], Sequence[Broker]]) -> Coordinator:
-            limit_ms = max(1000, session_timeout_ms)
+            limit_ms = max(1000, session_ms)
             return Coordinator(whom, self._asking, dialect, 0, 100, limit_ms, sleep=sleep, now=now)
 
         self._asked = asking
@@ -91,7 +92,7 @@ class MemberRequests:
             self._dialect,
             self.group,
             member_id,
-            session_timeout_ms=self._session_ms,
+            session_timeout_ms=self.session_timeout_ms(),
             rebalance_timeout_ms=self._rebalance_ms,
             protocol_type=PROTOCOL_TYPE,
             protocols=protocols,

@@ -9,10 +9,10 @@ the first message that is not acknowledged.  With at-most-once a whole set is co
 where that fails it is not delivered.
 
 A stream carries all partitions of one thread id.  It has one reader, in one thread or greenlet at a time: another one
-is refused (SecondReader) until that one has ended, or called done().  The lease and the ownership are checked before each delivery; what
-was fetched for a partition that was revoked since is dropped, not delivered.  consumer.timeout.ms raises
-ConsumerTimeout, after which the iterator may be used again.  The iteration ends when the connector is shut down, and
-raises what killed the connector if something did.
+is refused (SecondReader) until that one has ended, or called done().  The lease and the ownership are checked before
+each delivery; what was fetched for a partition that was revoked since is dropped, not delivered.  consumer.timeout.ms
+raises ConsumerTimeout, after which the iterator may be used again.  The iteration ends when the connector is shut down,
+and raises what killed the connector if something did.
 """
 
 from __future__ import annotations
