@@ -8,9 +8,9 @@ the lease ends that long after the last heartbeat that was answered without it.
 
 An answer that the coordinator loads the group (14) proves the same as long as the lease holds.  Its broker has taken
 the group over: the one before did not get to count us out, and the new one gives every member a full session once it
-has loaded (GroupCoordinator.onGroupLoaded).  So what comes in between (a crash is noticed after up to 9 s by KRaft, after
-zookeeper.session.timeout.ms and a tick by ZooKeeper's controller; then an election and the load) never shortens the
-time that a member has, and is not added to it: a crash looks like a cut line to us.
+has loaded (GroupCoordinator.onGroupLoaded).  So what comes in between (a crash is noticed after up to 9 s by KRaft,
+after zookeeper.session.timeout.ms and a tick by ZooKeeper's controller; then an election and the load) never shortens
+the time that a member has, and is not added to it: a crash looks like a cut line to us.
 
 A coordinator that was replaced and does not know it answers heartbeats with 0 from memory, without end, while the next
 one gives our partitions away.  Only commits show it: they do not get into the log.  So once a commit ended in 7, 15 or
