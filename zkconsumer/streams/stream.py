@@ -31,7 +31,7 @@ from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget, StreamBudget
 from zkconsumer.fetching.cursor import DeliveredSet
 from zkconsumer.fetching.partition import Do
-from zkconsumer.listeners import ListenerFailed
+from zkconsumer.listeners import KEPT, ListenerFailed
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.streams.batch import Batch, BatchReader
 from zkconsumer.streams.messagereader import Decoder, MessageReader
@@ -97,7 +97,7 @@ class Stream:
         self._timeout_ms = timeout_ms
         self._commit = commit if delivery == AT_MOST_ONCE else None
         self._observer = SafeObserver(observer, f"the observer of stream {name}") if observer is not None else None
-        self._errors: deque[BaseException] = deque()
+        self._errors: deque[BaseException] = deque(maxlen=KEPT)  # of more, the oldest are only in the log
         on_ack = delivery == ON_ACK
         self._reader = OneReader(name)
         self._messages = MessageReader(
