@@ -197,14 +197,8 @@ class ListenerFailed(ConsumerError):
 
 
 class SecondReader(ConsumerError):
-    """A stream was asked by a thread or greenlet while another one reads it.  Nothing of the first one's is done."""
-
-    def __init__(self, stream: str, reader: str) -> None:
-        super().__init__(
-            f"stream {stream} is read by {reader}, and asking for the next message says that its last one is done: "
-            "give each reader a stream of its own (create_message_streams({topic: number})), or messages to workers "
-            "(process()), or have the one before call stream.done() when it will not come back"
-        )
+    """A stream was asked by a thread or greenlet while another one reads it, or in a thread that its event loop does
+    not reach.  Nothing of the reader's is done by that."""
 
 
 class ConsumerTimeout(Exception):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gevent
 import pytest
 
+from tests.fakes.broker import FakeCluster, entry
 from tests.zkconsumer.test_delivery import World, a_set
+from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import SecondReader
 
 STYLES: dict[str, Callable[[World], Any]] = {
@@ -104,3 +107,25 @@ def test_a_stream_goes_on_to_another_thread_once_its_reader_has_ended_or_says_do
     in_thread(lambda: got.append(next(world.stream).offset)).join()
     got.append(next(world.stream).offset)
     assert (got, cursor.committable()) == ([0, 1, 2, 3], 3)
+
+
+def test_a_stream_of_the_callers_loop_is_not_read_in_another_thread(tmp_path: Path):
+    """It waited there for ever, though messages had come."""
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.append("t", 0, entry(b"a"))
+        host, port = cluster.bootstrap[0]
+        options = {
+            "metadata.broker.list": f"{host}:{port}",
+            "partitions": {"t": [0]},
+            "offsets.file": str(tmp_path / "offsets"),
+            "auto.offset.reset": "smallest",
+            "group.id": "g",
+        }
+        with ConsumerConnector(options, "caller") as connector:
+            (stream,) = connector.create_message_streams({"t": 1})["t"]
+            said: list[str] = []
+            in_thread(lambda: said.extend(told(lambda: next(stream)))).join()
+            assert said[0].startswith(
+                "stream t-0 belongs to the event loop of another thread (hub 'caller'): read it in"
+            )
+            assert next(stream).value == b"a"

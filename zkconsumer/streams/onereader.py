@@ -7,6 +7,7 @@ first one still works on would be committed when the second one asks.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from groundwork.tasks import current
@@ -19,9 +20,10 @@ class OneReader(dict[Any, None]):
     A dict of one key, so that the usual answer is looked up without Python code.
     """
 
-    def __init__(self, name: str) -> None:
-        """name: of the stream."""
+    def __init__(self, name: str, may_read_here: Callable[[], bool] = lambda: True) -> None:
+        """name: of the stream.  may_read_here(): whether the calling thread may read it at all."""
         self._name = name
+        self._may_read_here = may_read_here
         self._lock = threading.Lock()  # of two that begin at once; never held over a wait
         self._thread: threading.Thread | None = None  # whose end is the reader's, where that is no greenlet
         self.thread_id = 0  # of the reader
@@ -35,11 +37,21 @@ class OneReader(dict[Any, None]):
         self.clear()
 
     def __missing__(self, asks: Any) -> None:
+        if not self._may_read_here():
+            raise SecondReader(
+                f"stream {self._name} belongs to the event loop of another thread (hub 'caller'): read it in a "
+                "greenlet of that thread, or make the connector with hub='own'"
+            )
         with self._lock:
             for reader in self:
                 # The main greenlet of a thread is dead some time after the thread.
                 if not reader.dead and (self._thread is None or self._thread.is_alive()):
-                    raise SecondReader(self._name, self._who(reader))
+                    raise SecondReader(
+                        f"stream {self._name} is read by {self._who(reader)}, and asking for the next message says "
+                        "that its last one is done: give each reader a stream of its own "
+                        "(create_message_streams({topic: number})), or messages to workers (process()), or have the "
+                        "one before call stream.done() when it will not come back"
+                    )
             self._thread = threading.current_thread() if asks.parent is None else None
             self.thread_id = threading.get_ident()
             self.clear()

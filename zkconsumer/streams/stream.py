@@ -99,7 +99,7 @@ class Stream:
         self._observer = SafeObserver(observer, f"the observer of stream {name}") if observer is not None else None
         self._errors: deque[BaseException] = deque(maxlen=KEPT)  # of more, the oldest are only in the log
         on_ack = delivery == ON_ACK
-        self._reader = OneReader(name)
+        self._reader = OneReader(name, lambda: channel.may_get_here)
         self._messages = MessageReader(
             reader=self._reader,
             before_next=lambda: self._turn_to(self._messages),
