@@ -35,7 +35,17 @@ from gevent.greenlet import Greenlet
 from groundwork.forks import belongs_to_parent, not_in_a_fork
 from groundwork.openfiles import TooManyOpenFiles, none_left
 from groundwork.queues import BoundedQueue, Closed, InSteps
-from groundwork.tasks import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep, threads_are_greenlets
+from groundwork.tasks import (
+    Event,
+    GreenletExit,
+    Queue,
+    deadline,
+    in_greenlet,
+    now,
+    real_thread,
+    sleep,
+    threads_are_greenlets,
+)
 from groundwork.threads import NoThread, starting_threads
 
 DEFAULT_S = 0.005  # CPython's switch interval
@@ -302,7 +312,7 @@ class CallersHub(_HubBase):
             self._inbox.open(keeps_loop=False)
 
     def bounded_queue(self, limit_bytes: int) -> BoundedQueue[Any]:
-        return BoundedQueue(limit_bytes, Queue())
+        return BoundedQueue(limit_bytes, Queue(), thread_id=real_thread())
 
     def stop(self) -> None:
         """From the hub's own thread."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from groundwork.forks import Forked, belongs_to_parent, not_in_a_fork
-from groundwork.tasks import Empty, Event, now
+from groundwork.tasks import Empty, Event, now, real_thread
 
 T = TypeVar("T")
 STEP_S = 1.0
@@ -68,13 +68,17 @@ class BoundedQueue(Generic[T]):
     limit_bytes  maximum of queued bytes
     tokens       see Tokens
     wake         makes the hub call .woken() soon; called from any thread, but not after .woken() ran on a closed queue
+    thread_id    of the only thread that may get, as real_thread() names it; 0: any may
     """
 
-    def __init__(self, limit_bytes: int, tokens: Tokens, wake: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, limit_bytes: int, tokens: Tokens, wake: Callable[[], object] | None = None, thread_id: int = 0
+    ) -> None:
         if limit_bytes < 1:
             raise ValueError(f"a queue needs room for a byte at least, not {limit_bytes}")
         self.limit_bytes = limit_bytes
         self.closed = False
+        self._thread_id = thread_id
         self._items: deque[tuple[T, int]] = deque()
         self._used = 0
         self._tokens = tokens
@@ -92,6 +96,11 @@ class BoundedQueue(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<BoundedQueue of {self.queued_bytes} / {self.limit_bytes} bytes{', closed' if self.closed else ''}>"
+
+    @property
+    def may_get_here(self) -> bool:
+        """Whether the calling thread may get: a queue of a hub of greenlets wakes those of its own thread alone."""
+        return self._thread_id in (0, real_thread())
 
     @property
     def queued_bytes(self) -> int:

@@ -4,8 +4,9 @@
                 its exception is kept, and wait() raises it
     Task        one greenlet with its name
 
-    sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect, listen,
-    in_greenlet, threads_are_greenlets, wake_at_signals, stacks, tls_context, unix_socket, adopted_socket
+    sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, current, real_thread,
+    connect, listen, in_greenlet, threads_are_greenlets, wake_at_signals, stacks, tls_context, unix_socket,
+    adopted_socket
 
 Nothing here patches a module.  All of it is used in the hub of one thread; other threads go through `groundwork.hub`.
 """
@@ -63,6 +64,8 @@ Lock = gevent.lock.BoundedSemaphore
 Timeout = gevent.Timeout  # a BaseException; `deadline` raises one that `except Exception` catches
 GreenletExit = gevent.GreenletExit
 now = time.monotonic
+real_thread: Callable[[], int] = gevent.monkey.get_original("_thread", "get_ident")  # where threads are greenlets, too
+current = gevent.getcurrent  # the caller: a greenlet, or the main one of its thread; .dead once it has ended
 T = TypeVar("T")
 TURN_S = 0.01  # of work, after which others have a turn
 

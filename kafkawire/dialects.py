@@ -166,6 +166,7 @@ class SeveralReleases(LocalError):
 
 def dialect(release: str) -> Dialect:
     """The row of a release as brokers call themselves: "0.8.2.2" has that of 0.8.2, and "0.7" that of its last, 0.7.2.
+    A release later than all rows has the newest one.
 
     LocalError for an unknown one.
     """
@@ -176,6 +177,8 @@ def dialect(release: str) -> Dialect:
         row = DIALECTS.get(".".join(parts[:length]))
         if row is not None and all(decimal_int(part) is not None for part in parts):
             return row
+    if all(decimal_int(part) is not None for part in parts) and release_number(release) > NEWEST.number:
+        return NEWEST
     family = [name for name in DIALECTS if name.startswith(release.strip() + ".")]
     if family:
         raise SeveralReleases(f"{release!r} is several releases: {', '.join(family)}; give the oldest of the brokers")

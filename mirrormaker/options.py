@@ -17,7 +17,8 @@ from groundwork.named import NotLoaded, load_named
 from groundwork.options import CLASS, Options, option, specs
 from groundwork.zkconnect import connect_or_none
 from kafkawire import optiontypes as optionkinds
-from kafkawire.dialects import expected
+from kafkawire.compression import CODECS
+from kafkawire.dialects import Dialect, expected
 from kafkawire.model import TopicPartition
 from kafkawire.topicnames import why_never_written
 from mirrormaker.badmessages import POLICIES, Policies
@@ -234,7 +235,7 @@ class TargetOptions(ProducerConfig):
     def zookeeper_given(self) -> str:
         return self.zookeeper
 
-    def acks_problems(self) -> Iterable[str]:
+    def acks_problems(self, spoken: Dialect) -> Iterable[str]:
         return ()  # a mirror takes more than 1 as -1, with a warning: config._target
 
     def queue_problems(self) -> Iterable[str]:
@@ -273,7 +274,7 @@ class TopicOverride(Options):
     topics: str = option("topics", "", "the source topics it is for: a Java regex, commas mean 'or'", required=True)
     codec: str | None = option(
         "compression.codec", None, "codec at the target; default: as the target's options say",
-        choices=("none", "gzip", "snappy", "lz4"),
+        choices=tuple(CODECS),
     )  # fmt: skip
     partitioning: str | None = option(
         "partitioning", None, "as mirror.partitioning; default: what that says", choices=PARTITIONINGS

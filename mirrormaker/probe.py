@@ -186,6 +186,9 @@ def probe_target(
         raise
     if expected(target.version).describes_itself:
         require_release(target_brokers(target, found.brokers).values(), "target.version", versions, security)
+    if versions.asked:
+        for why in target.unfit(versions.dialect):
+            raise WrongVersion(f"{why}; that is what the target's brokers are")
     return found
 
 

@@ -166,7 +166,7 @@ class ProducerConfig(SecurityOptions):
         "ms",
     )
     codec: str = option(
-        "compression.codec", "none", "compression codec: none, gzip, snappy, lz4 (or 0 to 3)", kind=codec
+        "compression.codec", "none", "compression codec: none, gzip, snappy, lz4, zstd (or 0 to 4)", kind=codec
     )
     compressed_topics: tuple[str, ...] = option("compressed.topics", (), "topics to compress (default: all)")
     linger_ms: int = option(
@@ -329,22 +329,27 @@ class ProducerConfig(SecurityOptions):
         """Whether partitions can be chosen.  With a broker list of 0.7 there is no metadata, and keys are ignored."""
         return expected(self.version).describes_itself or bool(self.zookeeper_connect)
 
-    def _idempotence_problems(self, spoken: Dialect) -> Iterable[str]:
-        if not self.idempotence:
-            return
-        if self.version and not spoken.record_batches:
+    def unfit(self, spoken: Dialect) -> Iterable[str]:
+        """Yield why options do not fit brokers of this release.
+
+        Brokers whose release no option names are asked first: until then nothing is refused for what they may be.
+        """
+        yield from self.acks_problems(spoken)
+        if self.idempotence and not spoken.record_batches:
             yield f"enable.idempotence: Kafka {spoken.release} cannot; brokers can from 0.11 on: leave it out"
-        elif self.acks != -1:
-            yield (
-                f"enable.idempotence needs request.required.acks -1, and it is {self.acks}: a batch that only the "
-                "leader has may be lost with it"
-            )
+        if CODECS[self.codec] not in spoken.codecs:
+            yield f"compression.codec {self.codec} is not known to Kafka {spoken.release}"
 
     def _unanswered_problems(self, spoken: Dialect) -> Iterable[str]:
         """Options that a release without produce responses (0.7) does not support, or that only it supports."""
         called = f"Kafka {spoken.release}"
         if spoken.answers_produce:
-            if self.confirm != NO_CONFIRM:
+            if self.confirm != NO_CONFIRM and not self.version:
+                yield (
+                    "confirm is for Kafka 0.7, which acknowledges nothing and has to be named: set kafka.version to "
+                    "0.7.2; of later brokers see request.required.acks"
+                )
+            elif self.confirm != NO_CONFIRM:
                 yield f"confirm is for releases that acknowledge nothing; {called} does: see request.required.acks"
             return
         if "request.required.acks" in given(self):
@@ -361,9 +366,9 @@ class ProducerConfig(SecurityOptions):
         """The ZooKeeper that the security options are for; empty: none."""
         return self.zookeeper_connect
 
-    def acks_problems(self) -> Iterable[str]:
-        """Why so many acknowledgements cannot be asked for; a subclass that takes another number overrides it."""
-        spoken = expected(self.version)
+    def acks_problems(self, spoken: Dialect) -> Iterable[str]:
+        """Yield why brokers of this release cannot be asked for so many acknowledgements; a subclass that takes another
+        number overrides it."""
         if self.acks > MAX_ACKS:
             yield f"request.required.acks={self.acks} is more than a request holds: at most {MAX_ACKS}; -1 is all"
         elif self.acks > 1 and spoken.answers_produce and not spoken.counts_replicas:
@@ -393,7 +398,8 @@ class ProducerConfig(SecurityOptions):
         yield from broker_security_problems(self)
         if self.security_protocol != PLAINTEXT and expected(self.version).partitions_by_broker:
             yield f"'security.protocol' {self.security_protocol}: Kafka {self.version} knows neither TLS nor SASL"
-        yield from self.acks_problems()
+        spoken = expected(self.version)
+        yield from self.unfit(spoken) if self.version else self.acks_problems(spoken)
         yield from self.address_problems()
         yield from self.queue_problems()
         loaded = not self.NOT_LOADED & {"callback.handler", "event.handler"}
@@ -402,7 +408,9 @@ class ProducerConfig(SecurityOptions):
                 "callback.handler and event.handler stand behind the queue: producer.type must be async for them, and "
                 "is sync"
             )
-        yield from self._unanswered_problems(expected(self.version))
-        yield from self._idempotence_problems(expected(self.version))
-        if self.version and CODECS[self.codec] not in expected(self.version).codecs:
-            yield f"compression.codec {self.codec} is not known to Kafka {expected(self.version).release}"
+        yield from self._unanswered_problems(spoken)
+        if self.idempotence and self.acks != -1:
+            yield (
+                f"enable.idempotence needs request.required.acks -1, and it is {self.acks}: a batch that only the "
+                "leader has may be lost with it"
+            )

@@ -15,7 +15,7 @@ from groundwork.tasks import Event, TaskGroup, connect, now, sleep
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import ENTRY_OVERHEAD
-from kafkawire.errors import BrokerError
+from kafkawire.errors import BrokerError, LocalError
 from kafkawire.model import Ticket, TopicPartition
 from kafkawire.net.links import Links
 from producer.accumulator import Accumulator, TopicInfo
@@ -171,6 +171,9 @@ class Dispatcher:
                 raise leaders.failure
             if now() >= deadline and self._config.retries >= 0:
                 raise Undeliverable(f"topic {topic} has no partitions after {self._config.delivery_timeout_ms} ms")
+        if self._versions.asked:
+            for why in self._config.unfit(self._dialect):
+                raise LocalError(f"{why}; that is what the brokers are")
         return self._accumulator.set_topic(self._topic_info(topic, leaders.view))
 
     def _topic_info(self, topic: str, view: ClusterView) -> TopicInfo:

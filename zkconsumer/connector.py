@@ -58,7 +58,8 @@ class ConsumerConnector:
     config                   a ConsumerConfig, or a mapping of option names to values: {"group.id": "billing", ...};
                              OptionError names what is wrong with it
     release                  of the brokers; option kafka.version where none is given
-    on_event(ConsumerEvent)  events for an operator; logged when none is given.  In the event loop; must not wait
+    on_event(ConsumerEvent)  events for an operator; logged when none is given.  In the event loop; must not wait.  What
+                             it raises is raised as a listener's, and the event is logged
     on_fence()               the lease on the session is over: what sends the messages must stop now.  In the event loop
     on_death(name, error)    a greenlet of the connector died; every stream raises the same error
     listener                 called when partitions are revoked and assigned (zkconsumer.listeners).  What it raises is

@@ -16,8 +16,9 @@ ConsumerError         the root; each message is one sentence for an operator
         DamagedMessage    also a CorruptMessage; what a stream raises by corrupt.message.policy=fail
         FetchRefused      the broker refuses the fetch, and will until its configuration changes
     Closed            the connector was shut down
-    ListenerFailed    a method of the program's ConsumerListener raised; raised at its next call
+    ListenerFailed    a method of the program's ConsumerListener, or its on_event, raised; raised at its next call
     DecodeFailed      a decoder raised; the iterator continues with the next message
+    SecondReader      another thread or greenlet reads this stream
     FilterUnknown     which topics another member's filter selects cannot be computed here; we left the group
 ConsumerTimeout       no message within consumer.timeout.ms; the iterator stays usable
 """
@@ -186,12 +187,18 @@ class DecodeFailed(ConsumerError):
 
 
 class ListenerFailed(ConsumerError):
-    """A method of the program's listener raised, or returned an invalid value; the reason is __cause__."""
+    """A method of the program's listener, or its on_event, raised, or returned an invalid value; the reason is
+    __cause__."""
 
     def __init__(self, name: str, reason: BaseException) -> None:
         super().__init__(f"listener {name} failed: {type(reason).__name__}: {reason}")
         self.name = name
         self.__cause__ = reason
+
+
+class SecondReader(ConsumerError):
+    """A stream was asked by a thread or greenlet while another one reads it, or in a thread that its event loop does
+    not reach.  Nothing of the reader's is done by that."""
 
 
 class ConsumerTimeout(Exception):

@@ -29,6 +29,7 @@ class ConsumerEvent:
     mode        the offset mode was switched (switch_offsets)
     outage      a broker, a leader or ZooKeeper cannot be reached: once when that begins, however many partitions it
                 hits
+    refused     Kafka's coordinator takes no such member into the group; it is asked again, seldom
     over        the end of an outage, with its duration
     leader      a partition has no leader, or its broker does not answer; of one partition, while an outage lasts
     claim       an owner node of ours was taken away, or an orphan of ours was found
@@ -69,10 +70,31 @@ LOUD = frozenset(
         "format",
         "release",
         "outage",
+        "refused",
     }
 )
 ALWAYS = frozenset({"fence", "parked"})  # each needs an operator: none is suppressed as a repetition
-NAMES = {"fence": "session-lost", "outage": "out-of-reach", "over": "within-reach"}  # in the log, where not the kind
+NAMES = {
+    "fence": "session-lost",
+    "outage": "out-of-reach",
+    "over": "within-reach",
+    "refused": "join-refused",
+}  # in the log, where not the kind
+
+
+def guarded(on_event: OnEvent, failed: Callable[[Exception], object]) -> OnEvent:
+    """Return on_event in a form that never raises: what it raises goes to failed(), and the event to the log."""
+    if on_event is log_event:
+        return on_event
+
+    def told(event: ConsumerEvent) -> None:
+        try:
+            on_event(event)
+        except Exception as e:
+            log_event(event)
+            failed(e)
+
+    return told
 
 
 def log_event(event: ConsumerEvent) -> None:

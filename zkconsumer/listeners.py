@@ -252,10 +252,14 @@ class ListenerCalls:
             log.info("listener: %s has ended, too late to count", call.name)
         call.done.set()
 
-    def _failed(self, name: str, error: BaseException) -> None:
+    def event_failed(self, error: Exception) -> None:
+        """The program's on_event raised; it is not called with that."""
+        self._failed("on_event", error, log_event)
+
+    def _failed(self, name: str, error: BaseException, on_event: OnEvent | None = None) -> None:
         failed = ListenerFailed(name, error)
         log.info("%s", failed, exc_info=error)  # where it happened; the event says that it did
-        self._on_event(ConsumerEvent("listener", str(failed)))
+        (on_event or self._on_event)(ConsumerEvent("listener", str(failed)))
         self._kept.append(failed)
         self._on_failed(failed)
 

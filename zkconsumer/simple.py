@@ -47,7 +47,7 @@ NO_ID = -1  # the broker's id is not known from its address
 
 
 class SimpleConsumer:
-    """One broker by its address, spoken to as `release`; connects on the first call.  One caller at a time.
+    """One broker by its address, spoken to as `release`; connects on the first call.
 
     release "": the broker is asked what it is.
 
@@ -57,6 +57,7 @@ class SimpleConsumer:
     isolation_level, of brokers from 0.11 on: read_committed, no message of a transaction that is open or was aborted;
     or read_uncommitted, all of them.
     security: TLS and login of the connection (kafkawire.net.security).
+    Threads and greenlets may share it: each call has a connection of its own while it waits.
     broker_id is needed for nothing but to be named in errors, and in the partitions of 0.7.
     """
 

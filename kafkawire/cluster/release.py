@@ -140,15 +140,19 @@ def shown_release(ask: Ask) -> tuple[str, Ranges]:
 
 
 def candidates(release: str) -> list[str]:
-    """The releases that a broker may be that shows itself to be this one: nothing tells them apart."""
+    """The releases that a broker may be that shows itself to be this one: nothing tells them apart.
+
+    Of the newest that can be told from those before it: "4.2 or later", since later ones take its requests too.
+    """
     if not any(name == release for _, _, name in KNOWN_BY) and release != BEFORE.release:
         return [release]
     if release == BEFORE.release:
         return [name for name, row in DIALECTS.items() if row.describes_itself and row.number <= BEFORE.number]
     newer = [number for _, _, name in KNOWN_BY if (number := release_number(name)) > release_number(release)]
     end = min(newer, default=None)
-    later = [name for name, row in DIALECTS.items() if release_number(release) <= row.number]
-    return later if end is None else [name for name in later if release_number(name) < end]
+    if end is None:
+        return [f"{release} or later"]
+    return [name for name, row in DIALECTS.items() if release_number(release) <= row.number < end]
 
 
 def asked_releases(

@@ -133,8 +133,8 @@ class Links:
         """Number of open connections for a purpose, those of lanes included, by the id of each broker that has links
         for it."""
         counts: dict[int, int] = {}
-        lent = [(key, link) for link, key in self._lent.items()]
-        for (broker, name), link in [*self._links.items(), *lent]:
+        lent = [(key, link) for link, key in list(self._lent.items())]  # list(): other threads lend meanwhile
+        for (broker, name), link in [*list(self._links.items()), *lent]:
             if name == purpose or name.startswith(f"{purpose} "):
                 counts[broker] = counts.get(broker, 0) + link.connected
         return counts
@@ -154,10 +154,10 @@ class Links:
         self._close(lambda key: purpose in (None, key[1]))
 
     def _close(self, meant: Callable[[tuple[int, str]], bool]) -> None:
-        for key in [key for key in self._links if meant(key)]:
+        for key in [key for key in list(self._links) if meant(key)]:
             if (link := self._links.pop(key, None)) is not None:
                 link.close()
-        for link in [link for link, key in self._lent.items() if meant(key)]:
+        for link in [link for link, key in list(self._lent.items()) if meant(key)]:
             link.close()
 
     def end(self) -> None:

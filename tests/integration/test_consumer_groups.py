@@ -6,9 +6,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from kazoo.exceptions import NotEmptyError
 
 from kafkawire.model import TopicPartition
 from localkafka import tools
@@ -24,6 +26,7 @@ from tests.integration.readers import (
     shares,
     wait_for_messages,
 )
+from zkconsumer.engine import groupassignment
 from zkconsumer.group.assignor import assign_range
 
 pytestmark = pytest.mark.real
@@ -192,6 +195,38 @@ def test_a_stolen_owner_node_stops_its_partition_at_once_and_is_not_fought_over(
         zk.delete(path)
         wait_for_messages(80, reader, timeout_s=5)
     assert set(places(reader).values()) == {1}
+
+
+def test_a_live_group_whose_nodes_are_deleted_goes_on_where_it_was_and_idle_offsets_are_written_again(
+    source, unique, load, monkeypatch
+):
+    """With auto.offset.reset largest, that is what was neither read nor committed before is read."""
+    monkeypatch.setattr(groupassignment, "AUDIT_S", 0.5)
+    topic, group, zk = unique.topic(), unique.group(), source.registry().zk
+    source.create_topic(topic, 4)
+    largest = {**OURS, "auto_offset_reset": "largest"}
+    with (
+        Reader(source.zookeeper, group, {topic: 1}, consumer_id="a", **largest) as a,
+        Reader(source.zookeeper, group, {topic: 1}, consumer_id="b", **largest) as b,
+    ):
+        wait_until(lambda: evenly(source, group, topic, 2, 2), 15, "2 and 2")
+        wait_until(lambda: committed(source, group, topic) == dict.fromkeys(range(4), 0), 15, "the starts")
+        zk.delete(f"/consumers/{group}/offsets", recursive=True)
+        wait_until(lambda: committed(source, group, topic) == dict.fromkeys(range(4), 0), 15, "the starts again")
+        for reader in (a, b):
+            assert len([text for text in reader.kinds("offset") if "0 is written again" in text]) == 2
+            reader.connector.pause(topic)
+        load(source, topic, 4, 400)
+        for folder in ("offsets", "owners", "ids"):
+            with suppress(NotEmptyError):  # a member was quicker than the one who deletes
+                zk.delete(f"/consumers/{group}/{folder}", recursive=True)
+        wait_until(lambda: evenly(source, group, topic, 2, 2), 15, "2 and 2 again")
+        for reader in (a, b):
+            reader.connector.resume(topic)
+        wait_for_messages(400, a, b, timeout_s=15)
+        assert set(places(a, b).values()) == {1}
+        for reader in (a, b):
+            assert len([text for text in reader.kinds("offset") if "going on at 0" in text]) == 2
 
 
 def test_an_expired_session_registers_again_under_the_same_name_and_rewinds(source, unique, load):

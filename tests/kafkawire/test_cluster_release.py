@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkawire.cluster.release import ASKING, BEFORE, KNOWN_BY, BrokerRelease, ask_release, release_of
+from kafkawire.cluster.release import ASKING, BEFORE, KNOWN_BY, BrokerRelease, ask_release, candidates, release_of
 from kafkawire.dialects import DIALECTS, dialect, release_number
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
@@ -43,6 +43,13 @@ def test_every_release_in_the_table_but_the_last_is_one_that_the_file_may_name()
     assert {release for _, _, release in KNOWN_BY} | {ASKING.release, BEFORE.release} <= DIALECTS.keys()
     numbers = [release_number(release) for _, _, release in KNOWN_BY]
     assert numbers == sorted(numbers, reverse=True)  # the newest first: the first row that fits decides
+
+
+def test_a_broker_later_than_all_rows_is_called_so() -> None:
+    shown = release_of({FETCH: (4, 99), LIST_OFFSETS: (1, 99), PRODUCE: (3, 99)})
+    assert candidates(shown) == ["4.2 or later"]
+    assert dialect(shown).codecs == dialect("4.9").codecs
+    assert candidates("2.5") == ["2.5", "2.6"]
 
 
 def test_a_broker_before_0_10_has_a_release_and_no_versions() -> None:

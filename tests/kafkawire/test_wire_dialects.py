@@ -86,6 +86,8 @@ def test_what_a_release_has_not_is_our_fault_and_named() -> None:
         ("3.9.1", "3.9"),
         ("4.0.0", "4.0"),
         ("4.3.1", "4.3"),
+        ("4.9", "4.3"),  # a later one has the newest row
+        ("5.0.1", "4.3"),
         (" 0.8.2 ", "0.8.2"),
         ("0.7", "0.7.2"),
         ("0.7.0", "0.7.0"),
@@ -108,7 +110,7 @@ def test_a_release_as_brokers_call_themselves_maps_to_its_row(text: str, row: st
         ("", "0.7.0"),
         ("kafka", "0.7.0"),
         ("2.10", "2.8"),
-        ("5.0", "4.3"),
+        ("5.x", "4.3"),
     ],
 )
 def test_an_unknown_release_names_the_nearest_known(text: str, nearest: str) -> None:

@@ -11,13 +11,14 @@ import pytest
 
 from groundwork.tasks import TaskGroup, now, sleep
 from groundwork.threads import NoThread
+from kafkawire.cluster.release import BrokerRelease
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker
 from mirrormaker import exits, startup
 from mirrormaker.config import Configuration
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
-from mirrormaker.probe import SourceView
+from mirrormaker.probe import SourceView, WrongVersion, probe_target
 from mirrormaker.source import SourceState
 from mirrormaker.startup import StartRefused, Startup
 from zkconsumer.errors import ChrootMissing, Unreachable
@@ -193,3 +194,13 @@ def test_no_source_joins_while_the_mirror_stops(tasks: TaskGroup, monkeypatch: p
     far.wrong = None
     sleep(0.3)
     assert far.joined == 0
+
+
+def test_a_target_whose_brokers_cannot_do_what_an_option_says_is_refused_once_they_said_what_they_are():
+    versions = ClusterVersions()
+    versions.told(BrokerRelease(HERE, "0.10.0", {}))
+    target = TargetOptions(brokers=(("127.0.0.1", 1),), idempotence=True)
+    with pytest.raises(
+        WrongVersion, match=r"enable\.idempotence: Kafka 0\.10\.0 cannot; .*what the target's brokers are"
+    ):
+        probe_target(lambda: ClusterView({}), target, versions)

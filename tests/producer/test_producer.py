@@ -41,6 +41,17 @@ def test_a_plain_program_sends_and_everything_arrives_in_order(codec: str):
         assert len(cluster.seen("produce")) < 1000
 
 
+@pytest.mark.parametrize("options", [{"codec": "zstd"}, {"idempotence": True}])
+def test_what_the_brokers_turn_out_not_to_know_is_refused_before_anything_is_sent(options: dict[str, Any]):
+    with FakeCluster({"t": 1}) as cluster:
+        with (
+            Producer(config_of(cluster, **options)) as producer,
+            pytest.raises(LocalError, match=r"Kafka 0\.8\.2.*that is what the brokers are"),
+        ):
+            producer.send("t", b"v")
+        assert cluster.seen("produce") == []
+
+
 def test_a_gevent_program_sends_in_its_own_hub():
     with FakeCluster({"t": 1}) as cluster:
         tasks = TaskGroup()

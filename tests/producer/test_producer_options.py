@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groundwork.options import OptionError, load, warnings_of
+from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from producer.config import ProducerConfig
 from producer.producer import Producer
@@ -77,3 +78,19 @@ def test_an_encoder_that_is_not_there_is_named():
     config = ProducerConfig(brokers=(("h", 1),), encoder="producer.encoders:as_xml")
     with pytest.raises(LocalError, match=r"producer\.encoders:as_xml"):
         Producer(config)
+
+
+UNFIT = [
+    ({"enable.idempotence": "true"}, "0.10.2", "enable.idempotence: Kafka 0.10.2 cannot; brokers can from 0.11 on"),
+    ({"compression.codec": "zstd"}, "2.0", "compression.codec zstd is not known to Kafka 2.0"),
+    ({"request.required.acks": "2"}, "0.9", "request.required.acks=2: Kafka 0.9 refuses a number of replicas"),
+]
+
+
+@pytest.mark.parametrize(("values", "release", "said"), UNFIT)
+def test_only_a_release_that_is_named_excludes_options_at_once(values: dict[str, str], release: str, said: str):
+    values = {"metadata.broker.list": "h:1", **values}
+    config = load(ProducerConfig, values, "p.properties", jvm=True)
+    assert [why[: len(said)] for why in config.unfit(dialect(release))] == [said]
+    with pytest.raises(OptionError, match=said[:20]):
+        load(ProducerConfig, {**values, "kafka.version": release}, "p.properties", jvm=True)

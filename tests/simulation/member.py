@@ -82,7 +82,7 @@ class Assignment(GroupAssignment):
             read_from=lambda tp: cursors[tp].topic if tp in cursors else None,
             may_be_recreated=lambda topic: self._reader.may_be_recreated(topic),
         )
-        self._store = GroupOffsets("zookeeper", zookeeper, zookeeper)  # Kafka is never asked
+        self._store = GroupOffsets("zookeeper", zookeeper, zookeeper, deleted=zookeeper.deleted)  # Kafka is never asked
         self._claims = Claims(self.session, DIALECT.znodes, GROUP, on_lost=self._owner_lost, on_free=self._freed)
         self.commits = Commits(
             self._store,

@@ -265,7 +265,10 @@ def test_a_group_on_kafkas_coordinator_needs_no_zookeeper():
     assert config.coordinated
     assert config.offset_mode == "kafka"
     assert (config.brokers, config.zookeeper_connect) == ((("b1", 9092), ("b2", 9092)), "")
-    assert (config.group_session_timeout_ms, config.rebalance_timeout_ms, config.backoff_ms) == (10000, 60000, 500)
+    assert (config.group_session_timeout_ms, config.rebalance_timeout_ms, config.backoff_ms) == (45000, 60000, 500)
+    assert (config.group_session_ms(old=False), config.group_session_ms(old=True)) == (45000, 30000)
+    for given in (20000, 45000):
+        assert load({**COORDINATED, "session.timeout.ms": given}).group_session_ms(old=True) == given
     assert not warnings_of(config)
     for strategy in ("range", "roundrobin", "sticky"):
         assert load({**COORDINATED, "partition.assignment.strategy": strategy}).assignment_strategy == strategy

@@ -15,6 +15,7 @@ from zkconsumer.group import rebalance
 from zkconsumer.group.memberstate import MemberState
 from zkconsumer.group.steploop import StepLoop
 from zkconsumer.group.steps import Action, Do, Phase
+from zkconsumer.kafkagroup import lifecycle
 
 
 @pytest.fixture
@@ -94,3 +95,13 @@ def test_a_share_that_stays_short_is_one_outage_however_often_it_is_tried() -> N
     loop.complete()
     [over] = [event for event in events if event.kind == "over"]
     assert over.text.startswith("the full share is read, ")
+
+
+def test_a_refused_join_is_called_so_and_not_an_outage(out: io.StringIO) -> None:
+    state, _ = lifecycle.begin(4, 100)
+    _, actions = lifecycle.step(state, lifecycle.Refused(state.turn, "no strategy in common"))
+    (alarm,) = [action for action in actions if action.do is lifecycle.Do.ALARM]
+    log_event(ConsumerEvent(alarm.alarm, alarm.text))
+    assert (
+        'level=warning at=zkconsumer.events event=join-refused msg="refused: no strategy in common"' in out.getvalue()
+    )

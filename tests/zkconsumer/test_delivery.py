@@ -729,6 +729,7 @@ def test_a_reader_that_stops_in_a_pause_while_it_is_resumed_leaves_nothing_out(m
     cursor.enqueue(a_set(0, 3), 100)
     cursor.enqueue(a_set(3, 2), 100)
     assert next(world.stream).offset == 0
+    world.stream.done()  # another thread reads on
     cursor.pause()
     reader = threading.Thread(target=lambda: seen.extend(world.offsets()))
     reader.start()

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.engine import engine
 from zkconsumer.engine import fixedassignment as fixedside
 from zkconsumer.engine.metrics import ConsumerMetrics
-from zkconsumer.errors import BeyondEnd, Closed, ConsumerError, ConsumerTimeout, Unreachable
-from zkconsumer.events import ConsumerEvent
+from zkconsumer.errors import BeyondEnd, Closed, ConsumerError, ConsumerTimeout, ListenerFailed, Unreachable
+from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.filters import Whitelist
 from zkconsumer.listeners import ConsumerListener
 from zkconsumer.offsets.database import DDL, DatabaseOffsets
@@ -82,6 +83,7 @@ class World:
         store: Store | None = None,
         listener: ConsumerListener | None = None,
         hub: str = "own",
+        on_event: OnEvent | None = None,
         **options: object,
     ) -> ConsumerConnector:
         """options by their dotted names, with underscores."""
@@ -98,7 +100,8 @@ class World:
             **({} if store else {"offsets.file": str(self.file)}),
             **{key.replace("_", "."): value for key, value in options.items()},
         }
-        return ConsumerConnector(values, hub, on_event=self.events.append, listener=listener, offset_store=store)
+        told = on_event or self.events.append
+        return ConsumerConnector(values, hub, on_event=told, listener=listener, offset_store=store)
 
     def kept(self) -> dict[str, int]:
         return json.loads(self.file.read_text())["offsets"]["t"] if self.file.exists() else {}
@@ -226,6 +229,28 @@ def test_a_listener_says_where_to_begin_and_has_its_word_at_the_end(world):
         (stream,) = connector.create_message_streams({"t": 1})["t"]
         assert sorted(take(stream, 6)) == [*values(0, 4), *values(1)]
     assert heard == [("start", [T0, T1]), ("release", [T0, T1])]
+
+
+def test_an_on_event_that_raises_ends_nothing_and_is_raised_as_what_a_listener_raises(world):
+    def refuses(event: ConsumerEvent) -> None:
+        world.events.append(event)
+        raise OSError(f"no pager for {event.kind}")
+
+    with world.connector("t:0", on_event=refuses) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        found: list[bytes | None] = []
+        raised: list[str] = []
+        while len(found) < 5:
+            try:
+                found += take(stream, 1)
+            except ListenerFailed as e:
+                raised.append(str(e))
+        assert found == values(0)
+        assert "listener on_event failed: OSError: no pager for start" in raised
+        with suppress(ListenerFailed):
+            connector.shutdown()
+    assert connector.closed
+    assert "listener" not in {event.kind for event in world.events}
 
 
 def test_a_pause_a_commit_of_chosen_positions_and_a_park_work_as_in_a_group(world):

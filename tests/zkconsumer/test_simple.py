@@ -420,3 +420,19 @@ def test_an_offset_by_time_that_a_broker_did_not_answer_may_be_asked_for_again(
     with pytest.raises(Refused, match="NotAnswered") as raised:
         simple.latest(T0)
     assert raised.value.passes
+
+
+def test_threads_that_share_it_get_what_each_asked_for(cluster: FakeCluster, simple: SimpleConsumer):
+    cluster.append("t", 0, b"".join(entry(b"%d" % n) for n in range(50)))
+    got: list[tuple[int, list[bytes | None]]] = []
+
+    def read(first: int) -> None:
+        for at in range(first, 50, 5):
+            got.append((at, values(simple.fetch("t", 0, at, max_bytes=30))[:1]))
+
+    readers = [threading.Thread(target=read, args=(first,)) for first in range(5)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(30)
+    assert sorted(got) == [(at, [b"%d" % at]) for at in range(50)]

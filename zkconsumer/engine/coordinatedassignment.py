@@ -86,7 +86,7 @@ class CoordinatedAssignment:
             dialect=context.dialect,
             brokers=self._brokers,
             connect=asking,
-            session_timeout_ms=config.group_session_timeout_ms,
+            session_timeout_ms=self._session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             sleep=sleep,
             now=now,
@@ -94,7 +94,7 @@ class CoordinatedAssignment:
         self._heartbeats = Heartbeats(
             self._requests,
             context.lease,
-            session_timeout_ms=config.group_session_timeout_ms,
+            session_timeout_ms=self._session_timeout_ms,
             rebalance_timeout_ms=self._rebalance_timeout_ms,
             on_rebalance=self._rebalancing,
             on_fenced=self._fenced,
@@ -148,9 +148,15 @@ class CoordinatedAssignment:
 
     def _rebalance_timeout_ms(self) -> int:
         """How long the coordinator waits for us to join: before 0.10.1 as long as a session."""
-        if tells_rebalance_timeout(self._dialect):
-            return self._config.rebalance_timeout_ms
-        return self._config.group_session_timeout_ms
+        return self._session_timeout_ms() if self._are_old else self._config.rebalance_timeout_ms
+
+    def _session_timeout_ms(self) -> int:
+        return self._config.group_session_ms(self._are_old)
+
+    @property
+    def _are_old(self) -> bool:
+        """Whether the brokers are of 0.9 or 0.10.0, which know no other time than the session's (before KIP-62)."""
+        return self._dialect.coordinates_groups and not tells_rebalance_timeout(self._dialect)
 
     def _brokers(self) -> Sequence[Broker]:
         """Those to ask for the coordinator: all that were seen, and the bootstrap brokers.  None is asked for them: a
@@ -211,7 +217,7 @@ class CoordinatedAssignment:
         self._tasks.spawn("lease", self._heartbeats.guard)
         self._tasks.spawn("topics", self.member.watch_topics)
         self._tasks.spawn("member", self.member.run)
-        self._watch_hub(min(self._config.group_session_timeout_ms, self._rebalance_timeout_ms()))
+        self._watch_hub(min(self._session_timeout_ms(), self._rebalance_timeout_ms()))
         self.member.first_round.wait(timeout=FIRST_JOIN_S)
         if self.member.refusal:
             raise ConsumerError(self.member.refusal)

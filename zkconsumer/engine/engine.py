@@ -24,7 +24,7 @@ from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.metrics import MetricsSnapshot
 from zkconsumer.engine.status import ParkedReports
 from zkconsumer.errors import Closed, ConsumerError
-from zkconsumer.events import OnEvent
+from zkconsumer.events import OnEvent, guarded
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
@@ -84,6 +84,7 @@ class Engine:
         self._config = config
         self._dialect = dialect = versions.dialect
         self._hub = hub
+        on_event = guarded(on_event, lambda error: self.listener.event_failed(error))
         self._on_event = on_event
         self._on_death = on_death
         self._taking_part = False

@@ -101,11 +101,12 @@ def store_of_group(
         ),
         channel.works,
     )
+    zookeeper = ZookeeperOffsets(
+        session, dialect.znodes, creations=creations, read_from=read_from, may_be_recreated=may_be_recreated
+    )
     return GroupOffsets(
         config.offset_mode,
-        ZookeeperOffsets(
-            session, dialect.znodes, creations=creations, read_from=read_from, may_be_recreated=may_be_recreated
-        ),
+        zookeeper,
         kafka,
         copy=config.offsets_migrate == "copy",
         bounds=channel.bounds,
@@ -114,6 +115,7 @@ def store_of_group(
         close=links.end,
         cut=links.close,
         left_zookeeper=lambda group: _left_zookeeper(session, group),
+        deleted=zookeeper.deleted,
         read_beside=kafka.read_beside,
     )
 

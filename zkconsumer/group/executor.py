@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
 from groundwork.tasks import Event, now, sleep
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer.errors import ConsumerError, FilterUnknown
+from zkconsumer.errors import ConsumerError, FilterUnknown, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
@@ -35,12 +37,20 @@ from zkconsumer.group.steps import (
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.former import TopicCreation, former_read
-from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zksession import SessionState, ZkSession
 
 SESSION_POLL_S = 0.05
+OTHERS_REGISTER_S = 1.0
 REPORT_AFTER_S = 3.0  # an id node of another session is reported only when it stays
+
+
+class _Place(NamedTuple):
+    """Where a partition was: the last committed offset, and the topic whose log it is an offset of."""
+
+    committed: int
+    topic: TopicCreation | None
 
 
 class RebalanceExecutor:
@@ -58,7 +68,7 @@ class RebalanceExecutor:
         claims: Claims,
         fetchers: Fetchers,
         commits: Commits,
-        store: OffsetStore,
+        store: GroupOffsets,
         make_cursor: Callable[[TopicPartition, str, str], Cursor],
         cursors: dict[TopicPartition, Cursor],
         config: ConsumerConfig,
@@ -83,9 +93,14 @@ class RebalanceExecutor:
             listener=listener,
             on_event=on_event,
         )
+        self._store = store
+        self._commits = commits
         self._config = config
         self._on_event = on_event
         self._closing = closing
+        self._taken: dict[TopicPartition, _Place] = {}  # where partitions were that were taken from us
+        self._went_on: set[TopicPartition] = set()  # of these, the ones whose offset was gone
+        self._id_deleted = False  # in this session
         self._located: dict[TopicPartition, Offset] = {}
         self._recreated: dict[TopicPartition, TopicCreation] = {}  # owned, with a new log: the topic of the former log
         self._known_at_start: frozenset[TopicPartition] | None = None
@@ -114,6 +129,10 @@ class RebalanceExecutor:
 
     def drop(self, assignment: Mapping[TopicPartition, str]) -> None:
         """Revoke partitions at once."""
+        for tp in assignment:
+            cursor = self.cursors.get(tp)
+            if cursor is not None and cursor.committed is not None and not cursor.topic_deleted:
+                self._taken[tp] = _Place(cursor.committed, cursor.topic)
         self._owned.drop(assignment)
         self._no_longer_recreated(assignment)
         self._claims.forget(assignment)
@@ -130,6 +149,16 @@ class RebalanceExecutor:
         if paths:
             text = f"{len(paths)} owner nodes were left over from us and are deleted, the first {paths[0]}"
             self._on_event(ConsumerEvent("claim", text))
+
+    def rewrite_offsets(self, tps: Iterable[TopicPartition]) -> None:
+        """Have offsets of these written again whose nodes were deleted under us: only their owner knows them.  Raises
+        ZooKeeperAway."""
+        for tp in self._store.deleted(self._config.group_id, [tp for tp in tps if tp in self.cursors]):
+            cursor = self.cursors.get(tp)
+            if cursor is not None and cursor.committed is not None and not cursor.dropped:
+                text = f"{tp}: the offset node was deleted by another client; {cursor.committed} is written again"
+                self._on_event(ConsumerEvent("offset", text, tp, offset=cursor.committed))
+                self._commits.commit_soon()
 
     # one action each ----------------------------------------------------------------------------------------------
 
@@ -153,12 +182,18 @@ class RebalanceExecutor:
                 return Failed(action.turn, f"{held}, and this member is shutting down")
             self._group.wait_for_id(1.0)
         self.sweep()
+        if self._id_deleted:
+            # Who deletes the nodes of a group deletes those of all members.  One that claimed at once would take the
+            # partitions of the others, whose places it does not know.
+            self._id_deleted = False
+            sleep(OTHERS_REGISTER_S)
         return Finished(action.turn)
 
     def _read(self, action: Action) -> Report:
         found = self._group.read(self._config.assignment_strategy, action.accept_partial)
         self._end_former_logs()
         if isinstance(found, Unregistered):
+            self._id_deleted = found.deleted
             return NotRegistered(action.turn)
         if isinstance(found, Untranslatable):
             self.unrecoverable = FilterUnknown(found.member, found.pattern, found.why)
@@ -234,12 +269,16 @@ class RebalanceExecutor:
         return Finished(action.turn)
 
     def _commit(self, action: Action) -> Report:
+        with suppress(ZooKeeperAway):  # which the commit says
+            self.rewrite_offsets(action.assignment)
         failed = self._owned.commit(action.assignment)
         self._owned.forget(tp for tp in action.assignment if tp in self._recreated)
         return Failed(action.turn, failed) if failed else Finished(action.turn)
 
     def _release(self, action: Action) -> Report:
         self._owned.forget(action.assignment)
+        for tp in action.assignment:
+            self._taken.pop(tp, None)  # its next owner goes on
         self._no_longer_recreated(action.assignment)
         self._claims.release(action.assignment)
         self._on_event(ConsumerEvent("released", some_of(action.assignment)))
@@ -260,7 +299,22 @@ class RebalanceExecutor:
             then, today = self._recreated.get(tp), self._group.creations.get(tp.topic)
             if isinstance(at, int) and then is not None and today is not None:
                 known[tp] = former_read(tp.topic, at, then, today)  # whenever it was written: only we may have
+            elif at is None:
+                known[tp] = self._place_of(tp)
         return Located(action.turn, frozenset(known))
+
+    def _place_of(self, tp: TopicPartition) -> int | None:
+        """Where to go on with a partition of which nothing is committed: where it was taken from us, if it was."""
+        place = self._taken.get(tp)
+        if place is None or place.topic != self._group.creations.get(tp.topic):
+            return None
+        self._went_on.add(tp)
+        text = (
+            f"{tp}: its committed offset is gone, as if it had never been read; going on at {place.committed}, which"
+            " this member committed before the partition was taken from it"
+        )
+        self._on_event(ConsumerEvent("offset", text, tp, offset=place.committed))
+        return place.committed
 
     def _start(self, action: Action) -> Report:
         self._owned.start(
@@ -270,6 +324,13 @@ class RebalanceExecutor:
             reset_of=self._reset_of,
             prepare=self._of_todays_topic,
         )
+        for tp in action.assignment:
+            if tp in self.cursors:
+                self._taken.pop(tp, None)
+            if tp in self._went_on and tp in self.cursors:
+                self.cursors[tp].committed = None  # the store has nothing
+                self._commits.commit_soon()
+        self._went_on.difference_update(action.assignment)
         return Finished(action.turn)
 
     def _of_todays_topic(self, cursor: Cursor) -> None:

@@ -197,7 +197,7 @@ class GroupReader:
             or mine[1] != session_id
             or self._written.get(mine[0], self._registration) != self._registration
         ):
-            return Unregistered()
+            return Unregistered(deleted=mine is None)
         topics = self._read_topics(session_id)
         texts = {member: node[0] if node is not None else None for member, node in nodes.items()}
         parse = self._dialect.znodes.registration

@@ -181,8 +181,10 @@ class Member:
         the timer with a part of them in turn."""
         if not self._group.still_registered():
             self.changed(GroupChange.SESSION)
-        for tp in self._claims.lost(None if every_node else self._claims.some_in_turn()):
+        some = list(self._claims.held) if every_node else self._claims.some_in_turn()
+        for tp in self._claims.lost(some):
             self.owner_lost(tp)
+        self._executor.rewrite_offsets(some)
         if self._loop.state.phase in (Phase.SETTLED, Phase.WAITING):
             self._executor.sweep()
         if self.settled and self._audit.needs_rebalance(lambda: self._loop.state):

@@ -88,7 +88,9 @@ class StrategyNotAllowed:
 
 @dataclass(frozen=True, slots=True)
 class Unregistered:
-    """Our own id node is missing: register first."""
+    """Our own id node is missing, or not as it should be: register first.  deleted: it is missing."""
+
+    deleted: bool = True
 
 
 def read_group(

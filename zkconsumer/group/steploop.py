@@ -31,7 +31,7 @@ class State(Protocol):
 
 
 class Action(Protocol):
-    """do: the name tells DROP and ALARM from the others."""
+    """do: the name tells DROP and ALARM from the others.  text, alarm: of an ALARM, and the kind of its event."""
 
     @property
     def do(self) -> enum.Enum: ...
@@ -41,6 +41,9 @@ class Action(Protocol):
 
     @property
     def text(self) -> str: ...
+
+    @property
+    def alarm(self) -> str: ...
 
 
 S = TypeVar("S", bound=State)
@@ -109,7 +112,7 @@ class StepLoop(Generic[S, A, E]):
             if action.do.name == DROP:
                 self._executor.drop(action.assignment)
             elif action.do.name == ALARM:
-                self._alarm(action.text)
+                self._alarm(action.text, action.alarm)
             else:
                 self._begin(action)
         if state.phase is not before.phase:
@@ -117,9 +120,9 @@ class StepLoop(Generic[S, A, E]):
                 self.closed.set()
             self._entered(state)
 
-    def _alarm(self, text: str) -> None:
-        """Report an outage once, however often it is retried."""
-        self._on_event(ConsumerEvent("rebalance" if self._short_since is not None else "outage", text))
+    def _alarm(self, text: str, kind: str) -> None:
+        """Report an outage, or a refusal, once, however often it is retried."""
+        self._on_event(ConsumerEvent("rebalance" if self._short_since is not None else kind, text))
         self._short_since = now() if self._short_since is None else self._short_since
 
     def _begin(self, action: A) -> None:

@@ -59,6 +59,7 @@ class Action:
     assignment: Assignment = field(default_factory=dict)
     wait_ms: int = 0
     text: str = ""
+    alarm: str = "outage"  # ALARM: the kind of its event
     accept_partial: bool = False  # READ leaves members out that cannot be read; CLAIM keeps what it wins
 
     def __str__(self) -> str:

@@ -168,7 +168,7 @@ class GroupExecutor:
             )
         if code == requests.BAD_SESSION_TIMEOUT:
             return (
-                f"{said}: session.timeout.ms is {self._config.group_session_timeout_ms}, outside the brokers' "
+                f"{said}: session.timeout.ms is {self._requests.session_timeout_ms()}, outside the brokers' "
                 "group.min.session.timeout.ms and group.max.session.timeout.ms"
             )
         if code == requests.GROUP_FULL:

@@ -6,6 +6,12 @@ coordinator gives our partitions to no other.  An answer that the group
 rebalances (27) proves the same, but the coordinator waits rebalance.timeout.ms at most for us to join; so from then on
 the lease ends that long after the last heartbeat that was answered without it.
 
+An answer that the coordinator loads the group (14) proves the same as long as the lease holds.  Its broker has taken
+the group over: the one before did not get to count us out, and the new one gives every member a full session once it
+has loaded (GroupCoordinator.onGroupLoaded).  So what comes in between (a crash is noticed after up to 9 s by KRaft,
+after zookeeper.session.timeout.ms and a tick by ZooKeeper's controller; then an election and the load) never shortens
+the time that a member has, and is not added to it: a crash looks like a cut line to us.
+
 A coordinator that was replaced and does not know it answers heartbeats with 0 from memory, without end, while the next
 one gives our partitions away.  Only commits show it: they do not get into the log.  So once a commit ended in 7, 15 or
 16, heartbeats that the same broker answers prove nothing, and the lease counts from the last commit that was answered
@@ -53,6 +59,7 @@ def silent_member_s(session_s: float, rebalance_s: float) -> float:
 class Heartbeats:
     """One member's, in the event loop.  The callbacks must not wait.
 
+    session_timeout_ms()                           after which the coordinator counts a silent member out
     rebalance_timeout_ms()                         how long the coordinator waits for us to join
     on_rebalance(claim), on_fenced(claim, code)    what the coordinator answered: 27; 22, 25 or another that lasts
     on_over(claim)                                 the lease is over
@@ -64,7 +71,7 @@ class Heartbeats:
         members: MemberRequests,
         lease: Lease,
         *,
-        session_timeout_ms: int,
+        session_timeout_ms: Callable[[], int],
         rebalance_timeout_ms: Callable[[], int],
         on_rebalance: Callable[[Claim], object],
         on_fenced: Callable[[Claim, int], object],
@@ -92,7 +99,7 @@ class Heartbeats:
     @property
     def lease_s(self) -> float:
         """How long an answered heartbeat proves that we are a member, less a margin."""
-        return silent_member_s(self._session_timeout_ms / 1000, self._rebalance_timeout_ms() / 1000)
+        return silent_member_s(self._session_timeout_ms() / 1000, self._rebalance_timeout_ms() / 1000)
 
     @property
     def over_why(self) -> str:
@@ -213,6 +220,9 @@ class Heartbeats:
                 self._on_rebalance(claim)
             self._wake_guard.set()
         elif code in (requests.LOADING, *requests.MOVED):
+            if code == requests.LOADING and self._lease.holds(clocks.moment()):
+                self._lease.beat_answered(sent, self.lease_s)
+                self._wake_guard.set()
             self._enter(SessionState.SUSPENDED, self._requests.refused(code))
         else:
             self.lost(self._requests.refused(code))

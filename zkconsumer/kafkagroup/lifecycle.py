@@ -94,6 +94,7 @@ class Action:
     claim: Claim | None = None  # SYNC
     wait_ms: int = 0
     text: str = ""
+    alarm: str = "outage"  # ALARM: the kind of its event
 
     def __str__(self) -> str:
         return " ".join([self.do.value, *(str(tp) for tp in self.assignment)])
@@ -408,7 +409,7 @@ def _wait(state: MemberState) -> tuple[MemberState, list[Action]]:
     if tries % max(1, state.max_retries) and not (state.refused and tries == 1):
         return state, [wait]
     text = state.blocked if state.refused else f"no full share after {tries} tries, still trying: {state.blocked}"
-    return state, [Action(Do.ALARM, text=text), wait]
+    return state, [Action(Do.ALARM, text=text, alarm="refused" if state.refused else "outage"), wait]
 
 
 def _only(assignment: Assignment, tps: Set[TopicPartition]) -> Assignment:

@@ -22,7 +22,7 @@ from typing import Any
 
 from groundwork.tasks import deadline
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LinkLost, WireError
+from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.model import Broker
 from kafkawire.net.link import Connect, Link
 from kafkawire.net.links import Links
@@ -39,6 +39,16 @@ DOUBTFUL = (7, *MOVED)  # of a commit
 GENERATION_OVER, NO_MEMBER, REBALANCING = 22, 25, 27
 OTHER_PROTOCOL, BAD_GROUP, BAD_SESSION_TIMEOUT, NOT_ALLOWED = 23, 24, 26, 30
 ID_FIRST, GROUP_FULL = 79, 81
+# What a code says to a member; what refusals.py says is for those who are none, and commit for a group.
+TO_MEMBERS = {
+    GENERATION_OVER: "the group has rebalanced without this member",
+    NO_MEMBER: (
+        "the coordinator counts this member no more: it heard nothing of it for session.timeout.ms, it waited for it "
+        "to join for rebalance.timeout.ms, or the member was removed by hand"
+    ),
+    REBALANCING: "the group rebalances, and this member has to join again",
+    NOT_ALLOWED: "the brokers' access control lists forbid it; a member needs Read on the group",
+}
 LASTING = (OTHER_PROTOCOL, BAD_GROUP, BAD_SESSION_TIMEOUT, NOT_ALLOWED, GROUP_FULL)
 
 JOIN_MARGIN_MS = 10_000  # above the rebalance timeout: a coordinator that answers late is not away
@@ -61,24 +71,25 @@ class MemberRequests:
         dialect: Dialect,
         brokers: Callable[[], Sequence[Broker]],
         connect: Connect,
-        session_timeout_ms: int,
+        session_timeout_ms: Callable[[], int],
         rebalance_timeout_ms: int,
         sleep: Callable[[float], object],
         now: Callable[[], float],
     ) -> None:
         self.group = group
         self._dialect = dialect
-        self._session_ms = session_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
         self._rebalance_ms = rebalance_timeout_ms
-        patience_ms = max(session_timeout_ms, rebalance_timeout_ms) + JOIN_MARGIN_MS
+        session_ms = session_timeout_ms()
+        patience_ms = max(session_ms, rebalance_timeout_ms) + JOIN_MARGIN_MS
         self._patience_s = patience_ms / 1000
         self._patient = Links(client_name, connect, patience_ms)
-        quick_ms = max(100, min(session_timeout_ms, rebalance_timeout_ms) // BEATS_LOST_PART)
+        quick_ms = max(100, min(session_ms, rebalance_timeout_ms) // BEATS_LOST_PART)
         self._quick = Links(client_name, connect, quick_ms)
         self._asking = Links(client_name, connect, min(quick_ms, int(LOOK_UP_S * 1000)))
 
         def asking(whom: Broker | Callable[[], Sequence[Broker]]) -> Coordinator:
-            limit_ms = max(1000, session_timeout_ms)
+            limit_ms = max(1000, session_ms)
             return Coordinator(whom, self._asking, dialect, 0, 100, limit_ms, sleep=sleep, now=now)
 
         self._asked = asking
@@ -93,7 +104,7 @@ class MemberRequests:
             self._dialect,
             self.group,
             member_id,
-            session_timeout_ms=self._session_ms,
+            session_timeout_ms=self.session_timeout_ms(),
             rebalance_timeout_ms=self._rebalance_ms,
             protocol_type=PROTOCOL_TYPE,
             protocols=protocols,
@@ -130,6 +141,8 @@ class MemberRequests:
 
     def refused(self, code: int) -> str:
         """A coordinator's error code as a sentence."""
+        if code in TO_MEMBERS:
+            return f"{BrokerError(code, f'group {self.group} on {self.coordinator}')}: {TO_MEMBERS[code]}"
         return str(refusal(code, self.coordinator, group=self.group))
 
     def end(self) -> None:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafkawire.model import TopicPartition
@@ -88,6 +88,7 @@ class GroupOffsets:
     on_commit()    called after each commit, also a failed one; must not wait
     close()        closes the connections to Kafka for good
     cut()          closes them for now: a commit in flight is cut off, and has an unknown outcome
+    deleted        as ZookeeperOffsets.deleted
     read_beside    as KafkaOffsets.read_beside: Kafka is asked again for what ZooKeeper has and it has not
     """
 
@@ -104,6 +105,7 @@ class GroupOffsets:
         close: Callable[[], object] = lambda: None,
         cut: Callable[[], object] = lambda: None,
         left_zookeeper: Callable[[str], bool] = lambda group: False,
+        deleted: Callable[[str, Iterable[TopicPartition]], Collection[TopicPartition]] = lambda group, tps: (),
         read_beside: ReadBeside = lambda group, there, others: {},
     ) -> None:
         self.mode: Mode = mode
@@ -118,6 +120,7 @@ class GroupOffsets:
         )
         self._report = report
         self._on_commit = on_commit
+        self._deleted = deleted
         self._read_beside = read_beside
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -163,6 +166,11 @@ class GroupOffsets:
             self._on_commit()
         self.out_of_sync.difference_update(tp for tp, why in results.items() if why is None)
         return results
+
+    def deleted(self, group: str, tps: Iterable[TopicPartition]) -> Collection[TopicPartition]:
+        """Return those whose offset node was deleted under this member; the next commit writes it again.  Raises
+        ZooKeeperAway."""
+        return () if self.mode == "kafka" else self._deleted(group, tps)
 
     def missing_offsets(self, group: str, tps: Iterable[TopicPartition], mode: Mode) -> dict[TopicPartition, str]:
         """Partitions that may not switch to a mode, and why: the store that will count alone lacks what the other has.

@@ -56,6 +56,15 @@ class ZookeeperOffsets:
         self._former |= {paths[tp] for tp, at in positions.items() if isinstance(at, FormerOffset)}
         return positions
 
+    def deleted(self, group: str, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return those whose node this member read or wrote, and that is not there any more: the next commit writes it
+        again, also where nothing has moved.  Raises ZooKeeperAway."""
+        paths = {path: tp for tp in tps if (path := self._znodes.offset(group, tp)) in self._seen}
+        gone = [path for path, node in self._session.stat(paths).items() if node is None]
+        for path in gone:
+            self._seen.pop(path, None)
+        return [paths[path] for path in gone]
+
     def _position(self, tp: TopicPartition, path: str, node: Node | None, topic: TopicCreation | None) -> Committed:
         at = position(path, node)
         if not isinstance(at, int) or node is None or topic is None or not written_before(node.mzxid, topic.czxid):

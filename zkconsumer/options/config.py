@@ -89,6 +89,8 @@ NOT_COORDINATED: Final = {  # options without use in a group on Kafka's coordina
 
 QUEUED_MAX_BYTES = 67108864
 COORDINATED_BACKOFF_MS = 500  # of a group on Kafka's coordinator
+GROUP_SESSION_MS = 45000  # as the Java consumer's from 3.0 on (KIP-735): it outlasts a crash of the coordinator
+OLD_GROUP_SESSION_MS = 30000  # the longest that brokers of 0.9 and 0.10.0 take as they come
 JAVA_ASSIGNORS = {
     f"org.apache.kafka.clients.consumer.{name}assignor": name for name in ("range", "roundrobin", "sticky")
 }  # of partition.assignment.strategy, as lower case
@@ -192,10 +194,11 @@ class ConsumerConfig(SecurityOptions):
     )
     group_session_timeout_ms: int = option(
         "session.timeout.ms",
-        10000,
+        GROUP_SESSION_MS,
         "with coordination kafka: silence after which the coordinator gives our partitions to other members; where "
         "rebalance.timeout.ms is shorter, that counts, since it ends first once another joins; brokers take "
-        "6 s to 5 min or more (group.min.session.timeout.ms, group.max.session.timeout.ms)",
+        "6 s to 5 min or more (group.min.session.timeout.ms, group.max.session.timeout.ms), those before 0.10.1 30 s, "
+        "which is the default there",
         "ms",
         least=1000,
     )
@@ -450,6 +453,11 @@ class ConsumerConfig(SecurityOptions):
     def coordinated(self) -> bool:
         """A member of a group that Kafka's coordinator keeps."""
         return self.coordination == "kafka" and not self.partitions
+
+    def group_session_ms(self, old: bool) -> int:
+        """Session timeout of a group on Kafka's coordinator.  old: the brokers are of 0.9 or 0.10.0."""
+        chosen = self.group_session_timeout_ms != GROUP_SESSION_MS or "session.timeout.ms" in given(self)
+        return OLD_GROUP_SESSION_MS if old and not chosen else self.group_session_timeout_ms
 
     @property
     def client_name(self) -> str:

@@ -1,24 +1,28 @@
 """Iteration of a stream message by message: a chain of the sets of the stream.
 
-The only Python code between a set and its reader is the check whether a message may still be delivered.
+The only Python code between a set and its reader is the check whether a message may still be delivered.  Who asks is
+looked at before the chain is touched: a chain that two threads are in ends the interpreter.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, repeat, starmap
 from typing import Any
 
 from groundwork import clocks
+from groundwork.tasks import current
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.errors import DecodeFailed
 from zkconsumer.fetching.cursor import DeliveredSet
 from zkconsumer.fetching.progress import DeliveryTicket
 from zkconsumer.streams.observer import SafeObserver
+from zkconsumer.streams.onereader import OneReader
 
 NO_EPOCH = -1  # an epoch that no cursor has
+NOTHING: dict[None, Message] = {}
 
 Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> what takes its place; not called for None
 
@@ -26,6 +30,7 @@ Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> what takes 
 class MessageReader:
     """The message iterator of one stream; used in its reader's thread.
 
+    reader        who reads the stream
     before_next   called before each set, in the reader's thread: the user asks for messages; raises the first of errors
     next_set      the next set that may be delivered; what it raises comes out of the iterator
     errors        errors to raise before the next message
@@ -35,6 +40,7 @@ class MessageReader:
     def __init__(
         self,
         *,
+        reader: OneReader,
         before_next: Callable[[], None],
         next_set: Callable[[], DeliveredSet],
         errors: deque[BaseException],
@@ -43,6 +49,7 @@ class MessageReader:
         decoders: tuple[Decoder | None, Decoder | None],
         observer: SafeObserver | None = None,
     ) -> None:
+        self._reader = reader
         self._before_next = before_next
         self._next_set = next_set
         self._errors = errors
@@ -64,19 +71,17 @@ class MessageReader:
 
     def _chained(self) -> Iterator[Message]:
         self._over = False
-        messages: Iterator[Message] = chain.from_iterable(self._parts())
-        return messages if self._decoders is None else map(self._decoded, messages)
-
-    def _parts(self) -> Iterator[Iterator[Message]]:
-        """The iterators that the chain consists of, one after the other, until the connector is shut down."""
-        try:
-            while (part := self._part()) is not None:
-                yield part
-        finally:
-            self._over = True
+        messages: Iterator[Message] = chain.from_iterable(iter(self._part, None))
+        if self._decoders is not None:
+            messages = map(self._decoded, messages)
+        refused = map(self._reader.__getitem__, starmap(current, repeat(())))  # None, or raises SecondReader
+        return map(NOTHING.get, refused, messages)  # the message; all of it without Python code
 
     def _part(self) -> Iterator[Message] | None:
-        """The next of them.  A chain would end if this raised, so an error is a part of its own."""
+        """The next iterator that the chain consists of; None: the connector was shut down.
+
+        The chain would end if this raised, so an error is a part of its own.
+        """
         try:
             self._before_next()
             rest, self._rest = self._rest, None
@@ -89,6 +94,7 @@ class MessageReader:
                     rest = map(self._observer.message, rest)
             return self._acknowledged(self._set, rest) if self._on_ack else self._spanned(self._set, rest)
         except StopIteration:
+            self._over = True
             return None
         except BaseException as e:  # ctrl-C, too
             return _raising(e)

@@ -8,17 +8,17 @@ With delivery on-ack only ack() counts, in any order and from any thread, and wh
 the first message that is not acknowledged.  With at-most-once a whole set is committed before any of it is delivered;
 where that fails it is not delivered.
 
-A stream carries all partitions of one thread id.  The lease and the ownership are checked before each delivery; what
-was fetched for a partition that was revoked since is dropped, not delivered.  consumer.timeout.ms raises
-ConsumerTimeout, after which the iterator may be used again.  The iteration ends when the connector is shut down, and
-raises what killed the connector if something did.
+A stream carries all partitions of one thread id.  It has one reader, in one thread or greenlet at a time: another one
+is refused (SecondReader) until that one has ended, or called done().  The lease and the ownership are checked before
+each delivery; what was fetched for a partition that was revoked since is dropped, not delivered.  consumer.timeout.ms
+raises ConsumerTimeout, after which the iterator may be used again.  The iteration ends when the connector is shut down,
+and raises what killed the connector if something did.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from threading import get_ident
 from typing import Generic, Protocol, TypeVar
 
 from groundwork.forks import Forked, belongs_to_parent, not_in_a_fork
@@ -31,11 +31,12 @@ from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget, StreamBudget
 from zkconsumer.fetching.cursor import DeliveredSet
 from zkconsumer.fetching.partition import Do
-from zkconsumer.listeners import ListenerFailed
+from zkconsumer.listeners import KEPT, ListenerFailed
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.streams.batch import Batch, BatchReader
 from zkconsumer.streams.messagereader import Decoder, MessageReader
 from zkconsumer.streams.observer import Observer, SafeObserver
+from zkconsumer.streams.onereader import OneReader
 
 AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 
@@ -96,9 +97,11 @@ class Stream:
         self._timeout_ms = timeout_ms
         self._commit = commit if delivery == AT_MOST_ONCE else None
         self._observer = SafeObserver(observer, f"the observer of stream {name}") if observer is not None else None
-        self._errors: deque[BaseException] = deque()
+        self._errors: deque[BaseException] = deque(maxlen=KEPT)  # of more, the oldest are only in the log
         on_ack = delivery == ON_ACK
+        self._reader = OneReader(name, lambda: channel.may_get_here)
         self._messages = MessageReader(
+            reader=self._reader,
             before_next=lambda: self._turn_to(self._messages),
             next_set=self._next,
             errors=self._errors,
@@ -110,7 +113,6 @@ class Stream:
         self._batches = BatchReader(self._next, check_crcs, on_ack, self._observer)
         self._sets = SetReader()
         self._reading: Reader = self._sets  # the style in which the user asked last; no other has anything of a set
-        self._reader = 0  # the thread that reads
         self._forked = False
         not_in_a_fork(self)
 
@@ -124,7 +126,6 @@ class Stream:
 
     def __iter__(self) -> Iterator[Message]:
         """The same iterator at each call."""
-        self._reader = get_ident()
         return self._messages.messages()
 
     def __next__(self) -> Message:
@@ -166,7 +167,7 @@ class Stream:
 
     def _turn_to(self, style: Reader) -> None:
         """The user asks in this style; raises the first of the errors that wait for that."""
-        self._reader = get_ident()
+        self._reader.take()
         if self._forked:
             raise Forked(belongs_to_parent(f"stream {self.name}"))
         if self._errors:
@@ -213,8 +214,12 @@ class Stream:
         return do
 
     def done(self) -> None:
-        """What was delivered counts as done, though nothing more is asked for: for a loop that ends here."""
+        """Count what was delivered as done, though nothing more is asked for: for a loop that ends here.
+
+        Another thread or greenlet may read on.
+        """
         self._reading.done()
+        self._reader.leave()
 
     def raise_next(self, error: BaseException) -> None:
         """Have error raised when the reader asks next; from any thread."""
@@ -222,7 +227,7 @@ class Stream:
 
     def give_up(self, thread_id: int) -> None:
         """For the reader's own thread, which will not come back: what it did not finish is not done."""
-        if self._reader != thread_id:
+        if self._reader.thread_id != thread_id:
             return
         self._reading.give_up()
 

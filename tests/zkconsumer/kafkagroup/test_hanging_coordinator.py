@@ -243,3 +243,16 @@ def test_a_join_whose_answer_never_comes_is_sent_again(
         cluster.wait(lambda: cluster.count(1, "JoinGroup") > joined + 1)
         cluster.wake(1)
         program.wait_settled()
+
+
+def test_a_member_that_is_counted_out_is_told_what_that_is_and_nothing_of_commits_from_outside(
+    cluster: GroupCluster,
+) -> None:
+    with Program(cluster) as program:
+        cluster.members.clear()
+        wait_until(lambda: program.said("fence"), 10, "the next heartbeat")
+        (said,) = program.said("fence")
+        assert "UnknownMemberId (25): the coordinator counts this member no more: it heard nothing of it" in said
+        assert "this member was fenced from generation" in said
+        assert "outside" not in said
+        program.wait_settled()

@@ -57,7 +57,7 @@ class World:
         self.beats = Heartbeats(
             self.requests,  # type: ignore[arg-type]
             self.lease,
-            session_timeout_ms=int(session_s * 1000),
+            session_timeout_ms=lambda: int(session_s * 1000),
             rebalance_timeout_ms=lambda: int(rebalance_s * 1000),
             on_rebalance=self.rebalances.append,
             on_fenced=lambda claim, code: None,
@@ -103,6 +103,17 @@ def test_the_lease_is_the_smaller_of_the_session_and_what_the_coordinator_waits_
 ):
     assert World(monkeypatch, session_s=60.0, rebalance_s=24.0).beat(5.0) == 5.0 + 24.0 - 4.0
     assert World(monkeypatch, session_s=12.0, rebalance_s=60.0).beat(5.0) == 15.0
+
+
+def test_a_coordinator_that_loads_the_group_proves_the_lease_as_long_as_it_holds_and_no_longer(world: World):
+    """After a crash: the one before did not get to count us out, and the new one gives a full session."""
+    world.beat(5.0)
+    world.requests.code = 14
+    assert world.beat(14.0) == 24.0
+    assert world.beat(25.0) == 24.0  # from 24 on the one before may have given our partitions away
+    for code in (15, 16):
+        world.requests.code = code
+        assert world.beat(20.0) == 24.0
 
 
 def test_the_end_of_a_doubt_leaves_the_limit_of_a_rebalance(monkeypatch: pytest.MonkeyPatch):
