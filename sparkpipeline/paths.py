@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
 
 from kafkawire.model import PartitionId, TopicPartition
@@ -172,6 +172,12 @@ class Hour:
     @property
     def end_ms(self) -> int:
         return self.begin_ms + HOUR_MS
+
+
+def hour_at(topic: str, ms: int) -> Hour:
+    """Return the hour of a topic that a time, in milliseconds since 1970, belongs to."""
+    at = datetime.fromtimestamp(ms // 1000, UTC)
+    return Hour(topic, f"{at:%Y-%m-%d}", f"{at:%H}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,6 +221,14 @@ class LoadConfig(SecurityOptions):
         "hours.close", True, "write _CLOSED into an hour's folder once it is closed: the flag that later jobs wait for"
     )
 
+    batch_hours: int = option(
+        "batch.hours",
+        10_000,
+        "hours of one topic in a batch at most, since a producer with a wrong clock makes a folder of each: beyond it"
+        " rows of the hours with the fewest rows get the time of the plan, counted in no_time",
+        least=1,
+    )
+
     # ---- afterwards
     group_id: str | None = option(
         "group.id", None, "positions are copied to this group for tools that show lag; nowhere when empty",

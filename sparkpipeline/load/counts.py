@@ -44,13 +44,14 @@ COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timesta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
-    """What Spark finds in a file.  bytes: of keys and values; min_ms, max_ms: of rows that have a time of
-    their own; crcs: sum of CRC-32 of values."""
+    """What Spark finds in a file.  bytes: of keys and values; timed: rows that have a time of their own; min_ms and
+    max_ms: of those; crcs: sum of CRC-32 of values."""
 
     rows: int
     first: int
     last: int
     bytes: int
+    timed: int
     min_ms: int | None
     max_ms: int | None
     crcs: int
@@ -58,13 +59,15 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedFile:
-    """A staged file with both of its counts.  path: below staging."""
+    """A staged file with both of its counts.  path: below staging; gathered: in the hour of the plan, since the batch
+    has rows of more hours than batch.hours allows."""
 
     path: str
     name: StagedName
     size: int
     footer: Footer
     back: ReadBack
+    gathered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,16 @@ class RangeCount:
     def lacks(self) -> int:
         """Offsets before its first row."""
         return (self.range.until if self.first is None else self.first) - self.range.start
+
+    @property
+    def no_time(self) -> int:
+        """Rows in the hour of the plan instead of an hour of their own."""
+        return sum(file.back.rows - (0 if file.gathered else file.back.timed) for file in self.files)
+
+    @property
+    def timed(self) -> int:
+        """Rows that have a time of their own."""
+        return sum(file.back.timed for file in self.files)
 
     @property
     def bytes(self) -> int:
@@ -129,6 +142,7 @@ class RangeCount:
             "gaps": self.gaps,
             "lost": self.lost,
             "bytes": self.bytes,
+            "no_time": self.no_time,
             "min_ms": self.min_ms,
             "max_ms": self.max_ms,
             "first": self.first,
@@ -151,6 +165,7 @@ def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule)
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),
             F.sum(size.cast("bigint")).alias("bytes"),
+            F.count("own").alias("timed"),
             F.min("own").alias("min_ms"),
             F.max("own").alias("max_ms"),
             F.sum(F.crc32("value")).alias("crcs"),
@@ -163,6 +178,7 @@ def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule)
             first=row["first"],
             last=row["last"],
             bytes=row["bytes"],
+            timed=row["timed"],
             min_ms=row["min_ms"],
             max_ms=row["max_ms"],
             crcs=row["crcs"] or 0,

@@ -7,8 +7,8 @@ kind: the newest one says where the job stands.
     logs        of partitions: what the log that the position belongs to is known by (logmarks.py)
     output      how the job's files are written (output.py): format, columns; none while it has none
     set_back    of partitions whose position was set back: the batch that did it, the last one (rewind.py)
-    ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values), and
-                min_ms, max_ms of rows that have a time of their own
+    ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values);
+                min_ms, max_ms of rows that have a time of their own; no_time: rows in the hour of the plan instead
     gaps        of the batch: offsets that were gone before they could be loaded
     hours       of the batch: rows by topic, date and hour; late: those of them whose hour was closed already
     counts      of the batch: what each of the three counted

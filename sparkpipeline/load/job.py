@@ -46,6 +46,7 @@ from sparkpipeline.load.output import check_output, check_zone, output_after, ou
 from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, LoadPlan, Marks, Positions, in_order
 from sparkpipeline.load.planner import due, up_to
 from sparkpipeline.load.portions import Finished, Portion, PortionFolder, portions_of
+from sparkpipeline.load.rowtimes import check_times, gathered, gathered_sentences, sentences, topic_times
 from sparkpipeline.load.staging import Observed, ToRead, read_again, read_and_write
 from sparkpipeline.paths import ENDINGS, FinalName, Hour
 from sparkpipeline.ranges import OffsetRange, unit_of
@@ -230,15 +231,19 @@ class LoadWork:
             with self._hint_at_loss(plan.batch):
                 loaded = self._loaded(plan, work, state, staging)
         seen = reduce(Observed.beside, (one.seen for one in loaded), Observed(rows=0, numbers=0, begun=0, crcs=0))
-        counts = [count for one in loaded for count in one.counts]
+        places = [one.portion.name for one in loaded for count in one.counts]
+        counts = gathered(
+            [count for one in loaded for count in one.counts], self.config.batch_hours, plan.created_ms
+        )  # fmt: skip
+        self._check_times(plan.batch, work, state, counts=counts)
         files = tuple(
             BatchFile(
-                f"{PORTIONS}/{one.portion.name}/{file.path}",
+                f"{PORTIONS}/{place}/{file.path}",
                 file.name.final(count.range.start, count.range.until, plan.batch),
                 file.back.rows,
                 file.size,
             )
-            for one in loaded for count in one.counts for file in count.files
+            for place, count in zip(places, counts, strict=True) for file in count.files
         )  # fmt: skip
         after = JobState(
             positions=work.positions,
@@ -258,6 +263,13 @@ class LoadWork:
         facts = batch_facts(plan=work, counts=counts, seen=seen, state=after, closed=closed)
         taken_over = sum(one.seen.rows for one in loaded if one.taken_over)
         return StagedBatch(files, {**facts, "taken_over": taken_over}, application)
+
+    def _check_times(self, batch: int, work: LoadPlan, state: JobState, *, counts: Sequence[RangeCount]) -> None:
+        """Report rows that are not in an hour of their own.  Raises Refused as check_times."""
+        found = topic_times(counts)
+        check_times(found, work.rule, state.averages.keys(), batch)
+        for text in (*sentences(found, work.rule), *gathered_sentences(counts, self.config.batch_hours)):
+            self.tell(f"batch {batch}: {text}")
 
     def _loaded(self, plan: Plan, work: LoadPlan, state: JobState, staging: str) -> list[LoadedPortion]:
         """Take over what an attempt before this one has finished; read, write and count the rest."""

@@ -33,7 +33,7 @@ def file(
         name=name,
         size=100,
         footer=Footer(count, first, last),
-        back=ReadBack(rows=count, first=first, last=last, bytes=50, min_ms=None, max_ms=None, crcs=7),
+        back=ReadBack(rows=count, first=first, last=last, bytes=50, timed=0, min_ms=None, max_ms=None, crcs=7),
     )
 
 
