@@ -14,20 +14,21 @@ from typing import Any
 from groundwork.sentences import printable
 from groundwork.streams import write_stderr
 
-SETTINGS = {
+ALWAYS = {  # but for what the caller's own conf says
     # Hours are UTC hours, whatever the machine's zone is.
     "spark.sql.session.timeZone": "UTC",
     # The default, INT96, is read by nothing but Hadoop's own tools without trouble.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Version 2 may leave files of failed task attempts behind.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
-    # Half the cost of a Python task, and a fifth more throughput than loopback TCP.
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-    # The plan of a stream shows its options: Spark masks those whose names match, by itself only "url".
-    "spark.sql.redaction.options.regex": r"(?i)url|zookeeper\.auth",
 }
-
+UNLESS_SET = {"spark.sql.execution.pyspark.udf.faulthandler.enabled": "true"}
+# Half the cost of a Python task, and a fifth more throughput than loopback TCP.  Only where tasks run on this machine:
+# the socket is made below the container's folder, and on YARN its path is longer than the 107 bytes that a path may have.
+LOCAL_UNLESS_SET = {"spark.python.unix.domain.socket.enabled": "true"}
+# The plan of a stream shows its options: Spark masks those whose names match, by itself only "url".
+REDACTION = "spark.sql.redaction.options.regex"
+REDACTED, REDACTED_BY_SPARK = r"(?i:zookeeper\.auth)", "(?i)url"
 
 UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"  # spark-submit started us, and its JVM is there already
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -36,7 +37,8 @@ DAEMON = {"spark.python.daemon.module": "sparkpipeline.workerdaemon"}
 
 
 def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
-    """The running session, or a new one.  master and conf as spark-submit takes them; conf has the last word.
+    """The running session, or a new one.  master and conf as spark-submit takes them; conf has the last word, and what
+    spark-submit, spark-defaults.conf or the running session say is only changed where jobs depend on it (ALWAYS).
 
     Workers run this interpreter unless PYSPARK_PYTHON names another: Spark's own default is whatever python3 is on the
     PATH.  Raises what Spark raises.
@@ -44,8 +46,9 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     from pyspark.sql import SparkSession  # here: half a second, and tasks never need it
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = _given(master, conf)
     builder = SparkSession.builder.appName(name)
-    for key, value in _settings(master, conf).items():
+    for key, value in {**settings_for(_known(given)), **given}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     register(session)
@@ -63,12 +66,36 @@ def quiet_session(name: str, master: str | None = None, conf: Mapping[str, str] 
             _jvm_log.drop()
             _jvm_log.show()
         return spark_session(name, master, given)
-    with _started_quietly({"spark.app.name": name, **_settings(master, given)}):
+    with _started_quietly({"spark.app.name": name, **_given(master, given)}):
         return spark_session(name, master, given)
 
 
-def _settings(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
-    return {**SETTINGS, **({} if master is None else {"spark.master": master}), **(conf or {})}
+def _given(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
+    return {**({} if master is None else {"spark.master": master}), **(conf or {})}
+
+
+def settings_for(known: Mapping[str, str]) -> dict[str, str]:
+    """Return our settings beside those that are known: of users, administrators and spark-submit.  Pure."""
+    local = known.get("spark.master", "").startswith("local")
+    optional = {**UNLESS_SET, **(LOCAL_UNLESS_SET if local else {})}
+    said = known.get(REDACTION, REDACTED_BY_SPARK)
+    redaction = said if REDACTED in said else f"(?:{said})|{REDACTED}"
+    return {**ALWAYS, **{key: value for key, value in optional.items() if key not in known}, REDACTION: redaction}
+
+
+def _known(given: Mapping[str, str]) -> dict[str, str]:
+    """All settings so far, with what is given.  Starts the JVM, which knows spark-defaults.conf and spark-submit's."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if SparkContext._active_spark_context is None:
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(given.items())))
+        found = dict(SparkConf().getAll())
+    else:
+        found = dict(SparkContext._active_spark_context.getConf().getAll())
+    redaction = None if running is None else running.conf.get(REDACTION, None)
+    return {**found, **({} if redaction is None else {REDACTION: redaction}), **given}
 
 
 def session_beside(spark: Any) -> Any:
@@ -130,7 +157,8 @@ def _started_quietly(conf: Mapping[str, str]) -> Iterator[None]:
                 gateway = launch_gateway(told, {"stderr": log.write_end})
         finally:
             log.handed_over()
-        SparkContext(conf=told, gateway=gateway)
+        SparkContext._ensure_initialized(gateway=gateway)
+        SparkContext(conf=SparkConf().setAll(list({**settings_for(_known(conf)), **conf}.items())))
         yield
     except Exception:  # not ctrl-C: what a JVM says when it starts helps nobody then
         log.show()
