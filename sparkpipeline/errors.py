@@ -67,9 +67,10 @@ class DataLoss(PipelineError):
 
 
 class CorruptData(PipelineError):
-    """Bytes that are no message, or whose checksum is wrong."""
+    """Bytes that are no message, or whose checksum is wrong.  position: where they stand in a broker's response."""
 
     code = "KAFKA08_CORRUPT"
+    position: int | None = None
 
 
 class MessageTooLarge(PipelineError):

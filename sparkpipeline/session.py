@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ ALWAYS = {  # but for what the caller's own conf says
 }
 UNLESS_SET = {"spark.sql.execution.pyspark.udf.faulthandler.enabled": "true"}
 # Half the cost of a Python task, and a fifth more throughput than loopback TCP.  Only where tasks run on this machine:
-# the socket is made below the container's folder, and on YARN its path is longer than the 107 bytes that a path may have.
+# the socket is made below the container's folder, and on YARN its path is longer than the 107 bytes that one may have.
 LOCAL_UNLESS_SET = {"spark.python.unix.domain.socket.enabled": "true"}
 # The plan of a stream shows its options: Spark masks those whose names match, by itself only "url".
 REDACTION = "spark.sql.redaction.options.regex"
@@ -191,6 +193,26 @@ def _interrupted_afterwards() -> Iterator[None]:
             signal.raise_signal(noted[0])
 
 
+def jvm_end(wait_s: float = 0) -> str | None:
+    """Say how the JVM that this process started ended; None while it runs, and of one that spark-submit started.
+
+    wait_s: for an end that shows as a lost connection first."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=wait_s)
+    if process.returncode is None:
+        return None
+    if process.returncode >= 0:
+        return f"Spark's JVM ended with code {process.returncode}"
+    name = signal.Signals(-process.returncode).name
+    helps = ": did memory run out (dmesg, the limit of a container)?" if name == "SIGKILL" else ""
+    return f"Spark's JVM was ended by {name}{helps}"
+
+
 def stop_session(spark: Any) -> None:
     """Stop a session of spark_session: what a quiet JVM still writes while it goes is dropped.
 
@@ -234,7 +256,7 @@ class _JvmLog:
 
     def _follow(self) -> None:
         with open(self._read_end, "rb") as stream:
-            for lines in without_hang_ups(stream):
+            for lines in shortened(stream):
                 with self._lock:
                     if self._held is None:
                         write_stderr(_printable(lines))
@@ -242,6 +264,9 @@ class _JvmLog:
                         self._held.append(lines)
 
 
+JAVA_FRAMES = (b"\tat ", b"\t... ")
+OURS = re.compile(rb"sparkpipeline\.errors\.\w+: KAFKA08_")
+MOST_SHOWN = 1000  # tracebacks that are remembered: a JVM that goes on for ever tells no more of them
 _jvm_log: _JvmLog | None = None  # of the JVM that this process started; there is one at most
 
 
@@ -250,12 +275,20 @@ def _printable(lines: bytes) -> bytes:
     return printable(lines.decode("utf-8", "backslashreplace"), keep="\n\t\r").encode()
 
 
-def without_hang_ups(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of the JVM's stderr, without tracebacks of PySpark's daemon about a worker whose JVM has left it.
+def shortened(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of the JVM's stderr without what tells nothing: each attempt of a task logs an error three times.
 
-    Such a worker was idle, or its task needed no more of it (LIMIT): nothing is wrong.  Any other traceback stays."""
+    Java's frames                           left out
+    a traceback of PySpark's daemon         left out: it is about a worker whose JVM has left it, since it was idle or
+                                            its task needed no more of it (LIMIT)
+    a traceback that ends in our own error  its last line alone, once: it says what is wrong
+    any other traceback                     once
+    """
     held: list[bytes] = []
+    shown: set[bytes] = set()
     for line in lines:
+        if line.startswith(JAVA_FRAMES) or (not held and line in shown):
+            continue
         if line.startswith(b"Traceback (most recent call last)"):
             yield from held
             held = [line]
@@ -267,6 +300,9 @@ def without_hang_ups(lines: Iterable[bytes]) -> Iterator[bytes]:
             frames = [frame for frame in held if frame.startswith(b'  File "')]
             of_daemon = bool(frames) and all(b'pyspark/daemon.py"' in frame for frame in frames)
             if not (of_daemon and line.startswith((b"BrokenPipeError", b"ConnectionResetError"))):
-                yield from (*held, line)
+                text = line if OURS.match(line) else b"".join((*held, line))
+                if text not in shown and len(shown) < MOST_SHOWN:
+                    shown.add(text)
+                    yield text
             held = []
     yield from held

@@ -31,7 +31,8 @@ BY_BROKER = {"broker": "int", "innerIndex": "int"}  # where partitions belong to
 COUNTED = {"rowNumber": "bigint", "valueCrc": "bigint"}  # 0, 1, 2 .. within a range; CRC-32 of the value, or null
 COVERED = {"coveredBytes": "bigint"}  # of the log, from where the row before it ended: as many in all as the range has
 KEPT_BACK = {"keptBack": "bigint"}  # 0; in the last row of a range: offsets of it that transactions keep from readers
-TYPES = {**COLUMNS, **HEADERS, **BY_BROKER, **COUNTED, **COVERED, **KEPT_BACK}
+DAMAGED = {"damagedOffsets": "bigint"}  # 0; in the last row of a range: offsets of it that were skipped as damaged
+TYPES = {**COLUMNS, **HEADERS, **BY_BROKER, **COUNTED, **COVERED, **KEPT_BACK, **DAMAGED}
 
 
 def schema_text(include_headers: bool = False, by_broker: bool = False) -> str:
@@ -53,9 +54,11 @@ def check_columns(text: str) -> str:
     return text
 
 
-def counted(by_broker: bool, transactions: bool = False) -> dict[str, str]:
-    """The columns to count by: rows; where offsets are bytes, these; what transactions keep, where brokers have any."""
-    return {**COUNTED, **(COVERED if by_broker else {}), **(KEPT_BACK if transactions else {})}
+def counted(by_broker: bool, transactions: bool = False, damaged: bool = False) -> dict[str, str]:
+    """The columns to count by: rows; where offsets are bytes, these; what transactions keep, where brokers have any;
+    what is damaged, where that is skipped."""
+    optional = ((by_broker, COVERED), (transactions, KEPT_BACK), (damaged, DAMAGED))
+    return {**COUNTED, **{name: kind for wanted, columns in optional if wanted for name, kind in columns.items()}}
 
 
 def columns_of(
