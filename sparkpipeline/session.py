@@ -15,6 +15,7 @@ from typing import Any
 
 from groundwork.sentences import printable
 from groundwork.streams import write_stderr
+from sparkpipeline.sparkrelease import check_spark
 
 ALWAYS = {  # but for what the caller's own conf says
     # Hours are UTC hours, whatever the machine's zone is.
@@ -47,6 +48,7 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     """
     from pyspark.sql import SparkSession  # here: half a second, and tasks never need it
 
+    check_spark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     given = _given(master, conf)
     builder = SparkSession.builder.appName(name)
@@ -60,6 +62,7 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
 def quiet_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
     """spark_session for a command, whose stderr is for its own lines: a JVM that is started for it logs errors only,
     and says nothing while it starts.  Where the user has settings for Spark's log, those count."""
+    check_spark()
     given = dict(conf or {})
     if not _in_a_zip() and (master or given.get("spark.master", "")).startswith("local"):
         given = {**DAEMON, **given}
@@ -116,6 +119,7 @@ def register(session: Any) -> None:
     """
     from sparkpipeline.datasource import Kafka08DataSource
 
+    check_spark()  # an older one says "Data source 'kafka08' already exists"
     session.dataSource.register(Kafka08DataSource)
 
 

@@ -37,6 +37,7 @@ from sparkpipeline.load.staging import Observed, ReadAgain
 from sparkpipeline.paths import StagedName, tail
 from sparkpipeline.ranges import OffsetRange, partition_key
 from sparkpipeline.reading.damage import DamagedEntry
+from sparkpipeline.source.schema import struct_type
 
 Reader = Callable[[OffsetRange], ReadAgain]  # reads a range once more
 NAME_IT = "if the topic is compacted, name it in compacted.topics"
@@ -172,7 +173,7 @@ def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule)
 
     size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
     rows = (
-        fmt.read(spark.read, paths, COLUMNS)
+        fmt.read(spark.read, paths, struct_type(COLUMNS))
         .withColumns({"path": F.col("_metadata.file_path"), "own": own_time(rule)})
         .groupBy("path")
         .agg(

@@ -140,6 +140,27 @@ def test_a_field_that_no_row_has_is_refused_and_a_clock_that_jumps_makes_few_fol
     load.check()
 
 
+@pytest.mark.parametrize("output", ["parquet", "json"])
+def test_sessions_whose_timestamps_have_no_zone_read_and_load_the_same(
+    spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path, output: str
+) -> None:
+    topic = unique.topic()
+    source.create_topic(topic)
+    produce(source, TopicPartition(topic, 0), [(None, b'{"at": "2026-01-01 10:00:00"}')] * 3)
+    load = job(source, tmp_path, spark, topics=[topic], time_from="json", time_field="$.at", time_unit="iso",
+               output_format=output)  # fmt: skip
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        query = spark.read.format("kafka08").option("kafka.bootstrap.servers", source.brokers)
+        query = query.option("subscribe", topic).load()
+        assert dict(query.dtypes)["timestamp"] == "timestamp"
+        assert query.count() == 3
+        (manifest,) = load.run().manifests
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert [(row["date"], row["hour"], row["rows"]) for row in manifest.facts["hours"]] == [("2026-01-01", "10", 3)]
+
+
 def test_a_partition_that_is_behind_keeps_its_hours_open(
     spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkpipeline.errors import OptionRefused
 from sparkpipeline.session import REDACTION, settings_for
+from sparkpipeline.sparkrelease import check_spark
 
 SOCKET = "spark.python.unix.domain.socket.enabled"
 
@@ -25,6 +27,15 @@ def test_what_is_set_stays_and_what_is_not_is_added() -> None:
     assert settings_for({"spark.master": "yarn", "spark.sql.session.timeZone": "Asia/Tokyo"})[
         "spark.sql.session.timeZone"
     ] == "UTC"  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["3.5.8", "4.0.1", "4.1.0.dev0"])
+def test_an_older_spark_is_named_with_the_one_that_is_needed(version: str) -> None:
+    with pytest.raises(OptionRefused, match=rf"Spark 4\.2 or later is needed, and this is {version}"):
+        check_spark(version)
+    for newer in ("4.2.0", "4.3.0", "5.0.0", "10.1"):
+        check_spark(newer)
+    check_spark()
 
 
 @pytest.mark.parametrize("said", [None, "(?i)url", "(?i)secret|kennwort"])
