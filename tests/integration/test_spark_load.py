@@ -344,7 +344,7 @@ def test_a_poison_plan_fails_until_it_is_abandoned(
     assert load.ledger.put_plan(Plan(1, "load", TEN, poison))
     with pytest.raises(Exception, match="KAFKA08_OFFSET_OUT_OF_RANGE"):
         load.run()
-    assert "until `sparkpipeline load abandon JOB 1` gives it up" in load.told[-1]
+    assert "`sparkpipeline load abandon JOB 1` gives it up" in load.told[-1]
     assert load.ledger.state().open_plan is not None
     load.ledger.abandon(1, "poison")
     assert load.run().manifests[0].batch == 2
