@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
+from sparkpipeline.errors import coded
 from sparkpipeline.source.optionrules import checked_options
 from sparkpipeline.source.options import PLAN, SECRET, without_passwords
-from sparkpipeline.source.schema import schema_text
+from sparkpipeline.source.schema import columns_by_default, struct_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -40,11 +41,13 @@ class Kafka08DataSource(DataSource):
     def name(cls) -> str:
         return "kafka08"
 
-    def schema(self) -> str:
+    @coded
+    def schema(self) -> StructType:
         """The columns of a query that names none.  Raises OptionRefused: so a wrong option fails at load()."""
         known = checked_options(self.options, streaming=None)
-        return schema_text(known.include_headers, known.by_broker)
+        return struct_type(columns_by_default(known.include_headers, known.by_broker))
 
+    @coded
     def reader(self, schema: StructType) -> Kafka08Reader | PlannedReader:
         from sparkpipeline.source.exactplan import ExactPlan
         from sparkpipeline.source.readers import Kafka08Reader, PlannedReader
@@ -54,6 +57,7 @@ class Kafka08DataSource(DataSource):
         self._has_reader = True
         return reader
 
+    @coded
     def streamReader(self, schema: StructType) -> Kafka08StreamReader:
         from sparkpipeline.source.readers import Kafka08StreamReader
 
@@ -61,11 +65,13 @@ class Kafka08DataSource(DataSource):
         self._has_reader = True
         return reader
 
+    @coded
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         from sparkpipeline.sink.writer import Kafka08Writer
 
         return Kafka08Writer(self.options, schema, overwrite)
 
+    @coded
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         from sparkpipeline.sink.writer import Kafka08StreamWriter
 

@@ -8,7 +8,9 @@ code_in(text) finds the code again, and EXIT_OF says which exit status (groundwo
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from collections.abc import Callable, Generator
+from functools import wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 _CODE = re.compile(r"\bKAFKA08_[A-Z_]+\b")
 
@@ -67,9 +69,10 @@ class DataLoss(PipelineError):
 
 
 class CorruptData(PipelineError):
-    """Bytes that are no message, or whose checksum is wrong."""
+    """Bytes that are no message, or whose checksum is wrong.  position: where they stand in a broker's response."""
 
     code = "KAFKA08_CORRUPT"
+    position: int | None = None
 
 
 class MessageTooLarge(PipelineError):
@@ -134,6 +137,37 @@ class StageFailed(PipelineError):
     """A stage of a pipeline whose query or function fails."""
 
     code = "KAFKA08_STAGE_FAILED"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def coded(function: Callable[P, R]) -> Callable[P, R]:
+    """Have every exception of a function begin with a code: Spark tells its user the text alone.
+
+    Of a generator function those that it raises as it goes on, too.  PySpark's own are left as they are."""
+
+    def told(exc: Exception) -> Exception:
+        if isinstance(exc, PipelineError) or type(exc).__module__.partition(".")[0] == "pyspark":
+            return exc
+        return PipelineError(f"{type(exc).__name__}: {exc}")
+
+    def within(found: Generator[Any, None, None]) -> Generator[Any, None, None]:
+        try:
+            yield from found
+        except Exception as exc:
+            raise told(exc) from exc
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            found = function(*args, **kwargs)
+        except Exception as exc:
+            raise told(exc) from exc
+        return within(found) if isinstance(found, Generator) else found  # type: ignore[return-value]
+
+    return call
 
 
 EXIT_OF: dict[str, str] = {  # code -> name in groundwork.output.EXIT, which tasks need not import

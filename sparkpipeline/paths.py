@@ -9,6 +9,7 @@
                done/00000017.json            published: all of them have their final names
                trash/00000017/data/…         what batch 17 superseded, until the retention time
                snapshots/00000100.json       the sum of batches 1 to 100, and .files.gz with the live files
+               quarantine/T+P+…+….g17.bin    bytes of damaged entries that batch 17 left out (corrupt.policy)
 
 The underscore keeps Spark, Hive and pyarrow out of it.  Data files, of a load and of a stage:
 
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
 
 from kafkawire.model import PartitionId, TopicPartition
@@ -64,7 +65,7 @@ class Layout:
         return f"{self.base}/{path}"
 
     def folder(self, name: str) -> str:
-        """plans, staging, commits, done, trash or snapshots."""
+        """plans, staging, commits, done, trash, snapshots or quarantine."""
         return f"{self.base}/{LOG}/{name}"
 
     def plan(self, batch: int) -> str:
@@ -91,6 +92,11 @@ class Layout:
     def trashed(self, batch: int, final: str) -> str:
         """Where a final file lies once a batch has superseded it."""
         return f"{self.trash(batch)}/{final}"
+
+    def quarantined(self, batch: int, topic: str, partition: PartitionId, start: int, until: int) -> str:
+        """Where the bytes of damaged offsets lie, as the log has them."""
+        name = f"{topic}+{partition}+{start:020}+{until:020}{generation(batch)}.bin"
+        return f"{self.folder('quarantine')}/{name}"
 
     def snapshot(self, through: int) -> str:
         return f"{self.folder('snapshots')}/{through:08}.json"
@@ -172,6 +178,12 @@ class Hour:
     @property
     def end_ms(self) -> int:
         return self.begin_ms + HOUR_MS
+
+
+def hour_at(topic: str, ms: int) -> Hour:
+    """Return the hour of a topic that a time, in milliseconds since 1970, belongs to."""
+    at = datetime.fromtimestamp(ms // 1000, UTC)
+    return Hour(topic, f"{at:%Y-%m-%d}", f"{at:%H}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

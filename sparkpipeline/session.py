@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from groundwork.sentences import printable
 from groundwork.streams import write_stderr
+from sparkpipeline.sparkrelease import check_spark
 
-SETTINGS = {
+ALWAYS = {  # but for what the caller's own conf says
     # Hours are UTC hours, whatever the machine's zone is.
     "spark.sql.session.timeZone": "UTC",
     # The default, INT96, is read by nothing but Hadoop's own tools without trouble.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Version 2 may leave files of failed task attempts behind.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
-    # Half the cost of a Python task, and a fifth more throughput than loopback TCP.
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-    # The plan of a stream shows its options: Spark masks those whose names match, by itself only "url".
-    "spark.sql.redaction.options.regex": r"(?i)url|zookeeper\.auth",
 }
-
+UNLESS_SET = {"spark.sql.execution.pyspark.udf.faulthandler.enabled": "true"}
+# Half the cost of a Python task, and a fifth more throughput than loopback TCP.  Only where tasks run on this machine:
+# the socket is made below the container's folder, and on YARN its path is longer than the 107 bytes that one may have.
+LOCAL_UNLESS_SET = {"spark.python.unix.domain.socket.enabled": "true"}
+# The plan of a stream shows its options: Spark masks those whose names match, by itself only "url".
+REDACTION = "spark.sql.redaction.options.regex"
+REDACTED, REDACTED_BY_SPARK = r"(?i:zookeeper\.auth)", "(?i)url"
 
 UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"  # spark-submit started us, and its JVM is there already
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -36,16 +40,19 @@ DAEMON = {"spark.python.daemon.module": "sparkpipeline.workerdaemon"}
 
 
 def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
-    """The running session, or a new one.  master and conf as spark-submit takes them; conf has the last word.
+    """The running session, or a new one.  master and conf as spark-submit takes them; conf has the last word, and what
+    spark-submit, spark-defaults.conf or the running session say is only changed where jobs depend on it (ALWAYS).
 
     Workers run this interpreter unless PYSPARK_PYTHON names another: Spark's own default is whatever python3 is on the
     PATH.  Raises what Spark raises.
     """
     from pyspark.sql import SparkSession  # here: half a second, and tasks never need it
 
+    check_spark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = _given(master, conf)
     builder = SparkSession.builder.appName(name)
-    for key, value in _settings(master, conf).items():
+    for key, value in {**settings_for(_known(given)), **given}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     register(session)
@@ -55,6 +62,7 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
 def quiet_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
     """spark_session for a command, whose stderr is for its own lines: a JVM that is started for it logs errors only,
     and says nothing while it starts.  Where the user has settings for Spark's log, those count."""
+    check_spark()
     given = dict(conf or {})
     if not _in_a_zip() and (master or given.get("spark.master", "")).startswith("local"):
         given = {**DAEMON, **given}
@@ -63,12 +71,36 @@ def quiet_session(name: str, master: str | None = None, conf: Mapping[str, str] 
             _jvm_log.drop()
             _jvm_log.show()
         return spark_session(name, master, given)
-    with _started_quietly({"spark.app.name": name, **_settings(master, given)}):
+    with _started_quietly({"spark.app.name": name, **_given(master, given)}):
         return spark_session(name, master, given)
 
 
-def _settings(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
-    return {**SETTINGS, **({} if master is None else {"spark.master": master}), **(conf or {})}
+def _given(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
+    return {**({} if master is None else {"spark.master": master}), **(conf or {})}
+
+
+def settings_for(known: Mapping[str, str]) -> dict[str, str]:
+    """Return our settings beside those that are known: of users, administrators and spark-submit.  Pure."""
+    local = known.get("spark.master", "").startswith("local")
+    optional = {**UNLESS_SET, **(LOCAL_UNLESS_SET if local else {})}
+    said = known.get(REDACTION, REDACTED_BY_SPARK)
+    redaction = said if REDACTED in said else f"(?:{said})|{REDACTED}"
+    return {**ALWAYS, **{key: value for key, value in optional.items() if key not in known}, REDACTION: redaction}
+
+
+def _known(given: Mapping[str, str]) -> dict[str, str]:
+    """All settings so far, with what is given.  Starts the JVM, which knows spark-defaults.conf and spark-submit's."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if SparkContext._active_spark_context is None:
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(given.items())))
+        found = dict(SparkConf().getAll())
+    else:
+        found = dict(SparkContext._active_spark_context.getConf().getAll())
+    redaction = None if running is None else running.conf.get(REDACTION, None)
+    return {**found, **({} if redaction is None else {REDACTION: redaction}), **given}
 
 
 def session_beside(spark: Any) -> Any:
@@ -87,6 +119,7 @@ def register(session: Any) -> None:
     """
     from sparkpipeline.datasource import Kafka08DataSource
 
+    check_spark()  # an older one says "Data source 'kafka08' already exists"
     session.dataSource.register(Kafka08DataSource)
 
 
@@ -130,7 +163,8 @@ def _started_quietly(conf: Mapping[str, str]) -> Iterator[None]:
                 gateway = launch_gateway(told, {"stderr": log.write_end})
         finally:
             log.handed_over()
-        SparkContext(conf=told, gateway=gateway)
+        SparkContext._ensure_initialized(gateway=gateway)
+        SparkContext(conf=SparkConf().setAll(list({**settings_for(_known(conf)), **conf}.items())))
         yield
     except Exception:  # not ctrl-C: what a JVM says when it starts helps nobody then
         log.show()
@@ -161,6 +195,26 @@ def _interrupted_afterwards() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if noted:
             signal.raise_signal(noted[0])
+
+
+def jvm_end(wait_s: float = 0) -> str | None:
+    """Say how the JVM that this process started ended; None while it runs, and of one that spark-submit started.
+
+    wait_s: for an end that shows as a lost connection first."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=wait_s)
+    if process.returncode is None:
+        return None
+    if process.returncode >= 0:
+        return f"Spark's JVM ended with code {process.returncode}"
+    name = signal.Signals(-process.returncode).name
+    helps = ": did memory run out (dmesg, the limit of a container)?" if name == "SIGKILL" else ""
+    return f"Spark's JVM was ended by {name}{helps}"
 
 
 def stop_session(spark: Any) -> None:
@@ -206,7 +260,7 @@ class _JvmLog:
 
     def _follow(self) -> None:
         with open(self._read_end, "rb") as stream:
-            for lines in without_hang_ups(stream):
+            for lines in shortened(stream):
                 with self._lock:
                     if self._held is None:
                         write_stderr(_printable(lines))
@@ -214,6 +268,9 @@ class _JvmLog:
                         self._held.append(lines)
 
 
+JAVA_FRAMES = (b"\tat ", b"\t... ")
+OURS = re.compile(rb"sparkpipeline\.errors\.\w+: KAFKA08_")
+MOST_SHOWN = 1000  # tracebacks that are remembered: a JVM that goes on for ever tells no more of them
 _jvm_log: _JvmLog | None = None  # of the JVM that this process started; there is one at most
 
 
@@ -222,12 +279,20 @@ def _printable(lines: bytes) -> bytes:
     return printable(lines.decode("utf-8", "backslashreplace"), keep="\n\t\r").encode()
 
 
-def without_hang_ups(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of the JVM's stderr, without tracebacks of PySpark's daemon about a worker whose JVM has left it.
+def shortened(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of the JVM's stderr without what tells nothing: each attempt of a task logs an error three times.
 
-    Such a worker was idle, or its task needed no more of it (LIMIT): nothing is wrong.  Any other traceback stays."""
+    Java's frames                           left out
+    a traceback of PySpark's daemon         left out: it is about a worker whose JVM has left it, since it was idle or
+                                            its task needed no more of it (LIMIT)
+    a traceback that ends in our own error  its last line alone, once: it says what is wrong
+    any other traceback                     once
+    """
     held: list[bytes] = []
+    shown: set[bytes] = set()
     for line in lines:
+        if line.startswith(JAVA_FRAMES) or (not held and line in shown):
+            continue
         if line.startswith(b"Traceback (most recent call last)"):
             yield from held
             held = [line]
@@ -239,6 +304,9 @@ def without_hang_ups(lines: Iterable[bytes]) -> Iterator[bytes]:
             frames = [frame for frame in held if frame.startswith(b'  File "')]
             of_daemon = bool(frames) and all(b'pyspark/daemon.py"' in frame for frame in frames)
             if not (of_daemon and line.startswith((b"BrokenPipeError", b"ConnectionResetError"))):
-                yield from (*held, line)
+                text = line if OURS.match(line) else b"".join((*held, line))
+                if text not in shown and len(shown) < MOST_SHOWN:
+                    shown.add(text)
+                    yield text
             held = []
     yield from held

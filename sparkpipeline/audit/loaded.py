@@ -36,7 +36,7 @@ from sparkpipeline.paths import FinalName
 from sparkpipeline.ranges import partition_key, partition_of
 from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.options import read_options
-from sparkpipeline.source.schema import BY_BROKER, TYPES
+from sparkpipeline.source.schema import BY_BROKER, TYPES, struct_type
 
 STORED = ("partition", "offset", "key", "value")
 WHERE = ("topic", "partition", "block")
@@ -168,7 +168,7 @@ def _of_files(spark: Any, loaded: LoadedRanges, bounds: Bounds) -> Any:
     """The rows of the job's files within the bounds.  The topic is in the path alone."""
     from pyspark.sql import functions as F
 
-    stored = ", ".join(f"{name} {TYPES[name]}" for name in loaded.columns)
+    stored = struct_type({name: TYPES[name] for name in loaded.columns})
     frame = loaded.format.read(spark.read, loaded.files, stored)
     topic = F.regexp_extract(F.col("_metadata.file_path"), "/topic=([^/]+)/", 1)
     rows = _placed(frame.withColumn("topic", topic), loaded.by_broker)

@@ -19,6 +19,7 @@ import click
 
 from groundwork.commands import EXIT_CODES, Group, completion
 from groundwork.output import EXIT, Failure, print_text, run_command, version_line
+from sparkpipeline.commands.common import jvm_lost
 from sparkpipeline.errors import EXIT_OF, PipelineError, sentence_in
 
 PROGRAM = "sparkpipeline"
@@ -87,6 +88,8 @@ def _telling(command: click.Command) -> click.Command:
             sentence = sentence_in(str(exc))
             if sentence is not None:
                 raise Failure(sentence, EXIT[EXIT_OF[sentence.split()[0].rstrip(":")]]) from exc
+            if (ended := jvm_lost(exc)) is not None:
+                raise Failure(ended, EXIT["runtime"]) from exc
             if type(exc).__module__.partition(".")[0] not in SPARKS:
                 raise
             from sparkpipeline.stages.programs import first_line

@@ -20,10 +20,11 @@ from groundwork.durable import LONGEST
 from groundwork.output import FORMS, Progress, print_note
 from groundwork.sentences import printable
 from sparkpipeline.errors import OptionRefused, sentence_in
-from sparkpipeline.session import UNDER_SUBMIT, register, stop_session
+from sparkpipeline.session import UNDER_SUBMIT, jvm_end, register, stop_session
 from sparkpipeline.session import quiet_session as spark_session
 
 F = TypeVar("F", bound=Callable[..., Any])
+JVM_ENDS_S = 2.0  # from a lost connection to the end of the process
 LOCAL = {  # of a session in this process alone, which nobody else needs to reach
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -145,12 +146,20 @@ def failure_reported(path: Path | None, **about: Any) -> Iterator[None]:
         yield
     except BaseException as exc:
         text = "interrupted" if isinstance(exc, (KeyboardInterrupt, click.Abort)) else str(exc) or type(exc).__name__
-        error = sentence_in(text) or text.splitlines()[0]
+        error = sentence_in(text) or jvm_lost(exc) or text.splitlines()[0]
         try:
             write_report(path, {**about, "outcome": "failed", "error": error})
         except OptionRefused as unwritten:  # what led here is raised on
             tell(str(unwritten))
         raise
+
+
+def jvm_lost(exc: BaseException) -> str | None:
+    """Say how Spark's JVM ended, where an error comes from that: what is raised then is "connection refused"."""
+    if "pyspark" not in sys.modules or not isinstance(exc, Exception):
+        return None
+    of_connection = isinstance(exc, (ConnectionError, EOFError)) or type(exc).__name__ == "Py4JNetworkError"
+    return jvm_end(JVM_ENDS_S if of_connection else 0)
 
 
 def whole_name(pattern: str) -> str:

@@ -40,7 +40,7 @@ from sparkpipeline.commands.common import (
     write_report,
 )
 from sparkpipeline.commands.progress import SparkProgress
-from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
+from sparkpipeline.errors import LedgerDamaged, OptionRefused, PipelineError, Refused
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.reports import files_of, status_of
 from sparkpipeline.load.cluster import connected, must_answer, take_snapshot
@@ -186,16 +186,21 @@ def status(
 
     kept 0 in a topic that is behind: messages are being deleted before they are loaded.  Of Kafka 0.7, whose offsets
     are bytes, lag and kept are bytes too.
+
+    Where the cluster does not answer the ledger is shown without them, and the error follows.
     """
     config = read_config(job)
     with reading(config, master, conf) as spark:
         ledger = open_ledger(config, spark)
         state, now = status_of(ledger), ledger.clock()
         job_state = JobState.of(state.newest)
-    logs = None
+    logs, unanswered = None, None
     if not offline:
-        with connected(config) as cluster:
-            logs = take_snapshot(config, cluster.brokers, job_state.positions).logs
+        try:
+            with connected(config) as cluster:
+                logs = take_snapshot(config, cluster.brokers, job_state.positions).logs
+        except PipelineError as exc:
+            unanswered = exc  # raised once the ledger is shown: it is what says where the job stands
     topics = loadrows.of_topics(job_state, logs)
     summary = loadrows.of_status(state, now)
     if output == "json":
@@ -204,6 +209,8 @@ def status(
         write([{"what": name, "value": value} for name, value in summary.items()], ("what", "value"), output)
         print_text()
         write(topics, loadrows.TOPIC, output)
+    if unanswered is not None:
+        raise unanswered
     unit = config.spoken.offsets.unit if config.spoken is not None else "messages"
     alarms = loadrows.alarms(summary, topics, max_lag=max_lag, max_age=max_age, max_plan_age=max_plan_age, unit=unit)
     if alarms:

@@ -13,7 +13,20 @@ from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import LoadOutcome
 from sparkpipeline.load.plan import COMPACT, LOAD, REWIND, LoadPlan, LogBounds
 
-BATCH = ("batch", "kind", "ranges", "rows", "bytes", "files", "gaps", "late", "seconds", "rows_per_s")
+BATCH = (
+    "batch",
+    "kind",
+    "ranges",
+    "rows",
+    "bytes",
+    "files",
+    "gaps",
+    "late",
+    "no_time",
+    "damaged",
+    "seconds",
+    "rows_per_s",
+)
 RANGE = ("batch", "kind", "topic", "partition", "start", "until", "offsets", "task")
 TOPIC = ("topic", "partitions", "lag", "kept", "passed")
 MINUTE_MS = 60_000
@@ -25,7 +38,11 @@ def of_outcome(outcome: LoadOutcome) -> list[dict[str, Any]]:
 
 
 def of_manifest(manifest: Manifest) -> dict[str, Any]:
-    """gaps: offsets without a message, and those that were gone before they could be loaded."""
+    """Return a row for one batch.
+
+    gaps: offsets without a message, and those that were gone before they could be loaded; damaged: those of them that
+    were left out as damaged; no_time: rows in the hour of the plan instead of one of their own, None where the manifest
+    is of a release that did not count them."""
     facts = manifest.facts
     ranges = facts.get("ranges", [])
     seconds = max(manifest.committed_ms - manifest.started_ms, 1) / 1000
@@ -39,6 +56,8 @@ def of_manifest(manifest: Manifest) -> dict[str, Any]:
         "files": len(manifest.files),
         "gaps": sum(row["gaps"] for row in ranges) + skipped,
         "late": facts.get("late", 0),
+        "no_time": sum(row["no_time"] for row in ranges) if all("no_time" in row for row in ranges) else None,
+        "damaged": sum(row.get("damaged", 0) for row in ranges),  # not in a manifest: none was left out
         "seconds": round(seconds, 1),
         "rows_per_s": round(manifest.rows / seconds),
     }

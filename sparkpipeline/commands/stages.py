@@ -39,7 +39,7 @@ from sparkpipeline.stages.config import Pipeline, read_pipeline
 from sparkpipeline.stages.inputs import PipelineLedgers, wants_spark
 from sparkpipeline.stages.preview import PREVIEW_COLUMNS, Preview
 from sparkpipeline.stages.programs import program_of
-from sparkpipeline.stages.run import NODE_COLUMNS, PipelineRun, check_names, exit_of, import_from_folder
+from sparkpipeline.stages.run import NODE_COLUMNS, PipelineRun, check_names, exit_of, idle_reports, import_from_folder
 
 BATCH_COLUMNS = ("name", "batch", "kind", "state", "at", "files", "rows", "bytes", "supersedes", "attempts", "why")
 pipeline_argument = click.argument("pipeline", type=click.Path(dir_okay=False, path_type=Path))
@@ -79,6 +79,8 @@ def run(
 
     Its loads first, then each stage over the batches that it has not taken.
 
+    Where no load is to run and no stage has anything to do, Spark is not started.
+
     Interrupted batches are finished first.  A node that fails stops only what reads it.  Ends with 4 when some failed
     or another driver is at a load, with 1 when nothing went well.
     """
@@ -94,10 +96,15 @@ def run(
 
     _quiet()
     about = {"pipeline": found.file.name, "base": found.file.base}
-    with failure_reported(report, **about), session(found.file.name, master, conf) as spark:
-        reports = PipelineRun(
-            pipeline=found, spark=spark, tell=say, only=only, again=again, watch=SparkProgress(spark).watch
-        ).run()
+    with failure_reported(report, **about):
+        reports = None
+        if not wants_spark(found):
+            reports = idle_reports(Preview(pipeline=found, spark=None, only=only, again=again).nodes())
+        if reports is None:
+            with session(found.file.name, master, conf) as spark:
+                reports = PipelineRun(
+                    pipeline=found, spark=spark, tell=say, only=only, again=again, watch=SparkProgress(spark).watch
+                ).run()
     rows = [one.row() for one in reports]
     write(rows, NODE_COLUMNS, output)
     outcome = exit_of(reports)

@@ -46,8 +46,8 @@ class FileFormat(Protocol):
     def read(self, reader: Any, paths: Iterable[str], schema: Any = None) -> Any:
         """A frame of the files at or below these paths: the other way from laid_out.
 
-        reader: spark.read, with its options; schema: DDL or a StructType of the columns wanted, None: all that the
-        files tell of.  Raises what Spark raises."""
+        reader: spark.read, with its options; schema: a StructType of the columns wanted, None: all that the files tell
+        of.  Raises what Spark raises."""
         ...
 
     def read_footers(self, paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, Footer | Mismatch]:

@@ -59,9 +59,8 @@ class JsonLinesFormat:
 
         if schema is None:
             raise ValueError("a line of JSON tells no types: reading takes a schema")
-        wanted = T.StructType.fromDDL(schema) if isinstance(schema, str) else schema
-        texts = [name for name in BYTES if self.text and name in wanted.names]
-        fields = [T.StructField(f.name, T.StringType()) if f.name in texts else f for f in wanted.fields]
+        texts = [name for name in BYTES if self.text and name in schema.names]
+        fields = [T.StructField(f.name, T.StringType()) if f.name in texts else f for f in schema.fields]
         fields += [T.StructField(IN_BASE64[name], T.BinaryType()) for name in texts]
         found = reader.schema(T.StructType(fields)).json(list(paths))
         joined = {name: F.coalesce(F.col(name).cast("binary"), F.col(IN_BASE64[name])) for name in texts}

@@ -25,6 +25,7 @@ from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.plan import COMPACT
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import ENDINGS, FinalName, Hour
+from sparkpipeline.source.schema import struct_type
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
 
@@ -149,7 +150,7 @@ def _write(
     from pyspark.sql import functions as F
 
     path, folders = F.col("_metadata.file_path"), "/topic=([^/]+)/date=([^/]+)/hour=([^/]+)/[^/]+$"
-    rows = config.format.read(spark.read, paths, columns)
+    rows = config.format.read(spark.read, paths, None if columns is None else struct_type(columns))
     placed = rows.withColumns(
         {name: F.regexp_extract(path, folders, n) for n, name in enumerate(("topic", "date", "hour"), 1)}
     )

@@ -37,6 +37,7 @@ from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, SOURCES, UNIT
 
 MIB, GIB = 1 << 20, 1 << 30
 READ_COMMITTED = "read_committed"
+FAIL, SKIP, QUARANTINE = "fail", "skip", "quarantine"  # values of corrupt.policy
 MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits
 Storage = Literal["zookeeper", "kafka", "dual"]
 
@@ -119,6 +120,13 @@ class LoadConfig(SecurityOptions):
         "when messages that were not loaded yet are gone from the log: fail, or earliest: go on at what is left, and"
         " count and report the gap",
         choices=("fail", "earliest"),
+    )
+    corrupt_policy: str = option(
+        "corrupt.policy",
+        FAIL,
+        "damaged messages: fail; or skip them, counted in each range (damaged) and in the summary; or quarantine: skip"
+        " them, and keep their bytes below _load/quarantine",
+        choices=(FAIL, SKIP, QUARANTINE),
     )
     compacted: tuple[str, ...] = option(
         "compacted.topics", (), "topics whose log is compacted: missing offsets are counted there, an error elsewhere",
@@ -221,6 +229,14 @@ class LoadConfig(SecurityOptions):
         "hours.close", True, "write _CLOSED into an hour's folder once it is closed: the flag that later jobs wait for"
     )
 
+    batch_hours: int = option(
+        "batch.hours",
+        10_000,
+        "hours of one topic in a batch at most, since a producer with a wrong clock makes a folder of each: beyond it"
+        " rows of the hours with the fewest rows get the time of the plan, counted in no_time",
+        least=1,
+    )
+
     # ---- afterwards
     group_id: str | None = option(
         "group.id", None, "positions are copied to this group for tools that show lag; nowhere when empty",
@@ -272,6 +288,8 @@ class LoadConfig(SecurityOptions):
         for name, rows in (("limit", self.limit_rows), ("batch", self.batch_rows)):
             if not spoken.offsets.count_messages and rows is not None:
                 yield f"{name}.rows counts offsets, and those of {called} are bytes: use {name}.bytes"
+        if not spoken.offsets.count_messages and self.skips_damaged:
+            yield f"offsets of {called} are bytes, so damage cannot be counted: corrupt.policy can only be fail"
         if not spoken.keeps_offsets and self.offsets_storage in ("kafka", "dual"):
             yield f"brokers of {called} keep no offsets: offsets.storage can only be zookeeper"
 
@@ -298,6 +316,11 @@ class LoadConfig(SecurityOptions):
     def committed(self) -> bool:
         """Whether messages of transactions are read once these are committed."""
         return self.isolation == READ_COMMITTED
+
+    @property
+    def skips_damaged(self) -> bool:
+        """Whether damaged messages are left out, and counted."""
+        return self.corrupt_policy != FAIL
 
     @property
     def storage(self) -> Storage:

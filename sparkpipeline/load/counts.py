@@ -33,24 +33,27 @@ from sparkpipeline.ledger.formats import FileFormat
 from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.plan import LoadPlan
-from sparkpipeline.load.staging import Observed
+from sparkpipeline.load.staging import Observed, ReadAgain
 from sparkpipeline.paths import StagedName, tail
 from sparkpipeline.ranges import OffsetRange, partition_key
+from sparkpipeline.reading.damage import DamagedEntry
+from sparkpipeline.source.schema import struct_type
 
-ReadAgain = Callable[[OffsetRange], tuple[int, int]]  # its messages, and the offsets that transactions keep back
+Reader = Callable[[OffsetRange], ReadAgain]  # reads a range once more
 NAME_IT = "if the topic is compacted, name it in compacted.topics"
 COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timestampType int"  # what is read back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
-    """What Spark finds in a file.  bytes: of keys and values; min_ms, max_ms: of rows that have a time of
-    their own; crcs: sum of CRC-32 of values."""
+    """What Spark finds in a file.  bytes: of keys and values; timed: rows that have a time of their own; min_ms and
+    max_ms: of those; crcs: sum of CRC-32 of values."""
 
     rows: int
     first: int
     last: int
     bytes: int
+    timed: int
     min_ms: int | None
     max_ms: int | None
     crcs: int
@@ -58,23 +61,26 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedFile:
-    """A staged file with both of its counts.  path: below staging."""
+    """A staged file with both of its counts.  path: below staging; gathered: in the hour of the plan, since the batch
+    has rows of more hours than batch.hours allows."""
 
     path: str
     name: StagedName
     size: int
     footer: Footer
     back: ReadBack
+    gathered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RangeCount:
-    """What came of a range.  lost: offsets at its beginning that were deleted between plan and read; gaps: all offsets
-    without a message, which of bytes says nothing but what is lost."""
+    """What came of a range.  lost: offsets at its beginning that were deleted between plan and read; damage: entries
+    that were skipped as damaged; gaps: all offsets without a message, which of bytes says nothing but what is lost."""
 
     range: OffsetRange
     files: tuple[CountedFile, ...]
     lost: int = 0
+    damage: tuple[DamagedEntry, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -89,9 +95,31 @@ class RangeCount:
         return self.lost if self.of_bytes else self.range.count - self.rows
 
     @property
+    def damaged(self) -> int:
+        """Offsets that were skipped as damaged."""
+        return sum(entry.until - entry.start for entry in self.damage)
+
+    @property
     def lacks(self) -> int:
-        """Offsets before its first row."""
-        return (self.range.until if self.first is None else self.first) - self.range.start
+        """Offsets before its first row, but for those that are damaged."""
+        first = self.range.until if self.first is None else self.first
+        damaged = sum(entry.until - entry.start for entry in self.damage if entry.start < first)
+        return first - self.range.start - damaged
+
+    @property
+    def unexplained(self) -> int:
+        """Offsets that have no row and are not damaged."""
+        return self.gaps - self.damaged
+
+    @property
+    def no_time(self) -> int:
+        """Rows in the hour of the plan instead of an hour of their own."""
+        return sum(file.back.rows - (0 if file.gathered else file.back.timed) for file in self.files)
+
+    @property
+    def timed(self) -> int:
+        """Rows that have a time of their own."""
+        return sum(file.back.timed for file in self.files)
 
     @property
     def bytes(self) -> int:
@@ -128,7 +156,9 @@ class RangeCount:
             "rows": self.rows,
             "gaps": self.gaps,
             "lost": self.lost,
+            **({"damaged": self.damaged} if self.damage else {}),
             "bytes": self.bytes,
+            "no_time": self.no_time,
             "min_ms": self.min_ms,
             "max_ms": self.max_ms,
             "first": self.first,
@@ -143,7 +173,7 @@ def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule)
 
     size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
     rows = (
-        fmt.read(spark.read, paths, COLUMNS)
+        fmt.read(spark.read, paths, struct_type(COLUMNS))
         .withColumns({"path": F.col("_metadata.file_path"), "own": own_time(rule)})
         .groupBy("path")
         .agg(
@@ -151,6 +181,7 @@ def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule)
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),
             F.sum(size.cast("bigint")).alias("bytes"),
+            F.count("own").alias("timed"),
             F.min("own").alias("min_ms"),
             F.max("own").alias("max_ms"),
             F.sum(F.crc32("value")).alias("crcs"),
@@ -163,6 +194,7 @@ def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule)
             first=row["first"],
             last=row["last"],
             bytes=row["bytes"],
+            timed=row["timed"],
             min_ms=row["min_ms"],
             max_ms=row["max_ms"],
             crcs=row["crcs"] or 0,
@@ -204,12 +236,13 @@ def counted(
     *,
     compacted: Iterable[str] = (),
     may_lose: bool = False,
-    read_again: ReadAgain = lambda rng: (0, 0),
+    read_again: Reader = lambda rng: ReadAgain(0, 0),
 ) -> list[RangeCount]:
     """What came of each range of the plan, in its order.  Raises Mismatch.
 
     compacted: topics where offsets may be missing anywhere; may_lose: the beginning of a range may have been deleted
-    after it was planned (out.of.range=earliest).  read_again: reads a range without rows once more."""
+    after it was planned (out.of.range=earliest).  read_again: reads a range without rows once more, and one that has
+    offsets which were skipped as damaged."""
     transactions = seen.kept_back is not None
     by_place: dict[tuple[int, str, str], list[CountedFile]] = {}
     for file in files:
@@ -218,7 +251,8 @@ def counted(
     for task in range(len(plan.tasks)):
         for rng in plan.of_task(task):
             mine = by_place.pop((task, rng.topic, str(rng.partition)), [])
-            found.append(_checked(rng, tuple(mine), rng.topic in set(compacted), may_lose, transactions))
+            count = _with_damage(RangeCount(rng, tuple(mine)), seen, read_again)
+            found.append(_checked(count, rng.topic in set(compacted), may_lose, transactions))
     if by_place:
         odd = next(iter(by_place.values()))[0]
         raise Mismatch("was staged and belongs to no range of the plan", file=odd.path)
@@ -228,6 +262,13 @@ def counted(
         found = _kept_back(found, seen.kept_back, set(compacted), may_lose, read_again)
     _check_sums(found, seen)
     return found
+
+
+def _with_damage(count: RangeCount, seen: Observed, read_again: Reader) -> RangeCount:
+    """The same with what is damaged in it, where damage is skipped: the driver reads such a range itself."""
+    if seen.damaged is None or not count.gaps or (count.rows and not seen.damaged):
+        return count
+    return replace(count, damage=read_again(count.range).damaged)
 
 
 def _covered(counts: Sequence[RangeCount], covered: int, may_lose: bool) -> list[RangeCount]:
@@ -242,14 +283,14 @@ def _covered(counts: Sequence[RangeCount], covered: int, may_lose: bool) -> list
 
 
 def _kept_back(
-    counts: Sequence[RangeCount], kept_back: int, compacted: set[str], may_lose: bool, read_again: ReadAgain
+    counts: Sequence[RangeCount], kept_back: int, compacted: set[str], may_lose: bool, read_again: Reader
 ) -> list[RangeCount]:
     """The same with what was deleted before it was read, where that may be.  Raises Mismatch for other offsets that are
     neither rows nor kept back by transactions."""
     found: dict[OffsetRange, RangeCount] = {}
-    dense = [count for count in counts if count.range.topic not in compacted and count.gaps]
+    dense = [count for count in counts if count.range.topic not in compacted and count.unexplained]
     with_rows = [count for count in dense if count.rows]
-    gaps = sum(count.gaps for count in with_rows)
+    gaps = sum(count.unexplained for count in with_rows)
     if gaps != kept_back:
         lost = gaps - kept_back
         if not (may_lose and 0 < lost <= sum(count.lacks for count in with_rows)):
@@ -261,11 +302,12 @@ def _kept_back(
             )
         found |= {count.range: replace(count, lost=count.lacks) for count in with_rows if count.lacks}
     for count in (count for count in dense if not count.rows):
-        rows, kept = read_again(count.range)
+        again = read_again(count.range)
+        rows, kept = again.rows, again.kept_back + again.skipped
         if rows or kept > count.range.count or (kept < count.range.count and not may_lose):
             raise Mismatch(
                 f"no row for {count.range.count} offsets: read once more it has {rows} messages, and transactions keep"
-                f" back {kept} offsets: {NAME_IT}",
+                f" back {again.kept_back} offsets: {NAME_IT}",
                 topic=count.range.topic, partition=count.range.partition, start=count.range.start,
                 until=count.range.until,
             )  # fmt: skip
@@ -273,10 +315,8 @@ def _kept_back(
     return [found.get(count.range, count) for count in counts]
 
 
-def _checked(
-    rng: OffsetRange, files: tuple[CountedFile, ...], compacted: bool, may_lose: bool, transactions: bool
-) -> RangeCount:
-    count = RangeCount(rng, files)
+def _checked(count: RangeCount, compacted: bool, may_lose: bool, transactions: bool) -> RangeCount:
+    rng = count.range
     where = {"topic": rng.topic, "partition": rng.partition, "start": rng.start, "until": rng.until}
     first, last = count.first, count.last
     if first is not None and last is not None and not rng.start <= first <= last < rng.until:
@@ -286,18 +326,19 @@ def _checked(
     lost = count.lacks
     if count.rows > rng.count:
         raise Mismatch(f"{count.rows} rows for {rng.count} offsets", **where)
-    if compacted or not count.gaps or transactions:
+    if compacted or not count.unexplained or transactions:
         return count
-    if may_lose and lost == count.gaps:
-        return RangeCount(rng, files, lost)
+    if may_lose and lost == count.unexplained:
+        return replace(count, lost=lost)
     raise Mismatch(
-        f"{count.rows} rows for {rng.count} offsets: {count.gaps} are missing; {NAME_IT}",
+        f"{count.rows} rows for {rng.count} offsets: {count.unexplained} are missing; {NAME_IT}",
         **where,
     )
 
 
 def _check_sums(counts: Sequence[RangeCount], seen: Observed) -> None:
     """What the reader saw, and what the files hold, of all ranges together."""
+    damaged = None if seen.damaged is None else sum(count.damaged for count in counts if count.rows)
     held = Observed(
         rows=sum(count.rows for count in counts),
         numbers=sum(count.rows * (count.rows - 1) // 2 for count in counts),
@@ -312,3 +353,8 @@ def _check_sums(counts: Sequence[RangeCount], seen: Observed) -> None:
     ):
         if ours != theirs:
             raise Mismatch(f"{what}: the reader saw {ours}, the staged files hold {theirs}")
+    if seen.damaged != damaged:
+        raise Mismatch(
+            f"offsets that are damaged: the tasks skipped {seen.damaged}, and read once more there are {damaged}: the"
+            " next run reads them again"
+        )

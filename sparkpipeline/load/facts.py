@@ -7,9 +7,11 @@ kind: the newest one says where the job stands.
     logs        of partitions: what the log that the position belongs to is known by (logmarks.py)
     output      how the job's files are written (output.py): format, columns; none while it has none
     set_back    of partitions whose position was set back: the batch that did it, the last one (rewind.py)
-    ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values), and
-                min_ms, max_ms of rows that have a time of their own
+    ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values);
+                min_ms, max_ms of rows that have a time of their own; no_time: rows in the hour of the plan instead
     gaps        of the batch: offsets that were gone before they could be loaded
+    damaged     of the batch: offsets that were left out because they are damaged, and why; the first DAMAGED of them.
+                How many there are in all stands in ranges
     hours       of the batch: rows by topic, date and hour; late: those of them whose hour was closed already
     counts      of the batch: what each of the three counted
     taken_over  of the batch: rows that an attempt before the committed one had read (portions.py)
@@ -32,6 +34,8 @@ from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import Hour
 from sparkpipeline.ranges import partition_key
 from sparkpipeline.source.schema import check_columns
+
+DAMAGED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +142,7 @@ def batch_facts(
         "hours": [
             {"topic": hour.topic, "date": hour.date, "hour": hour.hour, "rows": rows[hour]} for hour in sorted(rows)
         ],
+        **_damaged(counts),
         "late": sum(rows[hour] for hour in rows if hour in already),
         "counts": {
             "reader": {
@@ -151,6 +156,15 @@ def batch_facts(
             "footers": {"rows": sum(file.footer.rows for count in counts for file in count.files)},
         },
     }
+
+
+def _damaged(counts: Iterable[RangeCount]) -> dict[str, Any]:
+    found = [entry for count in counts for entry in count.damage][:DAMAGED]
+    rows = [
+        {"topic": entry.range.topic, "partition": partition_key(entry.range.partition), "start": entry.start,
+         "until": entry.until, "why": entry.why} for entry in found
+    ]  # fmt: skip
+    return {"damaged": rows} if rows else {}
 
 
 def _gap(gap: Gap) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 The hour of a row is found by expressions of Spark's, without regard to the session's time zone:
 
     message    the message's timestamp; 0.8 and 0.9 have none
-    json       a field of the value; what is no JSON, lacks it, or holds something else there has none
+    json       a field of the value; what is no JSON, lacks it, or holds something else there has none.  A text (iso)
+               must have a day: a time of day alone would be today, whenever that is
     callable   a user's function(key, value, timestamp_ms) -> ms or None; what it raises ends the load
     plan       none has one
 
@@ -39,6 +40,15 @@ LATEST_MS = 253402300799999  # the end of the year 9999
 HOUR_MS = 3600_000
 DAY_MS = 86400_000
 LOOK_BACK = 48  # hours
+_ISO_DAY = r"^\+?\d{4}-\d{1,2}-\d{1,2}(?!\d)"
+_ISO_SPELLINGS = (  # patterns of Java, in this order
+    (r"^(\d{4})(\d\d)(\d\d)(?:[Tt ](\d\d)(\d\d)(\d\d))(?=\D|$)", "$1-$2-$3T$4:$5:$6"),
+    (r"^(\d{4}-\d{1,2}-\d{1,2})t(?=\d)", "$1T"),
+    (r"(?<=\d)z$", "Z"),
+    (r"(?<=\d),(?=\d)", "."),
+    (r"(?<=[T ]\d{2})(?=Z$|[+-])", ":00"),
+    (r"(?<=[T ]\d{2}:\d{2})(?=Z$|[+-])", ":00"),
+)
 
 
 # ---- the hour of a row -----------------------------------------------------------------------------------------------
@@ -96,7 +106,22 @@ def _ms(field: Any, unit: str) -> Any:
         return (number * F.lit(1000)).try_cast("bigint")
     if unit == "us":
         return F.call_function("div", whole, F.lit(1000).cast("bigint"))
-    return F.unix_millis(field.try_cast("timestamp"))
+    return F.unix_millis(_moment(field))
+
+
+def _moment(field: Any) -> Any:
+    """Column of the moments that texts of ISO 8601 tell, null for other texts and for a time of day without a day.
+
+    Spark takes neither a comma before a fraction, nor a zone behind minutes, nor a small t or z, nor a day without
+    hyphens."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
+
+    text = F.trim(field)
+    for pattern, spelled in _ISO_SPELLINGS:
+        text = F.regexp_replace(text, pattern, spelled)
+    # TimestampType and no text: "timestamp" is another type where spark.sql.timestampType says so.
+    return F.when(text.rlike(_ISO_DAY), text.try_cast(TimestampType()))
 
 
 class _TimeFunction:

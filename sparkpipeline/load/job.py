@@ -18,7 +18,16 @@ from groundwork.failpoints import failpoint
 from groundwork.sentences import counted as counted_words
 from sparkpipeline.driver.groups import group_owners, write_offsets
 from sparkpipeline.driver.zookeeper import lock
-from sparkpipeline.errors import DataLoss, Mismatch, OffsetOutOfRange, Refused, code_in
+from sparkpipeline.errors import (
+    DataLoss,
+    Mismatch,
+    OffsetOutOfRange,
+    Refused,
+    StorageFailed,
+    UnknownPartition,
+    Unreachable,
+    code_in,
+)
 from sparkpipeline.ledger.attempts import PORTIONS
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome, Tell, advance
@@ -36,7 +45,7 @@ from sparkpipeline.load.cluster import (
     sampled_averages,
     take_snapshot,
 )
-from sparkpipeline.load.config import LoadConfig
+from sparkpipeline.load.config import QUARANTINE, LoadConfig
 from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
 from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.hourrules import CALLABLE, HourRule
@@ -46,9 +55,11 @@ from sparkpipeline.load.output import check_output, check_zone, output_after, ou
 from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, LoadPlan, Marks, Positions, in_order
 from sparkpipeline.load.planner import due, up_to
 from sparkpipeline.load.portions import Finished, Portion, PortionFolder, portions_of
+from sparkpipeline.load.rowtimes import check_times, gathered, gathered_sentences, sentences, topic_times
 from sparkpipeline.load.staging import Observed, ToRead, read_again, read_and_write
 from sparkpipeline.paths import ENDINGS, FinalName, Hour
 from sparkpipeline.ranges import OffsetRange, unit_of
+from sparkpipeline.reading.damage import DamagedEntry
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs
 SETTINGS = {  # of the session, whatever it was started with: hours and files depend on them
@@ -213,6 +224,10 @@ class LoadWork:
 
     def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         """Raises Mismatch where counts differ, LedgerDamaged for a plan that is none, and what Spark raises."""
+        with self._hint_at_abandon(plan.batch):
+            return self._executed(plan, staging, attempt)
+
+    def _executed(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         application = str(self.spark.sparkContext.applicationId)
         if plan.kind not in KINDS:
             raise Refused(f"the base holds another ledger than a load's: the plan is of kind {plan.kind}",
@@ -227,18 +242,22 @@ class LoadWork:
         state = JobState.of(self.ledger.state().newest)
         loaded: list[LoadedPortion] = []
         if work.ranges:
-            with self._hint_at_loss(plan.batch):
-                loaded = self._loaded(plan, work, state, staging)
+            loaded = self._loaded(plan, work, state, staging)
         seen = reduce(Observed.beside, (one.seen for one in loaded), Observed(rows=0, numbers=0, begun=0, crcs=0))
-        counts = [count for one in loaded for count in one.counts]
+        places = [one.portion.name for one in loaded for count in one.counts]
+        counts = gathered(
+            [count for one in loaded for count in one.counts], self.config.batch_hours, plan.created_ms
+        )  # fmt: skip
+        self._check_times(plan.batch, work, state, counts=counts)
+        self._keep_damaged(plan.batch, [entry for count in counts for entry in count.damage])
         files = tuple(
             BatchFile(
-                f"{PORTIONS}/{one.portion.name}/{file.path}",
+                f"{PORTIONS}/{place}/{file.path}",
                 file.name.final(count.range.start, count.range.until, plan.batch),
                 file.back.rows,
                 file.size,
             )
-            for one in loaded for count in one.counts for file in count.files
+            for place, count in zip(places, counts, strict=True) for file in count.files
         )  # fmt: skip
         after = JobState(
             positions=work.positions,
@@ -258,6 +277,30 @@ class LoadWork:
         facts = batch_facts(plan=work, counts=counts, seen=seen, state=after, closed=closed)
         taken_over = sum(one.seen.rows for one in loaded if one.taken_over)
         return StagedBatch(files, {**facts, "taken_over": taken_over}, application)
+
+    def _check_times(self, batch: int, work: LoadPlan, state: JobState, *, counts: Sequence[RangeCount]) -> None:
+        """Report rows that are not in an hour of their own.  Raises Refused as check_times."""
+        found = topic_times(counts)
+        check_times(found, work.rule, state.averages.keys(), batch)
+        for text in (*sentences(found, work.rule), *gathered_sentences(counts, self.config.batch_hours)):
+            self.tell(f"batch {batch}: {text}")
+
+    def _keep_damaged(self, batch: int, damage: Sequence[DamagedEntry]) -> None:
+        """Report what is left out as damaged, and keep its bytes where corrupt.policy says so.  Another attempt at the
+        batch may have kept them already."""
+        if not damage:
+            return
+        files, layout, keep = self.ledger.files, self.ledger.layout, self.config.corrupt_policy == QUARANTINE
+        for entry in damage if keep else ():
+            where = layout.quarantined(batch, entry.range.topic, entry.range.partition, entry.start, entry.until)
+            files.create(where, entry.raw)
+        for entry in damage[:SHOWN]:
+            where = f"{entry.range.topic}/{entry.range.partition} [{entry.start}, {entry.until})"
+            self.tell(f"batch {batch}: {where} is left out, since it is damaged: {entry.why}")
+        if len(damage) > SHOWN:
+            self.tell(f"batch {batch}: so are {counted_words(len(damage) - SHOWN, 'more entry', 'more entries')}")
+        if keep:
+            self.tell(f"batch {batch}: their bytes are in {layout.folder('quarantine')}")
 
     def _loaded(self, plan: Plan, work: LoadPlan, state: JobState, staging: str) -> list[LoadedPortion]:
         """Take over what an attempt before this one has finished; read, write and count the rest."""
@@ -343,15 +386,20 @@ class LoadWork:
         return self.config.out_of_range == "earliest" and plan.kind == LOAD
 
     @contextmanager
-    def _hint_at_loss(self, batch: int) -> Iterator[None]:
-        """Retention may be quicker than a plan: a hint for the operator beside the error, which comes through Spark."""
+    def _hint_at_abandon(self, batch: int) -> Iterator[None]:
+        """Beside the error of a plan that fails, which comes through Spark, say how the operator gets rid of the plan.
+
+        Nothing is said where a server is away: there the next run helps, and another plan would not."""
         try:
             yield
         except Exception as exc:
-            if code_in(str(exc)) in (OffsetOutOfRange.code, DataLoss.code):
+            code = code_in(str(exc))
+            if code not in (Unreachable.code, StorageFailed.code):
+                lost = code in (OffsetOutOfRange.code, DataLoss.code, UnknownPartition.code)
+                why = "its plan names messages that the cluster does not have (any more); it" if lost else "its plan"
                 self.tell(
-                    f"batch {batch}: its plan names messages that the cluster does not have (any more); it is tried"
-                    f" again at every run until `sparkpipeline load abandon JOB {batch}` gives it up"
+                    f"batch {batch}: {why} is tried again at every run, until it succeeds or"
+                    f" `sparkpipeline load abandon JOB {batch}` gives it up"
                 )
             raise
 

@@ -103,6 +103,7 @@ class PortionFolder:
             "include.headers": config.include_headers,
             "isolation.level": config.isolation,
             "compression": config.codec,
+            "corrupt.policy": config.corrupt_policy,
         }
 
     def path(self, portion: Portion) -> str:

@@ -19,6 +19,7 @@ from sparkpipeline.load.hours import hour_columns
 from sparkpipeline.load.plan import LoadPlan
 from sparkpipeline.paths import STAGED_BY
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.damage import DamagedEntry, DamageLog
 from sparkpipeline.reading.fetcher import read_many
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import pieces_of
@@ -32,7 +33,8 @@ class Observed:
 
     numbers: sum of rowNumber, 0, 1, 2 .. in each range; begun: ranges that had a row 0; crcs: sum of CRC-32 of values;
     covered: bytes of the log, where its offsets are bytes; kept_back: offsets that transactions keep from readers,
-    where brokers have transactions: of ranges with rows, and topics that are not compacted
+    where brokers have transactions: of ranges with rows, and topics that are not compacted; damaged: offsets that were
+    skipped as damaged, of ranges with rows, where corrupt.policy skips any
     """
 
     rows: int
@@ -41,6 +43,7 @@ class Observed:
     crcs: int
     covered: int | None = None
     kept_back: int | None = None
+    damaged: int | None = None
 
     def beside(self, other: Observed) -> Observed:
         """Of both, which had different rows of one plan."""
@@ -51,6 +54,7 @@ class Observed:
             crcs=self.crcs + other.crcs,
             covered=_sum(self.covered, other.covered),
             kept_back=_sum(self.kept_back, other.kept_back),
+            damaged=_sum(self.damaged, other.damaged),
         )
 
 
@@ -81,6 +85,8 @@ def read_and_write(
     if transactions:
         dense = ~F.col("topic").isin(list(config.compacted)) if config.compacted else F.lit(True)
         covered.append(F.sum(F.when(dense, F.col("keptBack"))).alias("kept_back"))
+    if config.skips_damaged:
+        covered.append(F.sum("damagedOffsets").alias("damaged"))
     rows = (
         read(spark, config, access, wanted)
         .observe(
@@ -93,7 +99,7 @@ def read_and_write(
             F.sum(F.shiftright(crc, 16)).alias("high"),
             *covered,
         )
-        .drop(*counted(by_broker, transactions))
+        .drop(*counted(by_broker, transactions, config.skips_damaged))
     )
     write(rows.withColumns(hour_columns(wanted.plan.rule, wanted.plan_ms)), config, staging, files)
     seen = observed.get
@@ -104,6 +110,7 @@ def read_and_write(
         crcs=((seen["high"] or 0) << 16) + (seen["low"] or 0),
         covered=(seen["covered"] or 0) if by_broker else None,
         kept_back=(seen["kept_back"] or 0) if transactions else None,
+        damaged=(seen["damaged"] or 0) if config.skips_damaged else None,
     )
 
 
@@ -116,7 +123,8 @@ def exact_plan(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> Exa
     """The ranges of a load's plan task by task, and how they are read."""
     by_broker, plan = access.spoken.partitions_by_broker, wanted.plan
     transactions = access.spoken.record_batches
-    columns = (*columns_by_default(config.include_headers, by_broker), *counted(by_broker, transactions))
+    counting = counted(by_broker, transactions, config.skips_damaged)
+    columns = (*columns_by_default(config.include_headers, by_broker), *counting)
     read = reading(config, wanted.may_lose, columns)
     return ExactPlan(tuple(plan.of_task(number) for number in range(len(plan.tasks))), access, read)
 
@@ -130,16 +138,37 @@ def reading(config: LoadConfig, may_lose: bool, columns: tuple[str, ...]) -> Rea
         fail_on_data_loss=not may_lose,
         include_headers=config.include_headers,
         columns=columns,
+        skip_damaged=config.skips_damaged,
+        cap_option="fetch.bytes.cap",
+        loss_helps="out.of.range: earliest goes on at what is left, and counts the gap",
+        damage_helps="corrupt.policy: skip, or quarantine, leaves it out and counts it",
+        crc_helps="",
     )
 
 
-def read_again(config: LoadConfig, access: ClusterAccess, rng: OffsetRange, may_lose: bool) -> tuple[int, int]:
-    """A range without rows, read once more by the driver: its messages, and what transactions keep back."""
+@dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """What the driver found in a range that it read once more.  rows: messages; kept_back: offsets that transactions
+    keep; damaged: entries that were skipped, in order."""
+
+    rows: int
+    kept_back: int
+    damaged: tuple[DamagedEntry, ...] = ()
+
+    @property
+    def skipped(self) -> int:
+        """Offsets that are damaged."""
+        return sum(entry.until - entry.start for entry in self.damaged)
+
+
+def read_again(config: LoadConfig, access: ClusterAccess, rng: OffsetRange, may_lose: bool) -> ReadAgain:
+    """Read a range once more, in the driver: one without rows, or with offsets that were skipped as damaged."""
     kept_back: dict[OffsetRange, int] = {}
+    damages = DamageLog(entries=[])
     options = reading(config, may_lose, ("offset",))
-    with closing(read_many([rng], access, options, kept_back)) as sets:
-        rows = sum(len(piece) for piece in pieces_of(access.spoken, sets, [rng], options))
-    return rows, kept_back[rng]
+    with closing(read_many([rng], access, options, kept_back, damages)) as sets:
+        rows = sum(len(piece) for piece in pieces_of(access.spoken, sets, [rng], options, damages))
+    return ReadAgain(rows, kept_back[rng], tuple(damages.entries or ()))
 
 
 def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:

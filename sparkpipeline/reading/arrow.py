@@ -27,6 +27,7 @@ from kafkawire.protocol.buffers import Buffers
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CorruptData
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.damage import DamageLog
 from sparkpipeline.reading.fetcher import read_many
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece, accounting, covering, grouped, pieces_of
@@ -48,6 +49,7 @@ TYPES: dict[str, Any] = {
     "valueCrc": pa.int64(),
     "coveredBytes": pa.int64(),
     "keptBack": pa.int64(),
+    "damagedOffsets": pa.int64(),
 }
 NO_TIME = -1  # of a message without a timestamp, and its timestampType: as Spark has them
 _FARTHEST_MS = (1 << 63) // 1000  # what fits into microseconds
@@ -71,12 +73,13 @@ def read_ranges(
     """
     spoken = access.spoken
     kept_back: dict[OffsetRange, int] = {}
-    with closing(read_many(ranges, access, options, kept_back)) as sets:
-        found = pieces_of(spoken, sets, ranges, options)
+    damages = DamageLog()
+    with closing(read_many(ranges, access, options, kept_back, damages)) as sets:
+        found = pieces_of(spoken, sets, ranges, options, damages)
         if "coveredBytes" in options.columns:
             found = covering(found)
-        if "keptBack" in options.columns:
-            found = accounting(found, kept_back)
+        if {"keptBack", "damagedOffsets"} & set(options.columns):
+            found = accounting(found, kept_back, damages.counts)
         small = (part for piece in found for part in piece.cut(options.batch_bytes, options.batch_rows))
         for pieces in grouped(small, options.batch_bytes, options.batch_rows):
             yield record_batch(pieces, options)
@@ -206,12 +209,17 @@ def _within_entries(piece: Piece) -> Any:
 
 def _kept_back(pieces: Pieces, options: ReadOptions) -> Any:
     """0, and in the last row of a range what transactions keep back of all of it."""
-    return _joined([_at_the_end(piece) for piece in pieces])
+    return _joined([_at_the_end(piece, piece.kept_back) for piece in pieces])
 
 
-def _at_the_end(piece: Piece) -> Any:
+def _damaged(pieces: Pieces, options: ReadOptions) -> Any:
+    """0, and in the last row of a range what is damaged in all of it."""
+    return _joined([_at_the_end(piece, piece.damaged) for piece in pieces])
+
+
+def _at_the_end(piece: Piece, number: int) -> Any:
     zeros = pa.repeat(pa.scalar(0, pa.int64()), len(piece) - 1)
-    return pa.concat_arrays([zeros, pa.array([piece.kept_back], pa.int64())])
+    return pa.concat_arrays([zeros, pa.array([number], pa.int64())])
 
 
 def _covered(pieces: Pieces, options: ReadOptions) -> Any:
@@ -317,4 +325,5 @@ _MAKERS: dict[str, Callable[[Pieces, ReadOptions], Any]] = {
     "valueCrc": _checksums,
     "coveredBytes": _covered,
     "keptBack": _kept_back,
+    "damagedOffsets": _damaged,
 }

@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 LEAST_BYTES = 64 << 10  # of a fetch: a header costs as much
 UNKNOWN_BYTES = 1024  # of a message, before any was seen
-SKIPS = "failOnDataLoss=false skips what is not there"
 
 
 class Sizes:
@@ -124,7 +123,10 @@ class Cursor:
         if damage is None and self._exact:
             damage = self._messages.cut_short(answer.buffer, scan, self.position, asked_bytes)
         if damage is not None:
-            raise CorruptData(f"{damage}{self._begins_inside()}", **self.where(broker, offset=damage.offset))
+            sentence = f"{damage}{self._begins_inside()}{'; ' * bool(self._options.damage_helps)}"
+            told = CorruptData(f"{sentence}{self._options.damage_helps}", **self.where(broker, offset=damage.offset))
+            told.position = damage.position
+            raise told
         if len(answer.buffer):
             self._grow(asked_bytes, scan.needed, broker)
         else:
@@ -160,7 +162,7 @@ class Cursor:
         if asked >= cap:
             size = f"has {needed} bytes" if needed else "is larger than that"
             raise MessageTooLarge(
-                f"a fetch may have {cap} bytes, the message {size}: raise fetchBytesCap",
+                f"a fetch may have {cap} bytes, the message {size}: raise {self._options.cap_option}",
                 **self.where(broker, offset=self.position),
             )
         self._grown = min(cap, max(2 * asked, needed))
@@ -172,7 +174,8 @@ class Cursor:
         elif end < until and self.out_of_patience(now):
             why = DataLoss(
                 f"the log ends before the range does, and nothing came for {self._options.patience_ms / 1000:g} s: "
-                f"what was there is lost (an unclean leader election, a disk, or a topic created again); {SKIPS}",
+                f"what was there is lost (an unclean leader election, a disk, or a topic created again);"
+                f" {self._options.loss_helps}",
                 **self.where(broker, requested=self.position, until=until, latest=end),
             )
             self.lose(until, why, now)
@@ -211,7 +214,7 @@ class Cursor:
         )
         why = DataLoss(
             f"the log goes on behind the range, and the leader sends nothing of it: compaction leaves such holes, but "
-            f"{known}; {SKIPS}",
+            f"{known}; {self._options.loss_helps}",
             **self.where(broker, requested=self.position, until=self.range.until, latest=self._seen_end),
         )
         if not self.out_of_patience(now):

@@ -18,23 +18,33 @@ import logging
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kafkawire.errors import Follows, LinkLost, error_info
+from kafkawire.errors import BrokerErrorInfo, Follows, LinkLost, error_info
 from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
 from kafkawire.protocol.buffers import Buffers
 from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import CorruptData, NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
+from sparkpipeline.errors import (
+    CorruptData,
+    NoLeader,
+    OffsetOutOfRange,
+    PipelineError,
+    UnknownPartition,
+    Unreachable,
+)
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.cursor import SKIPS, Cursor, Sizes
+from sparkpipeline.reading.cursor import Cursor, Sizes
+from sparkpipeline.reading.damage import DamagedEntry, DamageLog, first_readable
 from sparkpipeline.reading.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
 PURPOSE = "fetch"
+PROBE = "probe"  # a connection of its own: what was asked ahead is in flight on the other one
+UNKNOWN_SERVER = -1
 MAX_TOGETHER = 100  # ranges in one request
 MAX_BACKOFF_S = 5.0
 LOOK_S = 5.0  # between two look-ups of a leader that sends nothing
@@ -58,15 +68,17 @@ def read_many(
     access: ClusterAccess,
     options: ReadOptions,
     kept_back: dict[OffsetRange, int] | None = None,
+    damages: DamageLog | None = None,
 ) -> Generator[tuple[int, MessageSet], None, None]:
     """The sets of several ranges, one range after the other, each with the number of its range.
 
-    kept_back: gets how many offsets of each range transactions keep back, once the range is read.
+    kept_back: gets how many offsets of each range transactions keep back, once the range is read.  damages: gets what
+    was skipped because it is no entry.
     All links are closed when it ends, or is closed or dropped.
     """
     known = {rng.tp: rng.leader for rng in ranges if rng.leader is not None}
     with Brokers(access, known, buffers=_BUFFERS) as brokers:
-        yield from RangeFetcher(ranges, brokers, options, kept_back=kept_back).sets()
+        yield from RangeFetcher(ranges, brokers, options, kept_back=kept_back, damages=damages).sets()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +115,12 @@ class RangeFetcher:
         options: ReadOptions,
         *,
         kept_back: dict[OffsetRange, int] | None = None,
+        damages: DamageLog | None = None,
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """kept_back: gets how many offsets of each range transactions keep back, once the range is read."""
+        """kept_back: gets how many offsets of each range transactions keep back, once the range is read; damages: gets
+        what was skipped because it is no entry."""
         self._brokers = brokers
         self._options = options
         self._sleep = sleep
@@ -117,6 +131,7 @@ class RangeFetcher:
             Cursor(rng, options, spoken=spoken, sizes=sizes, now=began, committed=committed) for rng in ranges
         ]
         self._kept_back = {} if kept_back is None else kept_back
+        self._damages = DamageLog() if damages is None else damages
         self._asked: _InFlight | None = None
         self._answers: dict[Cursor, _Response] = {}  # of ranges whose turn has not come
         self._failures = 0  # one after the other
@@ -147,7 +162,11 @@ class RangeFetcher:
         if answer.row.error:
             self._refused(cursor, answer)
             return None
-        found = cursor.take(answer.row, answer.to.bytes, answer.broker, self._now())
+        try:
+            found = cursor.take(answer.row, answer.to.bytes, answer.broker, self._now())
+        except CorruptData as damaged:
+            self._skip(cursor, answer.row, damaged)
+            return None
         if cursor.blank:
             self._explain(cursor, answer.broker)
             return None
@@ -233,12 +252,16 @@ class RangeFetcher:
         where = cursor.where(answer.broker, offset=cursor.position)
         if info.follows is Follows.GONE:
             self._out_of_range(cursor, answer.broker)
-        elif info.follows is Follows.DAMAGED and cursor.out_of_patience(self._now()):
-            raise CorruptData(sentence, **where)
+        elif self._may_be_damage(info) and cursor.out_of_patience(self._now()):
+            self._skip(cursor, answer.row, CorruptData(sentence, **where))
         elif info.passes:
             self._failed(cursor, NoLeader(sentence, **where), waits=info.follows is Follows.WAIT)
         else:
             raise PipelineError(sentence, **where)
+
+    def _may_be_damage(self, info: BrokerErrorInfo) -> bool:
+        """True if a broker answers so about a log that is damaged: 0.8 has only its error for everything."""
+        return info.follows is Follows.DAMAGED or (self._options.skip_damaged and info.code == UNKNOWN_SERVER)
 
     def _out_of_range(self, cursor: Cursor, broker: Broker) -> None:
         tp, position = cursor.range.tp, cursor.position
@@ -255,9 +278,57 @@ class RangeFetcher:
             self._failed(cursor, NoLeader("the broker and the leader do not agree what the log holds", **where))
             return
         reason = "it is gone: retention, or a topic created again" if position < earliest else "it ends before that"
-        why = OffsetOutOfRange(f"the log does not hold this offset, {reason}; {SKIPS}", **where)
+        why = OffsetOutOfRange(f"the log does not hold this offset, {reason}; {self._options.loss_helps}", **where)
         until = cursor.range.until
         cursor.lose(min(earliest, until) if position < earliest else until, why, self._now())
+
+    def _skip(self, cursor: Cursor, row: FetchedPartition, damaged: CorruptData) -> None:
+        """Go on behind what stands at the position and is no entry.  Raises it where nothing is skipped."""
+        if not self._options.skip_damaged:
+            raise damaged
+        at = len(row.buffer) if damaged.position is None else damaged.position
+        entry = self._brokers.dialect.messages.entry_at(row.buffer, at, cursor.position)
+        if entry is not None and cursor.position <= entry.offset < cursor.range.until:
+            behind, raw = entry.resume_at, bytes(row.buffer[at : at + entry.nbytes])
+        else:
+            behind = first_readable(cursor.position, cursor.range.until, lambda probe: self._readable(cursor, probe))
+            raw = bytes(row.buffer[at:])
+        entry_skipped = DamagedEntry(cursor.range, cursor.position, behind, damaged.sentence, raw)
+        log.warning("%s: offsets %d to %d are skipped: %s", cursor.range, cursor.position, behind - 1, damaged)
+        self._damages.add(entry_skipped)
+        cursor.move(behind, self._now())
+
+    def _readable(self, cursor: Cursor, position: int) -> int | None:
+        """The first offset that a fetch at a position brings whole; None: nothing that can be read."""
+        row = self._probed(cursor, position)
+        messages = self._brokers.dialect.messages
+        if row is None:
+            return None
+        found, scan = messages.message_set(
+            cursor.range.topic, cursor.range.partition, position, row.buffer, row.high_watermark, row.aborted
+        )
+        if not scan.runs:
+            return scan.resume_at if scan.left_out else None
+        first = next(found.cut(found.runs[0], 0))
+        if messages.check(found.buffer[first.begin : first.end]) is not None:
+            return None
+        message = next(replace(found, runs=(first,)).messages(), None)
+        return first.resume_at if message is None else message.offset
+
+    def _probed(self, cursor: Cursor, position: int) -> FetchedPartition | None:
+        """One fetch; None where the leader cannot read its log there, which it tells by almost any error.  Raises
+        NoLeader, Unreachable."""
+        tp, d = cursor.range.tp, self._brokers.dialect
+        broker = self._brokers.leader(tp)
+        wanted = [(tp, position, self._options.fetch_bytes)]
+        request = d.requests.fetch(d, 0, 0, wanted, committed=self._brokers.access.committed)
+        try:
+            (row,) = self._brokers.link(broker, PROBE).call(request)
+        except LinkLost as lost:
+            raise NoLeader(str(lost), **cursor.where(broker, offset=position)) from lost
+        if error_info(row.error).follows is Follows.MOVED:
+            raise NoLeader(f"it moved: {error_info(row.error).name}", **cursor.where(broker, offset=position))
+        return row if not row.error else None
 
     def _explain(self, cursor: Cursor, broker: Broker) -> None:
         """Find out why nothing came though the log goes on; if nothing explains it, another leader is looked for."""

@@ -26,3 +26,9 @@ class ReadOptions:
     columns: tuple[str, ...] = COLUMNS
     batch_bytes: int = 4 << 20  # of keys and values in a record batch, a single larger row apart
     batch_rows: int = 10000
+    skip_damaged: bool = False  # what is damaged is skipped and counted (damage.py)
+    # How the caller spells what helps, at the end of an error's sentence:
+    cap_option: str = "fetchBytesCap"
+    loss_helps: str = "failOnDataLoss=false skips what is not there"
+    damage_helps: str = ""
+    crc_helps: str = "kafka.check.crcs=false reads it all the same"

@@ -19,6 +19,7 @@ from kafkawire.errors import CorruptMessage, LibraryMissing
 from kafkawire.model import MessageSet
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.damage import DamagedEntry, DamageLog, behind_damage
 from sparkpipeline.reading.options import ReadOptions
 
 
@@ -37,6 +38,7 @@ class Piece:
     covered_from: int = 0
     covered_to: int = 0
     kept_back: int = 0  # of the last rows of a range: offsets of it that transactions keep back
+    damaged: int = 0  # of the last rows of a range: offsets of it that were skipped because they are damaged
 
     def __len__(self) -> int:
         return self.until - self.since
@@ -71,7 +73,8 @@ class Piece:
             if end > since + 1 and self._end(end - 1) > limit:
                 end -= 1
             last = end == self.until
-            yield replace(self, since=since, until=end, kept_back=self.kept_back if last else 0)
+            counted = (self.kept_back, self.damaged) if last else (0, 0)
+            yield replace(self, since=since, until=end, kept_back=counted[0], damaged=counted[1])
             since = end
 
     def _end(self, row: int) -> int:
@@ -82,37 +85,68 @@ class Piece:
 
 
 def pieces_of(
-    spoken: Dialect, sets: Iterator[tuple[int, MessageSet]], ranges: Sequence[OffsetRange], options: ReadOptions
+    spoken: Dialect,
+    sets: Iterator[tuple[int, MessageSet]],
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    damages: DamageLog | None = None,
 ) -> Iterator[Piece]:
-    """The rows of each set that are within its range, about a batch at a time."""
+    """The rows of each set that are within its range, about a batch at a time.
+
+    damages: gets what is skipped, where options.skip_damaged says so."""
     current, rows = -1, 0
+    damages = DamageLog() if damages is None else damages
     for number, message_set in sets:
         rows = rows if number == current else 0
         current = number
-        for piece in _within(spoken, ranges[number], message_set, options, rows=rows):
-            rows += len(piece)
+        rest: MessageSet | None = message_set
+        while rest is not None:
+            for piece in (within := _Within(spoken, ranges[number], rest, options, damages=damages)).pieces(rows):
+                rows += len(piece)
+                yield piece
+            rest = within.rest
+
+
+class _Within:
+    """The rows of a set before its range's end.  rest: what follows damage in it, once all pieces are taken."""
+
+    def __init__(
+        self, spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options: ReadOptions, *, damages: DamageLog
+    ) -> None:
+        self._spoken = spoken
+        self._range = rng
+        self._set = message_set
+        self._options = options
+        self._damages = damages
+        self.rest: MessageSet | None = None
+
+    def pieces(self, rows: int) -> Iterator[Piece]:
+        """About a batch at a time: what is copied is then still in a cache.  rows: how many of the range came before.
+
+        Raises CorruptData where damage stands before the range's end, CodecMissing.
+        """
+        rng, message_set = self._range, self._set
+        reached = message_set.start
+        for columns in _columns(self._spoken, rng, message_set, self._options):
+            whole = Piece(rng, columns, 0, len(columns), rows, reached, columns.resume_at)
+            if len(whole) and (columns.offsets[0] < reached or not ascending(whole.part)):
+                raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
+            piece = whole.within(rng.until)
             yield piece
+            if len(piece) < len(whole) or columns.resume_at >= rng.until:
+                return
+            if columns.damage is not None:
+                self._skip(columns.damage, max(columns.resume_at, rng.start))
+                return
+            reached, rows = columns.resume_at, rows + len(piece)
 
-
-def _within(
-    spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options: ReadOptions, *, rows: int
-) -> Iterator[Piece]:
-    """The rows of a set before the range's end, about a batch at a time: what is copied is then still in a cache.
-
-    Raises CorruptData where damage stands before the range's end, CodecMissing.
-    """
-    reached = message_set.start
-    for columns in _columns(spoken, rng, message_set, options):
-        whole = Piece(rng, columns, 0, len(columns), rows, reached, columns.resume_at)
-        if len(whole) and (columns.offsets[0] < reached or not ascending(whole.part)):
-            raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
-        piece = whole.within(rng.until)
-        yield piece
-        if len(piece) < len(whole) or columns.resume_at >= rng.until:
-            return
-        if columns.damage is not None:
-            raise _corrupt(rng, columns.damage)
-        reached, rows = columns.resume_at, rows + len(piece)
+    def _skip(self, damage: CorruptMessage, reached: int) -> None:
+        """Go on behind damaged content.  Raises CorruptData where nothing is skipped, and where its end is unknown."""
+        found = behind_damage(self._spoken, self._set, damage) if self._options.skip_damaged else None
+        if found is None:
+            raise _corrupt(self._range, damage, self._options)
+        self.rest, raw = found
+        self._damages.add(DamagedEntry(self._range, reached, self.rest.start, str(damage), raw))
 
 
 def _columns(spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
@@ -123,9 +157,10 @@ def _columns(spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options
         raise CodecMissing(f"{missing}; {helps}", **_where(rng, message_set.start)) from None
 
 
-def _corrupt(rng: OffsetRange, damage: CorruptMessage) -> CorruptData:
-    helps = "; kafka.check.crcs=false reads it all the same" if "crc mismatch" in damage.why else ""
-    return CorruptData(f"{damage}{helps}", **_where(rng, damage.offset))
+def _corrupt(rng: OffsetRange, damage: CorruptMessage, options: ReadOptions) -> CorruptData:
+    of_crc = "crc mismatch" in damage.why or "wrong checksum" in damage.why
+    helps = [text for text in (options.damage_helps, options.crc_helps if of_crc else "") if text]
+    return CorruptData("; ".join([str(damage), *helps]), **_where(rng, damage.offset))
 
 
 def _where(rng: OffsetRange, offset: int | None) -> dict[str, object]:
@@ -153,17 +188,24 @@ def covering(pieces: Iterator[Piece]) -> Iterator[Piece]:
         yield last
 
 
-def accounting(pieces: Iterator[Piece], kept_back: Mapping[OffsetRange, int]) -> Iterator[Piece]:
-    """The same, but none without rows, and the last of each range says how many of its offsets transactions keep back.
+def accounting(
+    pieces: Iterator[Piece], kept_back: Mapping[OffsetRange, int], damaged: Mapping[OffsetRange, int]
+) -> Iterator[Piece]:
+    """The same, but none without rows, and the last of each range says how many of its offsets transactions keep back,
+    and how many are damaged.
 
-    kept_back: by range, known once the next one has begun.  Not known of a range without rows."""
+    kept_back, damaged: by range, known once the next one has begun.  Not known of a range without rows."""
+
+    def told(piece: Piece) -> Piece:
+        return replace(piece, kept_back=kept_back[piece.range], damaged=damaged.get(piece.range, 0))
+
     last: Piece | None = None
     for piece in pieces:
         if last is not None and len(piece):
-            yield last if piece.range is last.range else replace(last, kept_back=kept_back[last.range])
+            yield last if piece.range is last.range else told(last)
         last = piece if len(piece) else last
     if last is not None:
-        yield replace(last, kept_back=kept_back[last.range])
+        yield told(last)
 
 
 def grouped(pieces: Iterator[Piece], most_bytes: int, most_rows: int) -> Iterator[list[Piece]]:

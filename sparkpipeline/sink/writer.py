@@ -23,7 +23,7 @@ from producer.config import ProducerConfig
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.addresses import find_access
-from sparkpipeline.errors import CodecMissing, OptionRefused, PipelineError, UnknownPartition
+from sparkpipeline.errors import CodecMissing, OptionRefused, PipelineError, UnknownPartition, coded
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.sink.rows import Columns, RowSender, columns_of
 from sparkpipeline.sink.sender import TaskSender
@@ -124,6 +124,7 @@ class Kafka08Writer(DataSourceArrowWriter):
             raise OptionRefused("a topic is only ever appended to", mode="overwrite")
         self.job = prepare(options, schema)
 
+    @coded
     def write(self, iterator: Iterator[Any]) -> Written:
         return write_rows(self.job, iterator)
 
@@ -140,6 +141,7 @@ class Kafka08StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
         self.job = prepare(options, schema)
 
+    @coded
     def write(self, iterator: Iterator[Any]) -> Written:
         return write_rows(self.job, iterator)
 

@@ -24,7 +24,7 @@ from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.source.options import PLAN, SECRET
-from sparkpipeline.source.schema import TYPES
+from sparkpipeline.source.schema import TYPES, struct_type
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class ExactPlan:
 
     def frame(self, spark: Any) -> Any:
         """The rows as a DataFrame of this session.  Raises what Spark raises."""
-        schema = ", ".join(f"{name} {TYPES[name]}" for name in self.read.columns)
+        schema = struct_type({name: TYPES[name] for name in self.read.columns})
         asked = spark.read.format("kafka08").option(PLAN, self.text())
         if self.access.security != OPEN:
             asked = asked.option(SECRET, _packed(self.access.security))

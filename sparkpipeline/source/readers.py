@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import OptionRefused
+from sparkpipeline.errors import OptionRefused, coded
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.source.cluster import access_of, brokers_of, group_offsets
 from sparkpipeline.source.offsets import offsets_text, parse_offsets
@@ -55,6 +55,7 @@ class Kafka08Reader(DataSourceReader):
         ranges_given = known.offset_ranges is not None
         return Kafka08Reader(known, columns_of(schema, known.include_headers, ranges_given, known.by_broker))
 
+    @coded
     def partitions(self) -> list[RangesPartition]:
         """Asked once for each DataFrame that is loaded: what is made of it all reads the same ranges."""
         with brokers_of(self.options, access_of(self.options)) as brokers:
@@ -69,6 +70,7 @@ class Kafka08Reader(DataSourceReader):
         found = resolve_batch(self.options, brokers, group_offsets(self.options, brokers.access))
         return [OffsetRange(tp.topic, tp.partition, start, until) for tp, start, until in found]
 
+    @coded
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self.options, self.columns)
 
@@ -82,6 +84,7 @@ class PlannedReader(DataSourceReader):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "plan": replace(self.plan, tasks=())}
 
+    @coded
     def partitions(self) -> list[RangesPartition]:
         """Task by task as planned, empty ranges too.  Raises NoLeader, UnknownPartition, Unreachable."""
         plan, now_ms = self.plan, time.time_ns() // 1_000_000
@@ -92,6 +95,7 @@ class PlannedReader(DataSourceReader):
             for task in plan.tasks
         ]
 
+    @coded
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
         return read_ranges_of(partition, lambda _: self.plan.read)
@@ -159,6 +163,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "options": self.options.for_tasks}
 
+    @coded
     def initialOffset(self) -> Json:
         return _json(self._micro_batches().start())
 
@@ -173,6 +178,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @coded
     def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:
         """Where the batch that begins at `start` ends; `start` itself when there is nothing for a batch."""
         begin = self._micro_batches().start() if start is None else _offsets(start)
@@ -184,15 +190,18 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._batches.latest if self._batches is not None else None
         return None if latest is None else _json(latest)
 
+    @coded
     def prepareForTriggerAvailableNow(self) -> None:
         self._micro_batches().freeze()
 
+    @coded
     def partitions(self, start: Json, end: Json) -> list[RangesPartition]:
         if start == end:
             return []
         batches = self._micro_batches()
         return partitions_of(batches.ranges(_offsets(start), _offsets(end)), self.options, batches.brokers)
 
+    @coded
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self.options, self.columns)
 

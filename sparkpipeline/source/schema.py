@@ -10,6 +10,7 @@ compressed entry apart, 0, 1, 2 ..
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sparkpipeline.errors import OptionRefused
@@ -31,12 +32,23 @@ BY_BROKER = {"broker": "int", "innerIndex": "int"}  # where partitions belong to
 COUNTED = {"rowNumber": "bigint", "valueCrc": "bigint"}  # 0, 1, 2 .. within a range; CRC-32 of the value, or null
 COVERED = {"coveredBytes": "bigint"}  # of the log, from where the row before it ended: as many in all as the range has
 KEPT_BACK = {"keptBack": "bigint"}  # 0; in the last row of a range: offsets of it that transactions keep from readers
-TYPES = {**COLUMNS, **HEADERS, **BY_BROKER, **COUNTED, **COVERED, **KEPT_BACK}
+DAMAGED = {"damagedOffsets": "bigint"}  # 0; in the last row of a range: offsets of it that were skipped as damaged
+TYPES = {**COLUMNS, **HEADERS, **BY_BROKER, **COUNTED, **COVERED, **KEPT_BACK, **DAMAGED}
 
 
-def schema_text(include_headers: bool = False, by_broker: bool = False) -> str:
-    """The schema as DDL: what a query gets that asks for nothing else."""
-    return ", ".join(f"{name} {kind}" for name, kind in columns_by_default(include_headers, by_broker).items())
+def struct_type(columns: str | Mapping[str, str]) -> StructType:
+    """Return the StructType of columns: their types by name, or a text such as "offset bigint, timestamp timestamp".
+
+    Spark is not given the text: it takes "timestamp" for another type where spark.sql.timestampType says so."""
+    from pyspark.sql import types as T
+
+    of_header = [T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]
+    known: dict[str, T.DataType] = {
+        "binary": T.BinaryType(), "string": T.StringType(), "int": T.IntegerType(), "bigint": T.LongType(),
+        "timestamp": T.TimestampType(), HEADERS["headers"]: T.ArrayType(T.StructType(of_header)),
+    }  # fmt: skip
+    pairs = columns.items() if isinstance(columns, Mapping) else [one.split(" ", 1) for one in columns.split(", ")]
+    return T.StructType([T.StructField(name, known[kind]) for name, kind in pairs])
 
 
 def columns_by_default(include_headers: bool, by_broker: bool) -> dict[str, str]:
@@ -53,9 +65,11 @@ def check_columns(text: str) -> str:
     return text
 
 
-def counted(by_broker: bool, transactions: bool = False) -> dict[str, str]:
-    """The columns to count by: rows; where offsets are bytes, these; what transactions keep, where brokers have any."""
-    return {**COUNTED, **(COVERED if by_broker else {}), **(KEPT_BACK if transactions else {})}
+def counted(by_broker: bool, transactions: bool = False, damaged: bool = False) -> dict[str, str]:
+    """The columns to count by: rows; where offsets are bytes, these; what transactions keep, where brokers have any;
+    what is damaged, where that is skipped."""
+    optional = ((by_broker, COVERED), (transactions, KEPT_BACK), (damaged, DAMAGED))
+    return {**COUNTED, **{name: kind for wanted, columns in optional if wanted for name, kind in columns.items()}}
 
 
 def columns_of(
@@ -82,6 +96,7 @@ def _check(name: str, kind: str, nullable: bool, known: dict[str, str]) -> None:
             helps = f"; {name} needs protocol=0.7"
         raise OptionRefused(f"the source has no column {name!r}, it has {', '.join(known)}{helps}", option="schema")
     if kind != known[name]:
-        raise OptionRefused(f"column {name!r} is {known[name]}, not {kind}: cast it in the query", option="schema")
+        helps = "write timestamp_ltz" if kind == "timestamp_ntz" else "cast it in the query"
+        raise OptionRefused(f"column {name!r} is {known[name]}, not {kind}: {helps}", option="schema")
     if not nullable:
         raise OptionRefused(f"column {name!r} is nullable: NOT NULL is not promised", option="schema")

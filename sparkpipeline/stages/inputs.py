@@ -22,6 +22,7 @@ from sparkpipeline.ledger.schemas import struct_of
 from sparkpipeline.load.facts import output_of
 from sparkpipeline.load.job import open_ledger
 from sparkpipeline.paths import DATA, GENERATION, folders
+from sparkpipeline.source.schema import struct_type
 from sparkpipeline.stages.batchmode import Batch
 from sparkpipeline.stages.config import Pipeline, Stage
 from sparkpipeline.stages.graph import LOAD
@@ -177,7 +178,8 @@ class Views:
             return struct_of(head.schema, f"batch {head.newest} of {stage_input.name}")
         path = _newest_file(stage_input, head)
         # A file by itself: Spark takes its own folder for the base, and adds no column.
-        schema = head.format.read(self.spark.read, [stage_input.ledger.path(path)], head.columns).schema
+        columns = None if head.columns is None else struct_type(head.columns)
+        schema = head.format.read(self.spark.read, [stage_input.ledger.path(path)], columns).schema
         stored = {name.lower() for name in schema.names}
         return T.StructType(
             [*schema, *(T.StructField(n, T.StringType()) for n in folders(path) if n.lower() not in stored)]

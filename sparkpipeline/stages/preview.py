@@ -34,6 +34,8 @@ class NodePreview:
     files, rows   that it would read
     replaces  own batches (mode batch) or partitions (mode partition) in whose place the output would come
     refused   it would fail
+    idle      a run would leave its ledger as it is
+    waits     why it cannot run yet
     """
 
     node: Node
@@ -47,6 +49,8 @@ class NodePreview:
     rows: int | None = None
     replaces: str | None = None
     refused: bool = False
+    idle: bool = False
+    waits: str | None = None
 
     def row(self) -> dict[str, Any]:
         """For the table and JSON."""
@@ -89,7 +93,9 @@ class Preview:
         last = newest.batch if newest is not None else None
         if config is None:
             output = of_facts(newest.facts).name if newest is not None else None
-            return NodePreview(node=node, mode=None, output=output, last=last, does="runs elsewhere", moves=False)
+            return NodePreview(
+                node=node, mode=None, output=output, last=last, does="runs elsewhere", moves=False, idle=True
+            )
         does = ", ".join([*_recovery(state), "loads what is new"])
         return NodePreview(node=node, mode=None, output=config.format.name, last=last, does=does, moves=True)
 
@@ -98,12 +104,12 @@ class Preview:
         ledger, planner = opened.ledger(node.name), Planner.of(opened, node.name)
         stage, state = planner.stage, ledger.state()
         last = state.newest.batch if state.newest is not None else None
-        refused = False
+        refused, waits = False, None
         plan: Plan | None = None
         try:
             does, plan = self._next(ledger, planner, state)
         except NotYet as exc:
-            does = [f"waits: {exc}"]
+            does, waits = [f"waits: {exc}"], str(exc)
         except Refused as exc:
             does, refused = [f"refuses: {exc.sentence}"], True
         above = [f.node.name for f in self.found if f.moves and f.node.name in node.reads]
@@ -119,6 +125,8 @@ class Preview:
             does=", ".join(does),
             moves=moves,
             refused=refused,
+            idle=not (moves or refused or _recovery(state)),
+            waits=waits,
             **shown,
         )
 

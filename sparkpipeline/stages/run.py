@@ -20,6 +20,7 @@ from sparkpipeline.stages.config import Pipeline
 from sparkpipeline.stages.graph import LOAD, Graph, Node, nearest
 from sparkpipeline.stages.inputs import NotYet, PipelineLedgers
 from sparkpipeline.stages.planner import Planner
+from sparkpipeline.stages.preview import NodePreview
 from sparkpipeline.stages.programs import Program, first_line, program_hash, program_of
 from sparkpipeline.stages.work import StageWork
 
@@ -68,6 +69,21 @@ def exit_of(reports: Iterable[NodeReport]) -> str:
     if not results & {FAILED, LOST}:
         return "done"
     return "partly" if results & {DONE, IDLE, LOST} else "runtime"
+
+
+def idle_reports(nodes: Sequence[NodePreview]) -> list[NodeReport] | None:
+    """Return the reports of a run that would change nothing, or None where some node has something to do."""
+    if not all(one.idle for one in nodes):
+        return None
+    return [
+        NodeReport(
+            name=one.node.name,
+            kind=one.node.kind,
+            result=WAITS if one.waits else ELSEWHERE if one.node.kind == LOAD else IDLE,
+            reason=one.waits,
+        )
+        for one in nodes
+    ]
 
 
 def check_names(graph: Graph, names: Iterable[str], option: str, stages_only: bool = False) -> None:

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
+from pyspark.errors import PythonException
 
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01 import messages
@@ -17,8 +18,10 @@ from kafkawire.znodes import v08 as znodes
 from localkafka.cluster import Cluster
 from localkafka.segments import HEADER
 from localkafka.waiting import wait_until
+from sparkpipeline.errors import sentence_in
 from tests.integration.hoard import fill, read_slowly
 from tests.integration.readers import Reader, committed, config, places
+from tests.integration.sparkloads import job as loading
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout, DamagedMessage
 from zkconsumer.listeners import ConsumerListener
@@ -193,3 +196,33 @@ def test_a_slow_program_with_200_full_partitions_keeps_within_its_memory(own_clu
     assert 32 * MIB < told["buffered"] <= 64 * MIB
     assert told["peak"] < (64 + 150) * MIB
     assert told["parked"] == []
+
+
+@pytest.mark.spark
+def test_a_load_names_what_is_damaged_and_quarantines_it_where_the_job_says_so(cluster, spark, tmp_path):
+    failing = loading(cluster, tmp_path, spark, topics=[TOPIC])
+    with pytest.raises(PythonException) as told:
+        failing.run()
+    assert sentence_in(str(told.value)).endswith("; corrupt.policy: skip, or quarantine, leaves it out and counts it")
+    assert "kafka.check.crcs" not in str(told.value)
+    assert [said for said in failing.told if "load abandon JOB 1" in said]
+    # The plan that failed is carried out by the options of today.
+    load = loading(cluster, tmp_path, spark, topics=[TOPIC], corrupt_policy="quarantine", split_bytes=40_000)
+    (manifest,) = load.run().manifests
+    rows = {partition: sorted(row[2] for row in load.rows() if row[1] == partition) for partition in range(4)}
+    found = next(offset for offset in rows[SIZED] if offset > 100)
+    assert rows == {
+        PLAIN: [*range(100), *range(101, EACH)], WRAPPED: [*range(100), *range(150, EACH)],
+        SIZED: [*range(100), *range(found, EACH)], WHOLE: [*range(EACH)],
+    }  # fmt: skip
+    assert found <= 120
+    damaged = {row["partition"]: row["damaged"] for row in manifest.facts["ranges"] if "damaged" in row}
+    assert damaged == {PLAIN: 1, WRAPPED: 50, SIZED: found - 100}
+    assert [(row["start"], row["until"]) for row in manifest.facts["damaged"]] == [
+        (100, 101), (100, 150), (100, found)
+    ]  # fmt: skip
+    kept = sorted((tmp_path / "_load" / "quarantine").iterdir())
+    assert [path.name.split("+")[1:3] for path in kept] == [[str(n), f"{100:020}"] for n in (PLAIN, WRAPPED, SIZED)]
+    assert HEADER.unpack_from(kept[PLAIN].read_bytes())[0] == 100
+    assert load.run().manifests == ()
+    load.check()

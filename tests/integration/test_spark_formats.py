@@ -26,6 +26,7 @@ from sparkpipeline.load.operations import CompactWanted, InitWanted, run_compact
 from sparkpipeline.load.output import check_zone
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import ENDINGS, StagedName
+from sparkpipeline.source.schema import struct_type
 from sparkpipeline.stages.graph import LOAD
 from sparkpipeline.stages.inputs import StageInput, Views
 from tests.conftest import Unique
@@ -80,7 +81,7 @@ def test_what_is_written_comes_back_and_three_readers_count_the_same(spark: Any,
         (1, 9, 9, TEN + 5 * 3600_000), (2, 5, 6, TEN), (2, 10, 11, TEN)
     ]  # fmt: skip
     columns = "key binary, value binary, partition int, offset bigint, timestamp timestamp, timestampType int"
-    frame = fmt.read(spark.read, [f"file://{tmp_path}/staging"], columns)
+    frame = fmt.read(spark.read, [f"file://{tmp_path}/staging"], struct_type(columns))
     found = frame.selectExpr(
         "key", "value", "topic", "partition", "offset", "unix_millis(timestamp)", "timestampType"
     ).orderBy("offset").collect()  # fmt: skip
@@ -181,7 +182,7 @@ def test_a_job_in_another_format_is_exactly_once_and_keeps_it(
 def seen(spark: Any, load: Job, path: str) -> dict[int, bytes]:
     """Offset -> value, as spark.read finds them below a folder, with the columns that its folders name."""
     fmt = load.config.format
-    frame = fmt.read(spark.read, [path], "value binary, offset bigint")
+    frame = fmt.read(spark.read, [path], struct_type("value binary, offset bigint"))
     assert frame.columns == ["value", "offset", "topic", "date", "hour"]
     rows = frame.collect()
     assert {(str(row.date), row.hour) for row in rows} >= {("2026-01-01", 10), ("2026-01-01", 11)}

@@ -116,6 +116,51 @@ def test_rows_lie_in_the_hour_of_their_json_field_and_complete_hours_are_closed(
     load.check()
 
 
+def test_a_field_that_no_row_has_is_refused_and_a_clock_that_jumps_makes_few_folders(
+    spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    source.create_topic(topic)
+    events(source, TopicPartition(topic, 0), [TEN] * 3 + [TEN + n * 24 * HOUR for n in range(1, 41)] + [None])
+    typo = job(source, tmp_path, spark, topics=[topic], time_from="json", time_field="$.meta.att", batch_hours=2)
+    for _ in range(2):
+        with pytest.raises(Refused, match=f"none of 44 rows of {topic} has a time in .*load abandon JOB 1"):
+            typo.run()
+    assert not typo.data.exists()
+    typo.ledger.abandon(1, "a typo")
+    load = job(source, tmp_path, spark, topics=[topic], time_from="json", time_field="$.meta.at", batch_hours=2)
+    (manifest,) = load.run().manifests
+    assert len(load.rows()) == 44
+    hours = load.hours()
+    assert len(hours) == 3
+    assert (hours["2026-01-01T10"], max(hours.values())) == (3, 40)
+    assert [row["no_time"] for row in manifest.facts["ranges"]] == [40]
+    assert any("1 of 44 rows" in said for said in load.told)
+    assert any("more than 2 hours: 39 rows" in said for said in load.told)
+    load.check()
+
+
+@pytest.mark.parametrize("output", ["parquet", "json"])
+def test_sessions_whose_timestamps_have_no_zone_read_and_load_the_same(
+    spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path, output: str
+) -> None:
+    topic = unique.topic()
+    source.create_topic(topic)
+    produce(source, TopicPartition(topic, 0), [(None, b'{"at": "2026-01-01 10:00:00"}')] * 3)
+    load = job(source, tmp_path, spark, topics=[topic], time_from="json", time_field="$.at", time_unit="iso",
+               output_format=output)  # fmt: skip
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        query = spark.read.format("kafka08").option("kafka.bootstrap.servers", source.brokers)
+        query = query.option("subscribe", topic).load()
+        assert dict(query.dtypes)["timestamp"] == "timestamp"
+        assert query.count() == 3
+        (manifest,) = load.run().manifests
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert [(row["date"], row["hour"], row["rows"]) for row in manifest.facts["hours"]] == [("2026-01-01", "10", 3)]
+
+
 def test_a_partition_that_is_behind_keeps_its_hours_open(
     spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
@@ -299,7 +344,7 @@ def test_a_poison_plan_fails_until_it_is_abandoned(
     assert load.ledger.put_plan(Plan(1, "load", TEN, poison))
     with pytest.raises(Exception, match="KAFKA08_OFFSET_OUT_OF_RANGE"):
         load.run()
-    assert "until `sparkpipeline load abandon JOB 1` gives it up" in load.told[-1]
+    assert "`sparkpipeline load abandon JOB 1` gives it up" in load.told[-1]
     assert load.ledger.state().open_plan is not None
     load.ledger.abandon(1, "poison")
     assert load.run().manifests[0].batch == 2

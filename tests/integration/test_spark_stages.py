@@ -13,7 +13,7 @@ from sparkpipeline.errors import Mismatch, OptionRefused
 from sparkpipeline.ledger.exactlyonce import POINTS
 from sparkpipeline.ledger.parquet import row_counts
 from sparkpipeline.stages.preview import Preview
-from sparkpipeline.stages.run import exit_of
+from sparkpipeline.stages.run import exit_of, idle_reports
 from tests.integration.stagepipelines import CHAIN, Orders, Place
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -55,6 +55,10 @@ def test_batches_go_through_the_chain_once_and_a_rewind_runs_what_lies_below(tmp
     assert reports["lines"].replaced == 2  # both of its batches took rows of that hour
     place.assert_true()
     assert set(results(place).values()) == {"nothing to do", "runs elsewhere"}
+    idle = idle_reports(Preview(pipeline=place.pipeline, spark=None).nodes())
+    assert idle is not None
+    assert {report.name: report.result for report in idle} == results(place)
+    assert idle_reports(Preview(pipeline=place.pipeline, spark=None, again=["lines"]).nodes()) is None
 
 
 def test_a_stage_that_fails_stops_what_reads_it_and_no_sibling(tmp_path: Path, spark: Any) -> None:

@@ -12,9 +12,10 @@ from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.load.counts import CountedFile, RangeCount, ReadBack, counted, staged_files
 from sparkpipeline.load.plan import LoadPlan
-from sparkpipeline.load.staging import Observed
+from sparkpipeline.load.staging import Observed, ReadAgain
 from sparkpipeline.paths import StagedName
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.damage import DamagedEntry
 
 RANGES = (OffsetRange("t", 0, 0, 10), OffsetRange("u", 4, 5, 7), OffsetRange("t", 0, 10, 12))
 PLAN = LoadPlan(ranges=RANGES, tasks=(2, 1), positions={}, heads={})
@@ -33,7 +34,7 @@ def file(
         name=name,
         size=100,
         footer=Footer(count, first, last),
-        back=ReadBack(rows=count, first=first, last=last, bytes=50, min_ms=None, max_ms=None, crcs=7),
+        back=ReadBack(rows=count, first=first, last=last, bytes=50, timed=0, min_ms=None, max_ms=None, crcs=7),
     )
 
 
@@ -137,6 +138,31 @@ def test_a_range_without_rows_has_neither_first_nor_last() -> None:
     assert (facts["rows"], facts["gaps"], facts["first"], facts["last"], facts["max_ms"]) == (0, 10, None, None, None)
 
 
+def test_what_is_damaged_is_read_once_more_and_both_counts_must_agree() -> None:
+    files = [file("t", 0, 0, 0, 6), file("t", 0, 0, 9, 9, "11"), FILES[2]]  # 7, 8 are damaged, and 10, 11
+    seen = Observed(rows=10, numbers=28 + 1, begun=2, crcs=21, damaged=2)
+    held = {RANGES[0]: [(7, 9)], RANGES[2]: [(10, 12)]}
+    asked: list[OffsetRange] = []
+
+    def again(rng: OffsetRange) -> ReadAgain:
+        asked.append(rng)
+        return ReadAgain(0, 0, tuple(DamagedEntry(rng, *each, "crc mismatch") for each in held[rng]))
+
+    found = counted(plan=PLAN, files=files, seen=seen, read_again=again)
+    assert asked == [RANGES[0], RANGES[2]]
+    assert [(count.gaps, count.damaged, count.lost) for count in found] == [(2, 2, 0), (0, 0, 0), (2, 2, 0)]
+    assert [count.facts().get("damaged") for count in found] == [2, None, 2]
+    markers = counted(plan=PLAN, files=files, seen=replace(seen, kept_back=0), read_again=again)
+    assert [count.damaged for count in markers] == [2, 0, 2]
+    with pytest.raises(Mismatch, match="the tasks skipped 1, and read once more there are 2"):
+        counted(plan=PLAN, files=files, seen=replace(seen, damaged=1), read_again=again)
+    held[RANGES[0]] = [(7, 8)]
+    with pytest.raises(Mismatch, match="8 rows for 10 offsets: 1 are missing"):
+        counted(plan=PLAN, files=files, seen=seen, read_again=again)
+    with pytest.raises(Mismatch, match="2 are missing"):
+        counted(plan=PLAN, files=files, seen=replace(seen, damaged=0), read_again=again)
+
+
 # ---- transactions ----------------------------------------------------------------------------------------------------
 
 WITH_MARKERS = [file("t", 0, 0, 1, 9, rows=7), FILES[2], FILES[3]]  # range 0 lacks 3: a marker, an aborted message ..
@@ -161,17 +187,17 @@ def test_a_range_of_which_no_row_came_is_read_once_more() -> None:
     files, seen = WITH_MARKERS[:2], replace(OF_MARKERS, rows=9, numbers=21 + 1, begun=2, crcs=14)
     asked: list[OffsetRange] = []
 
-    def again(rng: OffsetRange) -> tuple[int, int]:
+    def again(rng: OffsetRange) -> ReadAgain:
         asked.append(rng)
-        return 0, 2
+        return ReadAgain(0, 2)
 
     found = counted(plan=PLAN, files=files, seen=seen, read_again=again)
     assert asked == [RANGES[2]]
     assert [(count.rows, count.gaps, count.lost) for count in found] == [(7, 3, 0), (2, 0, 0), (0, 2, 0)]
     for rows, kept_back in ((1, 1), (0, 1), (2, 0)):
         with pytest.raises(Mismatch, match=f"no row for 2 offsets: read once more it has {rows} messages"):
-            counted(plan=PLAN, files=files, seen=seen, read_again=lambda rng, r=rows, k=kept_back: (r, k))
-    lost = counted(plan=PLAN, files=files, seen=seen, may_lose=True, read_again=lambda rng: (0, 1))
+            counted(plan=PLAN, files=files, seen=seen, read_again=lambda rng, r=rows, k=kept_back: ReadAgain(r, k))
+    lost = counted(plan=PLAN, files=files, seen=seen, may_lose=True, read_again=lambda rng: ReadAgain(0, 1))
     assert lost[2].lost == 1
 
 

@@ -54,7 +54,11 @@ def test_alarms_name_what_is_over_its_threshold() -> None:
 
 
 def test_a_batch_is_a_row_with_its_gaps() -> None:
-    facts = {"ranges": [{"gaps": 3}, {"gaps": 0}], "gaps": [{"start": 5, "until": 9}], "late": 2}
+    facts = {
+        "ranges": [{"gaps": 3, "no_time": 4}, {"gaps": 0, "no_time": 1}],
+        "gaps": [{"start": 5, "until": 9}],
+        "late": 2,
+    }
     manifest = Manifest(
         batch=4,
         kind="load",
@@ -70,6 +74,9 @@ def test_a_batch_is_a_row_with_its_gaps() -> None:
     )
     row = loadrows.of_manifest(manifest)
     assert (row["ranges"], row["rows"], row["gaps"], row["late"], row["rows_per_s"]) == (2, 100, 7, 2, 50)
+    assert row["no_time"] == 5
+    facts["ranges"] = [{"gaps": 3}]  # of a release that did not count them
+    assert loadrows.of_manifest(manifest)["no_time"] is None
     assert tuple(row) == loadrows.BATCH
 
 

@@ -6,18 +6,26 @@ import errno
 import json
 import logging
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 
 from sparkpipeline.commands import cli
 from sparkpipeline.commands import common as options
 from sparkpipeline.commands.common import failure_reported, report_option
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import Refused
+from sparkpipeline.ledger.model import Plan
+from sparkpipeline.load.config import read_config
+from sparkpipeline.load.job import open_ledger
 
 
 def raising(exc: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +46,35 @@ def test_what_spark_raises_is_one_sentence(monkeypatch: pytest.MonkeyPatch, caps
     raising(Py4JError(text), monkeypatch)
     assert cli.outcome(["load"]) == 1
     assert capsys.readouterr().err == "error: Spark failed: java.io.IOException: No space left on device\n"
+
+
+@pytest.mark.parametrize("exc", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("empty")])
+def test_a_jvm_that_was_killed_is_told_as_such(
+    exc: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as jvm:
+        jvm.kill()
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm))
+        raising(exc, monkeypatch)
+        assert cli.outcome(["load", "--report", str(tmp_path / "r.json")]) == 1
+    assert capsys.readouterr().err.startswith("error: Spark's JVM was ended by SIGKILL: did memory run out")
+    assert json.loads((tmp_path / "r.json").read_text())["error"].startswith("Spark's JVM was ended by SIGKILL")
+
+
+def test_status_shows_the_ledger_where_the_cluster_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    job = tmp_path / "orders.yaml"
+    job.write_text(f"base: {tmp_path}/base\nbootstrap.servers: 127.0.0.1:{port}\ntopics: [orders]\nretries: 0\n")
+    ledger = open_ledger(read_config(job), None)
+    assert ledger.put_plan(Plan(1, "load", 1, {"ranges": [], "tasks": []}))
+    assert cli.outcome(["load", "status", str(job), "-o", "json"]) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["open_plan"] == "load"
+    assert "KAFKA08_UNREACHABLE" in shown.err
 
 
 def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

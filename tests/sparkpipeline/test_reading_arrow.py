@@ -141,7 +141,7 @@ def test_types_are_those_that_pyspark_makes_of_the_schema() -> None:
         "offset": LongType(), "timestamp": TimestampType(), "timestampType": IntegerType(),
         "broker": IntegerType(), "innerIndex": IntegerType(),
         "headers": ArrayType(header), "rowNumber": LongType(), "valueCrc": LongType(), "coveredBytes": LongType(),
-        "keptBack": LongType(),
+        "keptBack": LongType(), "damagedOffsets": LongType(),
     }  # fmt: skip
     assert list(kinds) == list(TYPES)
     of_spark = to_arrow_schema(StructType([StructField(name, kind) for name, kind in kinds.items()]), timezone="UTC")

@@ -85,6 +85,6 @@ def test_the_last_rows_of_a_range_say_what_is_kept_back_of_it() -> None:
     def of(rng: OffsetRange, since: int, until: int) -> Piece:
         return Piece(rng, columns, since, until, 0)
 
-    found = list(accounting(iter([of(one, 0, 2), of(one, 2, 3), of(one, 3, 3), of(two, 0, 1)]), {one: 5, two: 0}))
+    found = list(accounting(iter([of(one, 0, 2), of(one, 2, 3), of(one, 3, 3), of(two, 0, 1)]), {one: 5, two: 0}, {}))
     assert [(each.range, len(each), each.kept_back) for each in found] == [(one, 2, 0), (one, 1, 5), (two, 1, 0)]
     assert [each.kept_back for each in found[1].cut(1, 1)] == [5]

@@ -8,6 +8,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +30,10 @@ from sparkpipeline.errors import (
 )
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
+from sparkpipeline.reading.damage import DamageLog, first_readable
 from sparkpipeline.reading.fetcher import read_many, read_sets
 from sparkpipeline.reading.options import COLUMNS, ReadOptions
+from sparkpipeline.reading.pieces import pieces_of
 from tests.fakes.broker import Close, Fail, FakeCluster, Throttle, entry, gzipped
 
 OPTIONS = ReadOptions(fetch_bytes=64 << 10, max_wait_ms=20, patience_ms=100)
@@ -363,6 +366,48 @@ def test_bytes_that_are_no_message_end_the_range_with_its_place(cluster: FakeClu
     spoil(cluster, 1, 8, 0x80)  # its size
     with pytest.raises(CorruptData, match=r"topic=t partition=0 offset=1 broker=.*impossible size"):
         offsets(cluster, 0, 3)
+
+
+SKIPPING = replace(OPTIONS, skip_damaged=True, columns=("offset", "rowNumber", "damagedOffsets"))
+
+
+@pytest.mark.parametrize("one_set", [False, True])
+def test_damaged_messages_are_skipped_and_counted_where_the_options_say_so(cluster: FakeCluster, one_set: bool) -> None:
+    fill(cluster, 10)
+    cluster.append("t", 0, gzipped(*[entry(b"w%d" % n, offset=n) for n in range(3)]))  # 10, 11, 12
+    fill(cluster, 7)
+    spoil(cluster, 2, 26, 1)
+    spoil(cluster, 3, 26, 1)
+    spoil(cluster, 10, 60, 1)  # the wrapper
+    spoil(cluster, 12, 8, 0x80)  # a size
+    spoil(cluster, 17, 26, 1)  # the last one
+    options = SKIPPING if one_set else replace(SKIPPING, batch_bytes=1, batch_rows=1)
+    found = rows(cluster, OffsetRange("t", 0, 0, 20), options=options)
+    whole = [n for n in range(20) if n not in (2, 3, 10, 11, 12, 14, 19)]
+    assert [row["offset"] for row in found] == whole
+    assert [row["rowNumber"] for row in found] == list(range(len(whole)))
+    assert [row["damagedOffsets"] for row in found] == [0] * (len(whole) - 1) + [7]
+    again = DamageLog(entries=[])
+    with closing(read_many([OffsetRange("t", 0, 0, 20)], access(cluster), SKIPPING, None, again)) as sets:
+        for _ in pieces_of(access(cluster).spoken, sets, [OffsetRange("t", 0, 0, 20)], SKIPPING, again):
+            pass
+    assert again.entries is not None
+    assert sorted((one.start, one.until) for one in again.entries) == [(2, 3), (3, 4), (10, 13), (14, 15), (19, 20)]
+    assert all(one.raw in b"".join(data for _, data in cluster.logs["t", 0].entries) for one in again.entries)
+
+
+def test_the_next_readable_offset_is_searched_where_no_size_leads_on() -> None:
+    asked: list[int] = []
+
+    def readable(at: int, good: int) -> int | None:
+        asked.append(at)
+        return at if at >= good else None
+
+    for good in range(11, 100):
+        assert first_readable(10, 100, lambda at, good=good: readable(at, good)) == good
+    asked.clear()
+    assert first_readable(10, 1_000_000, lambda at: readable(at, 2_000_000)) == 1_000_000
+    assert len(asked) < 30
 
 
 def test_offsets_that_go_back_are_damage(cluster: FakeCluster) -> None:

@@ -15,7 +15,15 @@ from pyspark.sql.types import (
 
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.reading.arrow import schema as arrow_schema
-from sparkpipeline.source.schema import BY_BROKER, COLUMNS, COUNTED, HEADERS, columns_of, schema_text
+from sparkpipeline.source.schema import (
+    BY_BROKER,
+    COLUMNS,
+    COUNTED,
+    HEADERS,
+    columns_by_default,
+    columns_of,
+    struct_type,
+)
 
 TYPES = {"binary": BinaryType(), "string": StringType(), "int": IntegerType(), "bigint": LongType(),
          "timestamp": TimestampType()}  # fmt: skip
@@ -32,10 +40,11 @@ def struct(*names, **changed):
 
 
 def test_the_columns_are_those_of_sparks_kafka_format():
-    assert schema_text() == (
+    text = (
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
     )
-    assert schema_text(True) == f"{schema_text()}, headers array<struct<key:string,value:binary>>"
+    assert struct_type(text) == struct_type(columns_by_default(False, False)) == struct(*COLUMNS)
+    assert struct_type(columns_by_default(True, False)) == struct(*COLUMNS, *HEADERS)
 
 
 def test_batches_have_exactly_the_types_that_spark_makes_of_the_schema():
@@ -47,7 +56,7 @@ def test_batches_have_exactly_the_types_that_spark_makes_of_the_schema():
 
 
 def test_partitions_of_brokers_have_two_columns_more():
-    assert schema_text(by_broker=True) == f"{schema_text()}, broker int, innerIndex int"
+    assert struct_type(columns_by_default(False, True)) == struct(*COLUMNS, *BY_BROKER)
     assert columns_of(struct("innerIndex", "value"), False, False, True) == ("innerIndex", "value")
     with pytest.raises(OptionRefused, match=r"innerIndex needs protocol=0\.7"):
         columns_of(struct("innerIndex", "value"), False, False)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkpipeline.session import without_hang_ups
+from sparkpipeline.session import shortened
 
 HUNG_UP = b"""Traceback (most recent call last):
   File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
@@ -24,19 +24,42 @@ OTHERS = [
     HUNG_UP.replace(b"BrokenPipeError: [Errno 32] Broken pipe", b"OSError: [Errno 28] No space left on device"),
     HUNG_UP.replace(b'pyspark/daemon.py", line 95', b'own/code.py", line 95'),
     b"Traceback (most recent call last):\nBrokenPipeError: [Errno 32] Broken pipe\n",
-    b"26/01/01 10:00:00 ERROR Executor: Exception in task 0.0\n\tat java.base/x\n",
+    b"26/01/01 10:00:00 ERROR Executor: Exception in task 0.0\n",
 ]
 
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_only_the_traceback_of_a_worker_whose_jvm_left_is_dropped(other: bytes) -> None:
     text = b"before\n" + HUNG_UP + other + HUNG_UP + HUNG_UP + b"after\n"
-    assert b"".join(without_hang_ups(text.splitlines(keepends=True))) == b"before\n" + other + b"after\n"
+    assert b"".join(shortened(text.splitlines(keepends=True))) == b"before\n" + other + b"after\n"
 
 
 def test_a_traceback_that_is_cut_off_is_passed_on() -> None:
     cut = HUNG_UP.splitlines(keepends=True)[:2]
-    assert list(without_hang_ups(cut)) == cut
+    assert list(shortened(cut)) == cut
+
+
+def test_an_error_of_ours_is_a_line_and_any_other_traceback_comes_once() -> None:
+    def told(last: str, tried: int) -> bytes:
+        return (
+            (
+                f"26/01/01 10:00:0{tried} ERROR Executor: Exception in task 0.{tried}\n"
+                "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+                '  File "/own/code.py", line 1, in f\n    g()\n'
+                f"{last}\n\n\tat org.apache.spark.A.f(A.scala:1)\n\t... 12 more\n"
+            )
+            .replace("PythonException: Trace", "PythonException: An exception:\nTrace")
+            .encode()
+        )
+
+    ours = "sparkpipeline.errors.CorruptData: KAFKA08_CORRUPT topic=t partition=0 offset=7: crc mismatch"
+    text = b"".join(told(last, tried) for tried in (1, 2) for last in (ours, "ValueError: 7"))
+    said = b"".join(shortened(text.splitlines(keepends=True))).decode()
+    assert said.count(ours) == said.count("ValueError: 7") == 1
+    assert said.count("/own/code.py") == 1  # of the ValueError
+    assert said.count("ERROR Executor") == 4
+    assert "\tat" not in said
+    assert "more" not in said
 
 
 @pytest.mark.parametrize(("module", "tells"), [("pyspark.daemon", True), ("sparkpipeline.workerdaemon", False)])

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from sparkpipeline.commands import stages
+from sparkpipeline.commands.cli import outcome
 from sparkpipeline.ledger.model import BatchFile
 from sparkpipeline.stages.preview import _numbers
 from sparkpipeline.stages.programs import first_line
@@ -65,3 +70,21 @@ def test_staged_files_are_listed_without_what_spark_puts_beside_them() -> None:
 def test_numbers_in_a_row_are_shown_as_one() -> None:
     assert _numbers([7, 1, 2, 3, 9, 10]) == "1-3, 7, 9-10"
     assert _numbers([]) == ""
+
+
+@pytest.mark.parametrize("only", [[], ["--only", "lines"]])
+def test_a_run_with_nothing_to_do_does_not_start_spark(
+    only: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(*args: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(stages, "session", started)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        f"base: {tmp_path}/base\nloads:\n  - {{name: orders, base: {tmp_path}/orders}}\n"
+        "stages:\n  - {name: lines, inputs: [orders], sql: select offset from orders}\n"
+    )
+    assert outcome(["run", str(file), *only, "-o", "json"]) == 0
+    rows = {row["name"]: row["result"] for row in json.loads(capsys.readouterr().out)}
+    assert rows == {"orders": ELSEWHERE, "lines": WAITS} if not only else {"lines": WAITS}

@@ -1,0 +1,87 @@
+"""Damaged entries of a log that a reader skips and counts, where ReadOptions.skip_damaged says so.
+
+An entry whose size is right ends where it says: it is skipped, and reading goes on behind it in the same bytes.  Where
+not even its size makes sense the next offset that can be read is searched: at +1, +2, +4 .. and back by halves, since a
+broker finds offsets by a sparse index.  Offsets are those of 0.8 and later; bytes of 0.7 are never skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from kafkawire.dialects import Dialect
+from kafkawire.errors import CorruptMessage
+from kafkawire.model import RECORD_BATCH, MessageSet, Run
+from sparkpipeline.ranges import OffsetRange
+
+Readable = Callable[[int], int | None]  # the first offset at or behind one that can be read from there; None: nothing
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedEntry:
+    """Offsets start <= offset < until of a range that cannot be read.  raw: the bytes of the log, where known."""
+
+    range: OffsetRange
+    start: int
+    until: int
+    why: str
+    raw: bytes = b""
+
+
+@dataclass(slots=True)
+class DamageLog:
+    """What a reader skipped.  counts: offsets by range; entries: of a reader that is asked for them, else None."""
+
+    counts: dict[OffsetRange, int] = field(default_factory=dict)
+    entries: list[DamagedEntry] | None = None
+
+    def add(self, entry: DamagedEntry) -> None:
+        """Note an entry that was skipped, within its range."""
+        until = min(entry.until, entry.range.until)
+        self.counts[entry.range] = self.counts.get(entry.range, 0) + max(0, until - entry.start)
+        if self.entries is not None:
+            self.entries.append(replace(entry, until=until))
+
+
+def behind_damage(spoken: Dialect, message_set: MessageSet, damage: CorruptMessage) -> tuple[MessageSet, bytes] | None:
+    """Return what follows damaged content in a set, as a set, and the bytes of the damaged entry.
+
+    None where the damage is not in an entry of the set."""
+    run = next((run for run in message_set.runs if run.begin <= damage.position < run.end), None)
+    if run is None:
+        return None
+    rest: list[Run] = [other for other in message_set.runs if other.begin >= run.end]
+    if run.codec or run.magic >= RECORD_BATCH:
+        end, resume_at = run.end, run.resume_at
+    else:
+        entry = spoken.messages.entry_at(message_set.buffer[: run.end], damage.position, message_set.start)
+        if entry is None:
+            return None
+        end, resume_at = damage.position + entry.nbytes, entry.resume_at
+        if end < run.end:
+            count = spoken.messages.count(message_set.buffer[end : run.end])
+            rest.insert(0, replace(run, begin=end, entries=count))
+    raw = bytes(message_set.buffer[damage.position : end])
+    return replace(message_set, start=max(resume_at, message_set.start), runs=tuple(rest)), raw
+
+
+def first_readable(position: int, until: int, readable: Readable) -> int:
+    """Return the first offset behind a damaged one that can be read, or until where none is found."""
+    bad, good, found = position, None, until
+    step = 1
+    while good is None and bad < until - 1:
+        probe = min(position + step, until - 1)
+        at = readable(probe)
+        if at is None:
+            bad, step = probe, 2 * step
+        else:
+            good, found = probe, at
+    while good is not None and good - bad > 1:
+        probe = (bad + good) // 2
+        at = readable(probe)
+        if at is None:
+            bad = probe
+        else:
+            good, found = probe, at
+    return min(found, until)
