@@ -6,7 +6,7 @@ and the target's ZooKeeper has to know a broker that the target's own answer nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -46,10 +46,12 @@ class WrongVersion(ConsumerError):
 
 
 class SourceView(NamedTuple):
-    """brokers by id; topics: partition counts of those that are mirrored."""
+    """brokers by id; topics: partition counts of those that are mirrored; internal: those that the lists select and
+    exclude.internal.topics leaves out."""
 
     brokers: dict[int, Broker]
     topics: dict[str, int]
+    internal: Sequence[str] = ()
 
 
 @contextmanager
@@ -84,13 +86,20 @@ def probe_source(
             require_generation(zk, "version", source.version)
             require_listener(zk, source.version, source.security_protocol)
             raise NoBrokers(no_brokers_under(source.zookeeper_connect, "zookeeper.connect"))
-        chosen = mirror.topics
-        names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
+        names, internal = chosen_topics(read_topics(zk, znodes), source, mirror)
         found = read_partitions(zk, znodes, names)
     versions = versions or ClusterVersions(source.version)
     if not versions.pinned or versions.dialect.number >= ASKED_FROM or source.kafka_security != OPEN:
         require_release(brokers.values(), "version", versions, source.kafka_security)
-    return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
+    return SourceView(brokers, {name: len(found[name]) for name in names if name in found}, internal)
+
+
+def chosen_topics(topics: Iterable[str], source: SourceOptions, mirror: MirrorOptions) -> tuple[list[str], list[str]]:
+    """Split the topics that the lists select into those that are mirrored and the internal ones that are left out."""
+    found, chosen = sorted(topics), mirror.topics
+    names = [name for name in found if chosen.matches(name, source.exclude_internal_topics)]
+    hidden = INTERNAL_TOPICS.intersection(found).difference(names)
+    return names, [name for name in sorted(hidden) if chosen.matches(name, False)]
 
 
 def _probe_coordinated(
@@ -105,10 +114,8 @@ def _probe_coordinated(
             f"coordination kafka: its brokers are of Kafka {versions.dialect.release}, which coordinates no groups; "
             "those of 0.9 and later do: take coordination zookeeper"
         )
-    chosen = mirror.topics
-    names = [name for name in sorted(view.topics) if chosen.matches(name, source.exclude_internal_topics)]
-    hidden = INTERNAL_TOPICS if source.exclude_internal_topics else ()
-    return SourceView(brokers, {name: len(view.topics[name]) for name in names if name not in hidden})
+    names, internal = chosen_topics(view.topics, source, mirror)
+    return SourceView(brokers, {name: len(view.topics[name]) for name in names}, internal)
 
 
 def source_view(source: SourceOptions, timeout_s: float, versions: ClusterVersions) -> ClusterView:

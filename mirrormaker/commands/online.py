@@ -112,6 +112,7 @@ def check_online(configuration: Configuration) -> int:
         return exits.UNREACHABLE
     write(rows, COLUMNS)
     say_releases(configuration, seen, view)
+    say_internal(seen)
     say_workers(configuration, seen)
     warn_of_topics(configuration, seen)
     warn_of_sizes(configuration, seen)
@@ -139,6 +140,14 @@ def say_releases(
             print_note(f"{who}: {line}")
         if apis.API_VERSIONS.key in versions.dialect.versions:
             print_note(f"{who}: {spoken_versions(versions.dialect)}")
+
+
+def say_internal(seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:
+    """Say on stderr which topics are not mirrored though the lists select them: brokers keep their own state there."""
+    for source, found in seen:
+        if found.internal:
+            names = ", ".join(found.internal)
+            print_note(f"source {source.name}: {names} not mirrored, internal (exclude.internal.topics)")
 
 
 def say_workers(configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:
