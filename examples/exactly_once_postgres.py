@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 import pg8000.dbapi
 
-from kafkawire.model import TopicPartition
-from zkconsumer import ConsumerConnector, ConsumerError, ConsumerListener
+from zkconsumer import ConsumerConnector, ConsumerError, ConsumerListener, TopicPartition
 from zkconsumer.offsets.database import DatabaseOffsets
 
 COUNT = "INSERT INTO words VALUES (%s, 1) ON CONFLICT (word) DO UPDATE SET seen = words.seen + 1"

@@ -10,8 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from kafkawire.model import TopicPartition
-from zkconsumer import ConsumerConnector, ConsumerError, ConsumerListener
+from zkconsumer import ConsumerConnector, ConsumerError, ConsumerListener, TopicPartition
 
 
 class Assignment(ConsumerListener):

@@ -10,8 +10,7 @@ import sys
 from datetime import datetime
 
 from kafkawire.errors import WireError
-from kafkawire.model import TopicPartition
-from zkconsumer import SimpleConsumer
+from zkconsumer import SimpleConsumer, TopicPartition
 
 if len(sys.argv) != 4:
     sys.exit(__doc__)

@@ -1,6 +1,6 @@
 """What a forked child must not go on with: the connections and the tasks of its parent.
 
-    not_in_a_fork(thing)    thing.after_fork() is called in each child that is forked while it exists
+    not_in_a_fork(thing)    thing._after_fork() is called in each child that is forked while it exists
     abandon(socket)         give up a socket in a child; its peer and the parent notice nothing
 
 A child has a copy of each connection.  Two processes that read from one take each other's answers, and the goodbye of
@@ -21,9 +21,9 @@ class Forked(RuntimeError):
 
 
 class NotInAFork(Protocol):
-    """after_fork() must not wait, and must take no lock: a thread that does not exist in the child may hold it."""
+    """_after_fork() must not wait, and must take no lock: a thread that does not exist in the child may hold it."""
 
-    def after_fork(self) -> None: ...
+    def _after_fork(self) -> None: ...
 
 
 _tasks: WeakSet[Any] = WeakSet()
@@ -31,7 +31,7 @@ _others: WeakSet[Any] = WeakSet()
 
 
 def not_in_a_fork(thing: NotInAFork, tasks: bool = False) -> None:
-    """Have thing.after_fork() called in each child that is forked as long as the thing exists.
+    """Have thing._after_fork() called in each child that is forked as long as the thing exists.
 
     tasks: it ends tasks, so it comes before the connections that they wait for break.
     """
@@ -53,7 +53,7 @@ def abandon(opened: Any) -> None:
 
 def _in_child() -> None:
     for thing in [*_tasks, *_others]:
-        thing.after_fork()
+        thing._after_fork()
 
 
 os.register_at_fork(after_in_child=_in_child)

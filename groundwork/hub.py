@@ -118,7 +118,7 @@ class Inbox:
         self._open = True
         not_in_a_fork(self, tasks=True)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """End the calls that run, where they wait, and refuse new ones."""
         self._forked = self._open
         if self.here():

@@ -121,7 +121,7 @@ def kazoo_handler(tls: Any = None) -> Any:
             self._thread_id = threading.get_ident()
             not_in_a_fork(self, tasks=True)
 
-        def after_fork(self) -> None:
+        def _after_fork(self) -> None:
             """End all greenlets of the client, and give its connection up without a goodbye."""
             atexit.unregister(self.stop)
             if threading.get_ident() == self._thread_id:  # else their hub has no thread in this process

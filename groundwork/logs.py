@@ -298,7 +298,7 @@ class LogThread(io.TextIOBase):
         with starting_threads():
             thread.start()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Write without the thread, which is the parent's."""
         self._forked = True
 

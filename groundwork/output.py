@@ -3,7 +3,7 @@
 No other file prints, and what is not printable becomes an escape here: names and reasons are of strangers, and a
 terminal obeys some characters (groundwork/sentences.py).
 
-write(rows, columns, form)      table | json | csv
+write(rows, columns, form)      table | json | csv; on a terminal a table is folded into its width
 write_csv(rows)                 rows of CSV without a header
 print_text(text)                text on stdout
 print_file(text)                what is to be a file, on stdout: unchanged where that is no terminal
@@ -21,6 +21,9 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
+from shutil import get_terminal_size
+from textwrap import wrap
 from time import monotonic as now
 from types import TracebackType
 from typing import Any, NoReturn, TextIO, TypeVar
@@ -89,16 +92,38 @@ def write_csv(rows: Iterable[Sequence[Any]], out: TextIO | None = None) -> None:
 def _table(rows: list[list[Any]], columns: Sequence[str], out: TextIO) -> None:
     cells = [list(columns), *[[_cell(value) for value in row] for row in rows]]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    if out.isatty():  # anywhere else a row is one line
+        widths = _narrowed(cells, widths, get_terminal_size().columns)
     numeric = [
         any(_is_number(row[i]) for row in rows) and all(_fits_number(row[i]) for row in rows)
         for i in range(len(columns))
     ]
-    for line in cells:
-        aligned = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        ]
-        out.write("  ".join(aligned).rstrip() + "\n")
+    for row in cells:
+        folded = [_folded(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in zip_longest(*folded, fillvalue=""):
+            aligned = [
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(line, widths, numeric, strict=True)
+            ]
+            out.write("  ".join(aligned).rstrip() + "\n")
+
+
+def _narrowed(cells: list[list[str]], widths: list[int], limit: int) -> list[int]:
+    """Return widths of columns that fit into a line: the widest ones are narrowed first, down to their longest word."""
+    least = [max(len(word) for row in cells for word in row[i].split() or [""]) for i in range(len(widths))]
+    widths = list(widths)
+    while sum(widths) + 2 * (len(widths) - 1) > limit:
+        wide = [i for i, width in enumerate(widths) if width > least[i]]
+        if not wide:
+            break
+        widths[max(wide, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _folded(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    return wrap(cell, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _cell(value: Any) -> str:

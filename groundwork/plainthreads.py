@@ -92,7 +92,7 @@ class PlainThreads:
         self._reset()
         not_in_a_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         self._reset()
 
     def _reset(self) -> None:

@@ -90,7 +90,7 @@ class BoundedQueue(Generic[T]):
         self._forked = False
         not_in_a_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Refuse: nothing puts items into the queue of a child."""
         self._forked = True
 

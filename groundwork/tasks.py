@@ -137,7 +137,7 @@ class TaskGroup:
         self._forked = False
         not_in_a_fork(self, tasks=True)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """End all tasks where they wait, and start none: they are the parent's."""
         self._forked = True
         if threading.get_ident() == self._thread_id:  # else their event loop has no thread in this process

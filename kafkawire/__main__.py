@@ -20,13 +20,18 @@ from kafkawire import kernels
 from kafkawire.decode import generations
 from kafkawire.decode.documents import log_document
 from kafkawire.decode.generations import Decoded, Generation
+from kafkawire.decode.texts import KNOWN, from_text
 from kafkawire.errors import LocalError, WireError
 
 T = TypeVar("T")
 
 KINDS = ("request", "response", "message-set", "log")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2}\s*)+")
-_DECIMALS = re.compile(r"(?:<<|\[)?\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*(?:>>|\])?")
+NO_SEGMENTS = {
+    ".index": "an offset index: offsets of messages, and where they lie in the segment",
+    ".timeindex": "a time index: timestamps, and offsets of messages",
+    ".txnindex": "an index of aborted transactions",
+    ".snapshot": "the state of producers at an offset",
+}
 _BASE = re.compile(r"\d{20}")
 
 _protocol = click.option("--protocol", required=True, help="Release the bytes come from: 0.7, 0.8, 0.8.2, 0.10 …")
@@ -69,8 +74,9 @@ def decode(
 ) -> None:
     """Print the bytes decoded, as one JSON document.
 
-    They are hex, a decimal list such as <<0,0,0,3>>, - for standard input, or an existing file; the latter two hold
-    either of those texts, or raw bytes.  A file whose name reads as hex is given as ./NAME.  A log is a segment file of
+    They are a text (hex, also with 0x or colons; hexdump -C; xxd; a list of numbers; a string of Python, Ruby or Node;
+    base64), - for standard input, or an existing file; the latter two hold such a text, or raw bytes.  A file whose
+    name reads as a text is given as ./NAME.  A log is a segment file of
     a broker, raw: 0.7's .kafka or the .log of later ones.
     """
     spoken = _usage(lambda: generations.generation(protocol))
@@ -143,6 +149,8 @@ def _log(spoken: Generation, name: str, start_offset: int | None) -> Decoded:
     else:
         octets = _file(path)
         base = int(path.stem) if _BASE.fullmatch(path.stem) else None
+        if path.suffix in NO_SEGMENTS:
+            raise click.UsageError(f"{name}: {NO_SEGMENTS[path.suffix]}, and no messages: they are in {spoken.suffix}")
         others = {".kafka", ".log"} - {spoken.suffix}
         if path.suffix in others:
             raise click.UsageError(f"{name}: segments of this release end in {spoken.suffix}")
@@ -154,7 +162,7 @@ def _log(spoken: Generation, name: str, start_offset: int | None) -> Decoded:
 def _octets(data: str) -> bytes:
     if data == "-":
         return _text_or_raw(sys.stdin.buffer.read())
-    octets = _from_text(data)
+    octets = from_text(data)
     return _text_or_raw(_file(Path(data), data)) if octets is None else octets
 
 
@@ -169,20 +177,14 @@ def _file(path: Path, data: str | None = None) -> bytes:
 
 
 def _text_or_raw(octets: bytes) -> bytes:
-    from_text = _from_text(octets.decode("ascii")) if octets.isascii() else None
-    return octets if from_text is None else from_text
-
-
-def _from_text(text: str) -> bytes | None:
-    """Hex or a decimal list; None for neither."""
-    text = text.strip()
-    if _HEX.fullmatch(text):
-        return bytes.fromhex(text)
-    if "," in text or text.startswith("<<"):
-        numbers = [int(number) for number in re.findall(r"\d+", text)]
-        if _DECIMALS.fullmatch(text) and max(numbers) < 256:
-            return bytes(numbers)
-    return None
+    """The bytes that a text stands for, and raw bytes as they are.  Kafka's own are never all printable."""
+    if not octets.strip() or not all(32 <= octet < 127 or octet in b"\t\n\r" for octet in octets):
+        return octets
+    text = octets.decode("ascii")
+    found = from_text(text)
+    if found is None:
+        raise click.UsageError(f"{text.strip()[:60]!r}… is a text of no known form: {KNOWN}")
+    return found
 
 
 if __name__ == "__main__":

@@ -1,9 +1,19 @@
-"""Names of topics: which ones brokers take, and under which ones nothing here creates or writes a topic.  Pure.
+"""Names of topics: which ones brokers take, and under which ones brokers keep their own state.  Pure.
 
-Internal topics are names under which brokers keep their own state.  A topic of such a name that a client made is taken
-for the brokers' own: with another number of partitions, or with the messages of strangers in it, `__transaction_state`
-ends all transactions of its cluster.  The names hold for every release: a cluster that does not use one yet is updated
-one day.
+    INTERNAL_TOPICS   what no pattern chooses: not the filter of a member, not a mirror's whitelist, not Spark's
+    NEVER_WRITTEN     where nothing here creates or writes a topic
+
+A topic of such a name that a client made is taken for the brokers' own: with another number of partitions, or with the
+messages of strangers in it, `__transaction_state` ends all transactions of its cluster.  The names hold for every
+release: a cluster that does not use one yet is updated one day.
+
+Members of a ZooKeeper group evaluate each other's filters, and what a filter of the JVM leaves out depends on its
+release: nothing to 0.8.1, `__consumer_offsets` from 0.8.2 to 0.10.2, `__transaction_state` as well from 0.11 to 1.1.
+The group does not show who is of which release.  Members of ours leave out both, as the newest do.  Beside older ones
+range still gives every other partition one owner, since it divides each topic by itself; the partitions of
+`__transaction_state` that such a member counts as ours are read by nobody.  roundrobin deals the partitions of all
+topics in turn, so there the filters themselves have to leave it out.  `__share_group_state` exists only on clusters
+without ZooKeeper.
 
 Brokers up to 0.9 take names of 255 characters.  The folder of a partition has its number behind the name, and no file
 system takes more than 255: such a broker ends, and does not start again.
@@ -14,7 +24,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 """Topics that brokers call internal in their metadata."""
 NEVER_WRITTEN = INTERNAL_TOPICS | {"__cluster_metadata"}  # KRaft's log of the cluster, which no metadata lists
 LONGEST = 249  # characters that brokers from 0.10 on take

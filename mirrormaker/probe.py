@@ -6,7 +6,7 @@ and the target's ZooKeeper has to know a broker that the target's own answer nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -48,11 +48,12 @@ class WrongVersion(ConsumerError):
 
 class SourceView(NamedTuple):
     """brokers by id; topics: partition counts of those that are mirrored; replicas: of each partition of these, 0 where
-    there are none (0.7)."""
+    there are none (0.7); internal: those that the lists select and exclude.internal.topics leaves out."""
 
     brokers: dict[int, Broker]
     topics: dict[str, int]
     replicas: Mapping[str, int] = MappingProxyType({})
+    internal: Sequence[str] = ()
 
 
 @contextmanager
@@ -87,8 +88,7 @@ def probe_source(
             require_generation(zk, "version", source.version)
             require_listener(zk, source.version, source.security_protocol)
             raise NoBrokers(no_brokers_under(source.zookeeper_connect, "zookeeper.connect"))
-        chosen = mirror.topics
-        names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
+        names, internal = chosen_topics(read_topics(zk, znodes), source, mirror)
         found = read_partitions(zk, znodes, names)
     versions = versions or ClusterVersions(source.version)
     if not versions.pinned or versions.dialect.number >= ASKED_FROM or source.kafka_security != OPEN:
@@ -98,7 +98,15 @@ def probe_source(
         name: 0 if znodes.PARTITIONS_BY_BROKER else max(map(len, of.values()), default=0)
         for name, of in partitions.items()
     }
-    return SourceView(brokers, {name: len(of) for name, of in partitions.items()}, most)
+    return SourceView(brokers, {name: len(of) for name, of in partitions.items()}, most, internal)
+
+
+def chosen_topics(topics: Iterable[str], source: SourceOptions, mirror: MirrorOptions) -> tuple[list[str], list[str]]:
+    """Split the topics that the lists select into those that are mirrored and the internal ones that are left out."""
+    found, chosen = sorted(topics), mirror.topics
+    names = [name for name in found if chosen.matches(name, source.exclude_internal_topics)]
+    hidden = INTERNAL_TOPICS.intersection(found).difference(names)
+    return names, [name for name in sorted(hidden) if chosen.matches(name, False)]
 
 
 def _probe_coordinated(
@@ -113,12 +121,10 @@ def _probe_coordinated(
             f"coordination kafka: its brokers are of Kafka {versions.dialect.release}, which coordinates no groups; "
             "those of 0.9 and later do: take coordination zookeeper"
         )
-    chosen = mirror.topics
-    names = [name for name in sorted(view.topics) if chosen.matches(name, source.exclude_internal_topics)]
-    hidden = INTERNAL_TOPICS if source.exclude_internal_topics else ()
-    partitions = {name: view.topics[name] for name in names if name not in hidden}
+    names, internal = chosen_topics(view.topics, source, mirror)
+    partitions = {name: view.topics[name] for name in names}
     most = {name: max((len(one.replicas) for one in of.values()), default=0) for name, of in partitions.items()}
-    return SourceView(brokers, {name: len(of) for name, of in partitions.items()}, most)
+    return SourceView(brokers, {name: len(of) for name, of in partitions.items()}, most, internal)
 
 
 def source_view(source: SourceOptions, timeout_s: float, versions: ClusterVersions) -> ClusterView:

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from groundwork.java import PatternRefused
-from kafkawire.topicnames import LONGEST, NEVER_WRITTEN, why_never_written, why_no_name
-from zkconsumer.filters import INTERNAL_TOPICS, Blacklist, TopicFilter, Whitelist
+from kafkawire.topicnames import INTERNAL_TOPICS, LONGEST, NEVER_WRITTEN, why_never_written, why_no_name
+from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 
 PLAIN = re.compile(r"[a-zA-Z0-9_\-]|\\[.\-]")  # one character of a pattern that stands for itself
 SAMPLE = "topic"  # stands for what a pattern leaves open

@@ -12,7 +12,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, Ticket, TopicPartition
 from mirrormaker.options import SourceOptions
 from mirrormaker.routes import SourceTopic
-from zkconsumer.connector import ConsumerConnector
+from zkconsumer.daemonconnector import DaemonConnector
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, logger_of
@@ -72,7 +72,7 @@ class Source:
         self._copied_settings = frozenset(copied_settings)
         self.gaps: dict[str, int] = {}  # messages (of 0.7: bytes) that were deleted before they were read, by topic
         self._paused: dict[str | TopicPartition, bool] = {}
-        self._connector: ConsumerConnector | None = None
+        self._connector: DaemonConnector | None = None
         self._joined = False
         self._absent = SourceState("joining")  # until it is joined
         self.versions = ClusterVersions(options.version, f"source {options.name}")
@@ -83,7 +83,7 @@ class Source:
         self, topics: TopicFilter, streams: int, before_commit: Callable[[Mapping[TopicPartition, int]], object]
     ) -> list[Stream]:
         """Join the group; its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
-        self._connector = ConsumerConnector(
+        self._connector = DaemonConnector(
             self.options,
             hub="caller",
             versions=self.versions,

@@ -34,6 +34,8 @@ CLOSE_S = 30.0
 INTERRUPTED = "interrupted: sending what was read"
 OF_A_LINE = (Undeliverable, EncoderFailed, PartitionerFailed, QueueFull)  # the next lines may still be sent
 PARSE_KEY, KEY_SEPARATOR = "parse.key", "key.separator"  # of the JVM's line reader, by --property
+PARSE_HEADERS = "parse.headers"
+NO_HEADERS = b"NO_HEADERS"
 SHOWN_EVERY = 64  # lines
 
 
@@ -65,6 +67,9 @@ SHOWN_EVERY = 64  # lines
 @click.option("--topic", required=True, help="Topic to produce to.")
 @click.option("--compression-codec", help="Compression codec: none, gzip, snappy or lz4.  [default: none]")
 @click.option("--key-separator", help="Text between key and value of a line.  [default: lines have no key]")
+@click.option(
+    "--parse-headers", is_flag=True, help="A line begins with NAME:VALUE,… or NO_HEADERS, and a tab (0.11 and later)."
+)
 @click.option("--sync", is_flag=True, help="Wait after each line until it is stored.")
 @click.option(
     "--partitioner",
@@ -98,6 +103,7 @@ def main(
     topic: str,
     compression_codec: str | None,
     key_separator: str | None,
+    parse_headers: bool,
     sync: bool,
     partitioner: str | None,
     request_required_acks: str | None,
@@ -127,6 +133,7 @@ def main(
     try:
         given = _properties(properties)
         separator = _separator(key_separator, given)
+        headers = _parses_headers(parse_headers, given)
         config = _config(switches, given)
         check_topic(topic)
         if sys.stdin is None:
@@ -144,7 +151,7 @@ def main(
     interrupts = Interrupts()
     interrupts.install()
     try:
-        code = run(producer, topic, sys.stdin.buffer, separator=separator, interrupts=interrupts)
+        code = run(producer, topic, sys.stdin.buffer, separator=separator, headers=headers, interrupts=interrupts)
     except KeyboardInterrupt:  # the second ctrl-C, between two steps of the end
         _end(f"interrupted again: {producer.pending} messages may not be stored", FAILED)
     sys.exit(code)
@@ -176,6 +183,14 @@ def _separator(switch: str | None, given: dict[str, str]) -> bytes | None:
     if switch == "":
         raise click.UsageError("--key-separator is empty: give the text between key and value")
     return None if switch is None else switch.encode(errors="surrogateescape")
+
+
+def _parses_headers(switch: bool, given: dict[str, str]) -> bool:
+    """Whether lines begin with headers.  Removes the line reader's own property."""
+    text = given.pop(PARSE_HEADERS, "false")
+    if text not in ("true", "false"):
+        raise click.UsageError(f"--property {PARSE_HEADERS} is '{text}', expected true or false")
+    return switch or text == "true"
 
 
 def _config(switches: Mapping[str, tuple[str, str | None]], given: dict[str, str]) -> ProducerConfig:
@@ -220,9 +235,15 @@ class Interrupts:
 
 
 def run(
-    producer: Producer, topic: str, lines: BinaryIO, *, separator: bytes | None, interrupts: Interrupts | None = None
+    producer: Producer,
+    topic: str,
+    lines: BinaryIO,
+    *,
+    separator: bytes | None,
+    headers: bool = False,
+    interrupts: Interrupts | None = None,
 ) -> int:
-    """Send every line; the exit code, with a sentence on stderr when it is not 0."""
+    """Send every line; the exit code, with a sentence on stderr when it is not 0.  headers: lines begin with them."""
     sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, and the event loop's thread must run
     code, interrupted = 0, False
     at_terminal = sys.stderr.isatty()
@@ -230,7 +251,8 @@ def run(
         shows = at_terminal and not lines.isatty()
         numbered = enumerate(lines, 1)
         try:
-            code = _send(producer, topic, _shown(numbered, producer, progress) if shows else numbered, separator)
+            shown = _shown(numbered, producer, progress) if shows else numbered
+            code = _send(producer, topic, shown, separator, headers)
         except KeyboardInterrupt:
             interrupted = True
             print_note(INTERRUPTED)
@@ -284,12 +306,36 @@ def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interr
     return code or sent
 
 
-def _send(producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], separator: bytes | None) -> int:
+def _headers(text: bytes) -> list[tuple[str, bytes]]:
+    """Headers as the JVM's console writes them.  Raises ValueError for a part without a colon, or a name that is not
+    UTF-8."""
+    if text in (b"", NO_HEADERS):
+        return []
+    pairs = [part.partition(b":") for part in text.split(b",")]
+    if not all(colon for _, colon, _ in pairs):
+        raise ValueError("headers are NAME:VALUE,NAME:VALUE, or NO_HEADERS")
+    return [(name.decode(), value) for name, _, value in pairs]
+
+
+def _send(
+    producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], separator: bytes | None, parse_headers: bool
+) -> int:
     """Send the lines; the exit code.  A line that cannot be sent is reported by number; any other failure ends it."""
     code = 0
     for number, line in lines:
         value: bytes = line.removesuffix(b"\n").removesuffix(b"\r")
         key: bytes | None = None
+        headers: list[tuple[str, bytes]] = []
+        if parse_headers:
+            text, tab, value = value.partition(b"\t")
+            try:
+                if not tab:
+                    raise ValueError("there is no tab behind its headers")
+                headers = _headers(text)
+            except ValueError as wrong:
+                print_note(f"zkproducer: line {number}: {wrong}; not sent")
+                code = FAILED
+                continue
         if separator is not None:
             key, found, value = value.partition(separator)
             if not found:
@@ -298,7 +344,7 @@ def _send(producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], se
                 code = FAILED
                 continue
         try:
-            producer.send(topic, value, key)
+            producer.send(topic, value, key, headers=headers)
         except OF_A_LINE as failure:
             said = str(failure).removesuffix("; nothing was sent").removesuffix(", and nothing was sent")
             print_note(f"zkproducer: line {number}: {said}; not sent")

@@ -47,6 +47,7 @@ from kafkawire.errors import BrokerError, LinkLost, LocalError, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from kafkawire.protocol.request import Request
 from kafkawire.protocol.stableoffsets import VERSION, StableOffset, StableOffsetFetch, StableOffsets
 from kafkawire.protocol.transactionrequests import (
@@ -81,7 +82,7 @@ LOUD_AFTER = 12  # tries after which it is said why: seconds
 SHOWN_S = 10.0  # a committed offset that is not shown so long is looked into
 PROBED_S = 1.0  # the same for a probe, which is committed again
 MATERIALIZED_S = 1.0  # brokers before 2.5 that cannot be probed: after so long a committed offset is in their table
-INTERNAL = TopicPartition("__consumer_offsets", 0)  # to be probed where the target topic has one partition
+OFFSETS_0 = TopicPartition(OFFSETS_TOPIC, 0)  # to be probed where the target topic has one partition
 TOPIC_NOT_ALLOWED = 29
 
 R = TypeVar("R")
@@ -244,9 +245,9 @@ class Coordinators:
             if self.carry_out(transaction, wanted, said):
                 return True
         except TransactionRefused:
-            if INTERNAL not in offsets or transaction_code(transaction.why) != TOPIC_NOT_ALLOWED:
+            if OFFSETS_0 not in offsets or transaction_code(transaction.why) != TOPIC_NOT_ALLOWED:
                 raise
-            self._unprobed.add(INTERNAL)
+            self._unprobed.add(OFFSETS_0)
         if transaction.state is not State.NEW:  # cut short, and not to be gone on with
             transaction.restart("")
         return False

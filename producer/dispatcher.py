@@ -55,7 +55,7 @@ class Dispatcher:
         self._accumulator = accumulator
         self._call = call
         self._tickets: set[_Ticket] = set()
-        self._view: ClusterView | None = None  # the view that the accumulator's topics are from
+        self._view = ClusterView()  # the view that the accumulator's topics are from
         self._largest = largest_entry(config.message_max_bytes, dialect)
         self.sizes = Sizes()
         self.counters: Counters | None = None  # the sender's, for any thread; None: not started
@@ -111,11 +111,12 @@ class Dispatcher:
 
     def _metadata_refreshed(self) -> None:
         """Use the new view for messages put from now on."""
-        view = self._sender.leaders.view
-        if view is not self._view:
+        view, before = self._sender.leaders.view, self._view
+        if view is not before:
             self._view = view
             for info in self._accumulator.topics():
-                if view.topics.get(info.topic):
+                found = view.topics.get(info.topic)
+                if found and found is not before.topics.get(info.topic):
                     self._accumulator.set_topic(self._topic_info(info.topic, view))
             if self._dialect.partitions_by_broker:
                 self._move_unkeyed(view)
@@ -150,27 +151,29 @@ class Dispatcher:
 
     def need(self, topic: str) -> None:
         """Request the topic's partitions by name, which may create it, unless they are known."""
-        self._sender.leaders.need(topic)
+        self._sender.leaders.look_up(topic)
 
     def wait_topic(self, topic: str) -> TopicInfo:
         """Wait for the partitions of a topic; the request by name may create it.  Raises the reason when there are
         none."""
         leaders = self._sender.leaders
         deadline = now() + self._config.delivery_timeout_ms / 1000
-        tries = 0
+        tries = code = 0
+        leaders.look_up(topic)
         while topic not in leaders.view.topics:
-            leaders.need(topic)
-            leaders.refresh()
             refreshed = leaders.wait_refresh(max(0.0, min(STEP_S, deadline - now())))
             self._check_alive()
-            code = leaders.view.errors.get(topic, 0) if leaders.failure is None else 0
-            tries += refreshed and code != BEING_CREATED
+            if refreshed and topic in leaders.named:
+                code = leaders.view.errors.get(topic, 0) if leaders.failure is None else 0
+                tries += code != BEING_CREATED
             if code in NEVER or (code and now() >= deadline) or (code and self._tried(tries)):
                 raise BrokerError(code, f"topic {topic}")
             if leaders.failure is not None and self._tried(tries):
                 raise leaders.failure
             if now() >= deadline and self._config.retries >= 0:
                 raise Undeliverable(f"topic {topic} has no partitions after {self._config.delivery_timeout_ms} ms")
+            if topic not in leaders.view.topics:
+                leaders.need(topic)
         if self._versions.asked:
             for why in self._config.unfit(self._dialect):
                 raise LocalError(f"{why}; that is what the brokers are")

@@ -5,6 +5,9 @@ named that messages, or a caller, wait for: a name that nothing is sent to any m
 deleted.  What is known of others is looked up again without creating any.  A mirror reads all topics, which never
 creates one.
 
+Refreshes in a row are spaced out, as an election takes a few of them.  A topic that a caller has just met waits for
+none: it is looked up at once, together with all others that wait for their first look-up.
+
 zookeeper.connect       metadata from ZooKeeper, with watches
 metadata.broker.list    metadata from the brokers of the list.  0.7 brokers have none: there the list itself is the
                         metadata, and each broker picks partitions itself
@@ -15,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from groundwork.tasks import Event, now, sleep
+from groundwork.tasks import Event, now
 from kafkawire.cluster.metadata import MetadataSource, Unreachable, ViewSource
 from kafkawire.cluster.retry import Backoff, RefreshPace
 from kafkawire.cluster.view import ClusterView, PartitionView
@@ -60,16 +63,19 @@ class Leaders:
         self.view = ClusterView()
         self.failure: WireError | None = None  # of the newest refresh; None: it succeeded
         self.refreshes = 0
+        self.named: frozenset[str] = frozenset()  # the topics that the newest refresh asked for by name
         self._metadata = metadata
         self._by_name = by_name
         self._waiting = waiting
         self._needed: set[str] = set()  # topics that a caller needs, since the last refresh that succeeded
+        self._first: set[str] = set()  # those of them that were not asked for yet, and are without waiting
         self._everything = False  # also what nothing waits for is looked up again
         self._refresh_s = refresh_ms / 1000 if refresh_ms >= 0 else None
         self._pace = RefreshPace(Backoff(backoff_ms / 1000, MAX_BACKOFF_S), QUIET_S)
         self._after_refresh = after_refresh
         self._outages = outages
-        self._requested = Event()
+        self._requested = False
+        self._awake = Event()  # there is something to do
         self._refreshed = Event()
         self._new: dict[TopicPartition, float] = {}  # new partitions without a leader, and how long to wait for one
         self._closed = False
@@ -82,18 +88,26 @@ class Leaders:
 
     def refresh(self) -> None:
         """Request a refresh; several requests cause one refresh."""
-        self._requested.set()
+        self._requested = True
+        self._awake.set()
 
     def changed(self) -> None:
         """Request a refresh of all known topics: something has changed, whatever it is."""
         self._everything = True
-        self._requested.set()
+        self.refresh()
 
     def need(self, topic: str) -> None:
         """Request a topic's metadata, unless it is in the view."""
         self._needed.add(topic)
         if topic not in self.view.topics:
             self.refresh()
+
+    def look_up(self, topic: str) -> None:
+        """Request a topic's metadata at once, unless it is in the view.  If it is not found, need() asks again."""
+        if topic not in self.view.topics:
+            self._needed.add(topic)
+            self._first.add(topic)
+            self._awake.set()
 
     def wait_refresh(self, timeout_s: float) -> bool:
         """Wait for the next refresh; False after timeout_s."""
@@ -102,28 +116,40 @@ class Leaders:
 
     def close(self) -> None:
         self._closed = True
-        self._requested.set()
+        self._awake.set()
 
     def run(self) -> None:
         """The greenlet that refreshes until close()."""
-        while not self._closed:
-            if not self._requested.wait(self._refresh_s):
-                self._everything = True
+        due: float | None = None  # when a refresh that was requested may be made; None: none was
+        while True:
+            woken = self._awake.wait(self._refresh_s if due is None else max(0.0, due - now()))
+            self._awake.clear()
             if self._closed:
                 return
-            sleep(self._pace.wait_s(now()))
-            self._requested.clear()
-            if self._closed:
-                return
-            self._read()
-            self._pace.made(now())
+            if due is None and not (woken or self._requested):
+                self._everything = self._requested = True
+            if due is not None and now() >= due:
+                due, self._requested = None, False
+                self._pace.made(now(), over=self._read_waiting())
+            elif self._first and self.failure is None:
+                self._read(self._first, set())
+            if self._requested and due is None:
+                due = now() + self._pace.wait_s(now())
 
-    def _read(self) -> None:
-        old = self.view
-        named, known = self._asked()
+    def _read_waiting(self) -> bool:
+        """Look up everything that is waited for; True if a topic was found that was not known."""
+        old, (named, known), everything = self.view, self._asked(), self._everything
+        self._everything = False
         if self._by_name and not (named or known or self._idle):
-            return
-        began = now()
+            return False
+        self._read(named, known)
+        self._everything |= everything and self.failure is not None
+        return not self.view.topics.keys() <= old.topics.keys()
+
+    def _read(self, named: set[str], known: set[str]) -> None:
+        """Look up topics: the named ones by a request that may create them."""
+        old, named, began = self.view, set(named), now()
+        self._first -= named
         try:
             found = self._found(old, named, known)
         except WireError as failure:
@@ -134,9 +160,9 @@ class Leaders:
             self._outages.over(CLUSTER, "answers again", now(), f": brokers {sorted(found.brokers)}")
             self.failure = None
             self._needed -= named
-            self._everything = False
             self.view = found
             self._wait_for_new(old)
+        self.named = frozenset(named)
         self.refreshes += 1
         self._after_refresh(old)
         self._refreshed.set()

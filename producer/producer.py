@@ -311,7 +311,7 @@ class Producer:
         if lost:
             log.error("the program ended without Producer.close(): %d messages are lost", lost)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Called in a forked child process: the event loop's thread and the connections belong to the parent."""
         self._forked = self._not_running = True
 

@@ -78,3 +78,34 @@ def test_the_pages_and_examples_import_only_what_is_listed() -> None:
     shown = [(where, *found) for where, program in programs() for found in imports(program)]
     assert len(shown) > 30
     assert [each for each in shown if each[2] not in LISTED.get(each[1], ())] == []
+
+
+OWN = {"consumer.md": "zkconsumer", "consumer-workers.md": "zkconsumer", "offsets-in-a-database.md": "zkconsumer",
+       "producer.md": "producer"}  # fmt: skip
+
+
+def exceptions_named(page: str) -> Iterator[str]:
+    """Names of exceptions of ours that a page has in backticks, wherever they are defined."""
+    sources = [(ROOT / package).rglob("*.py") for package in ("groundwork", "kafkawire", OWN[page])]
+    defined = {
+        node.name: ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for paths in sources for path in paths for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }  # fmt: skip
+    for name in sorted(set(re.findall(r"`([A-Z][a-z]\w+)(?:[.(][^`]*)?`", text_of(page)))):
+        if name in defined and issubclass(getattr(import_module(defined[name]), name), Exception):
+            yield name
+
+
+@pytest.mark.parametrize("page", OWN)
+def test_every_exception_that_a_page_names_is_imported_from_the_package_it_is_about(page: str) -> None:
+    named = list(exceptions_named(page))
+    assert named
+    assert [name for name in named if name not in import_module(OWN[page]).__all__] == []
+
+
+@pytest.mark.parametrize(("page", "of"), [("consumer.md", "ConsumerConnector"), ("producer.md", "Producer")])
+def test_a_completion_offers_what_the_page_shows(page: str, of: str) -> None:
+    offered = [name for name in dir(getattr(import_module(OWN[page]), of)) if not name.startswith("_")]
+    text = text_of(page) + text_of("consumer-workers.md")
+    assert [name for name in offered if not re.search(rf"\b{name}\b", text)] == []

@@ -201,6 +201,9 @@ def test_the_three_doors_open(tmp_path: Path):
     stores = re.findall(r"^orders +\d+ .* (\w+) +\S+$", said["migration"].rpartition("store")[2], re.MULTILINE)
     assert "kafka" in stores, said["migration"]
     assert "zookeeper" not in stores, said["migration"]
+    (announced,) = re.findall(r"`check` prints three warnings here: (.*?):", README, re.DOTALL)
+    warnings = re.findall(r"^warn +(\S+)", said["migration"], re.MULTILINE)
+    assert sorted(warnings) == sorted(re.findall(r"`([a-z-]+)`", announced)), said["migration"]
     assert "'topic': 'orders'" in said["spark"]
 
 

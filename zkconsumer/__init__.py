@@ -24,49 +24,116 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from groundwork.forks import Forked
+    from groundwork.hub import HubStopped
+    from groundwork.javachars import PatternRefused
+    from groundwork.options import OptionError
+    from groundwork.tasks import TaskDied
+    from kafkawire.errors import LinkLost
+    from kafkawire.model import TopicPartition
     from zkconsumer.concurrent.handlers import Outcome, Retry, process
     from zkconsumer.connector import ConsumerConnector
-    from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
+    from zkconsumer.engine.status import PartitionStatus
+    from zkconsumer.errors import (
+        BeyondEnd,
+        ChrootMissing,
+        Closed,
+        ConsumerError,
+        ConsumerTimeout,
+        DamagedMessage,
+        DecodeFailed,
+        ForeignWrite,
+        ListenerFailed,
+        NoBrokers,
+        NotCommitted,
+        TopicGone,
+        Unreachable,
+    )
     from zkconsumer.filters import Blacklist, Whitelist
     from zkconsumer.listeners import ConsumerListener
     from zkconsumer.options.config import ConsumerConfig
+    from zkconsumer.refusals import MessageTooLarge, NotLeader, OffsetOutOfRange, UnknownPartition
     from zkconsumer.simple import SimpleConsumer
 
 __all__ = [
+    "BeyondEnd",
     "Blacklist",
+    "ChrootMissing",
+    "Closed",
     "ConsumerConfig",
     "ConsumerConnector",
     "ConsumerError",
     "ConsumerListener",
     "ConsumerTimeout",
+    "DamagedMessage",
     "DecodeFailed",
+    "ForeignWrite",
+    "Forked",
+    "HubStopped",
+    "LinkLost",
+    "ListenerFailed",
+    "MessageTooLarge",
+    "NoBrokers",
+    "NotCommitted",
+    "NotLeader",
+    "OffsetOutOfRange",
+    "OptionError",
     "Outcome",
+    "PartitionStatus",
+    "PatternRefused",
     "Retry",
     "SimpleConsumer",
+    "TaskDied",
+    "TopicGone",
+    "TopicPartition",
+    "UnknownPartition",
+    "Unreachable",
     "Whitelist",
     "process",
 ]
 
 _MODULES = {
-    "Blacklist": "filters",
-    "ConsumerConfig": "options.config",
-    "ConsumerConnector": "connector",
-    "ConsumerError": "errors",
-    "ConsumerListener": "listeners",
-    "ConsumerTimeout": "errors",
-    "DecodeFailed": "errors",
-    "Outcome": "concurrent.handlers",
-    "Retry": "concurrent.handlers",
-    "SimpleConsumer": "simple",
-    "Whitelist": "filters",
-    "process": "concurrent.handlers",
+    "BeyondEnd": "zkconsumer.errors",
+    "Blacklist": "zkconsumer.filters",
+    "ChrootMissing": "zkconsumer.errors",
+    "Closed": "zkconsumer.errors",
+    "ConsumerConfig": "zkconsumer.options.config",
+    "ConsumerConnector": "zkconsumer.connector",
+    "ConsumerError": "zkconsumer.errors",
+    "ConsumerListener": "zkconsumer.listeners",
+    "ConsumerTimeout": "zkconsumer.errors",
+    "DamagedMessage": "zkconsumer.errors",
+    "DecodeFailed": "zkconsumer.errors",
+    "ForeignWrite": "zkconsumer.errors",
+    "Forked": "groundwork.forks",
+    "HubStopped": "groundwork.hub",
+    "LinkLost": "kafkawire.errors",
+    "ListenerFailed": "zkconsumer.errors",
+    "MessageTooLarge": "zkconsumer.refusals",
+    "NoBrokers": "zkconsumer.errors",
+    "NotCommitted": "zkconsumer.errors",
+    "NotLeader": "zkconsumer.refusals",
+    "OffsetOutOfRange": "zkconsumer.refusals",
+    "OptionError": "groundwork.options",
+    "Outcome": "zkconsumer.concurrent.handlers",
+    "PartitionStatus": "zkconsumer.engine.status",
+    "PatternRefused": "groundwork.javachars",
+    "Retry": "zkconsumer.concurrent.handlers",
+    "SimpleConsumer": "zkconsumer.simple",
+    "TaskDied": "groundwork.tasks",
+    "TopicGone": "zkconsumer.errors",
+    "TopicPartition": "kafkawire.model",
+    "UnknownPartition": "zkconsumer.refusals",
+    "Unreachable": "zkconsumer.errors",
+    "Whitelist": "zkconsumer.filters",
+    "process": "zkconsumer.concurrent.handlers",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    found: object = getattr(import_module(_MODULES[name]), name)
     globals()[name] = found
     return found
 

@@ -18,36 +18,31 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TypeVar
 
 from groundwork.forks import not_in_a_fork
-from groundwork.hub import Hub, HubStopped, OwnThread, Which, pick_hub
+from groundwork.hub import HubStopped, OwnThread, Which, pick_hub
 from groundwork.options import OptionError, warnings_of
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
-from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.engine.engine import Engine
 from zkconsumer.engine.metrics import ConsumerMetrics, MetricsSnapshot
 from zkconsumer.engine.offsetstores import check_store
 from zkconsumer.engine.status import PartitionStatus
-from zkconsumer.errors import Closed, ConsumerError, Unreachable, ZooKeeperAway
+from zkconsumer.errors import Closed, ConsumerError, Unreachable, ZooKeeperAway, all_committed
 from zkconsumer.events import OnEvent, log_event
-from zkconsumer.fetching.progress import Parked
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener
 from zkconsumer.offsets.commits import BeforeCommit
-from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import MODES, Mode
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig, load_consumer, unfit
 from zkconsumer.streams.messagereader import Decoder
 from zkconsumer.streams.stream import Decoders, Stream
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +91,8 @@ class ConsumerConnector:
         check_store(config, offset_store, "ConsumerConnector")
         self.config = config
         self._versions = versions or ClusterVersions(config.version if release is None else release)
-        self.dialect = _fitting(config, self._versions.dialect)
-        self.consumer_id = _consumer_id(config, self.dialect)
+        dialect = _fitting(config, self._versions.dialect)
+        self.consumer_id = _consumer_id(config, dialect)
         self._hub = pick_hub(hub)
         self._engine: Engine | None = None
         self._registration: Registration | None = None
@@ -114,7 +109,7 @@ class ConsumerConnector:
         self._forked = False
         not_in_a_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Have nothing to do in a forked child: sessions, connections and streams are the parent's."""
         self._forked = True
 
@@ -215,25 +210,21 @@ class ConsumerConnector:
     # owned partitions; any thread may call; Closed before there are streams, and after the end ----------------------
 
     @property
-    def hub(self) -> Hub:
-        """The event loop that the connector lives in."""
-        return self._hub
-
-    @property
     def closed(self) -> bool:
         """Whether it was shut down, to the end."""
         return self._closed
 
-    def commit_offsets(
-        self, positions: Mapping[TopicPartition, int] | None = None
-    ) -> dict[TopicPartition, Exception | None]:
-        """Commit what is done of every owned partition; per partition None, or why it is not known to be written.
+    def commit_offsets(self, positions: Mapping[TopicPartition, int] | None = None) -> list[TopicPartition]:
+        """Commit what is done of every owned partition; returns the partitions, sorted.
 
         positions: commit just these instead, the next position to read of each; for owned partitions only.  One behind
-        the end of the log is refused (BeyondEnd in the result), a negative one is a ValueError.  With
-        auto.commit.enable the timer still commits what is done: a program that gives positions switches it off.
+        the end of the log is refused (BeyondEnd), a negative one is a ValueError.  With auto.commit.enable the timer
+        still commits what is done: a program that gives positions switches it off.
+
+        Raises NotCommitted, with the reason for each partition whose offset is not known to be written; those of the
+        others are.
         """
-        return self._hub.call(self._acting().controls.commit, positions)
+        return all_committed(self._hub.call(self._acting().controls.commit, positions))
 
     def pause(self, *what: str | TopicPartition) -> None:
         """Fetch and deliver nothing of these partitions, or of all partitions of these topics, until resume().
@@ -246,19 +237,6 @@ class ConsumerConnector:
     def resume(self, *what: str | TopicPartition) -> None:
         """End a pause; nothing is left out or repeated.  A partition may be resumed while its topic stays paused."""
         self._hub.call(self._acting().controls.resume, what)
-
-    def set_paused(self, paused: Mapping[str | TopicPartition, bool]) -> None:
-        """Pause exactly these topics and partitions, in place of all earlier calls; False: a partition that is read
-        while its topic is paused."""
-        self._hub.call(self._acting().controls.set_paused, paused)
-
-    def throttle(self, limits: Mapping[TopicPartition, int]) -> None:
-        """Fetch at most so many bytes at once of each of these partitions, 0: none for now; of all others as usual.
-
-        What is fetched already is delivered, other than by pause(), so that nothing is fetched twice.  Each call
-        replaces the limits of the last one.  A message larger than its limit is fetched whole.
-        """
-        self._hub.call(self._acting().controls.throttle, limits)
 
     def seek(self, tp: TopicPartition, position: int | str) -> None:
         """Deliver the message at position next, of an owned partition; "smallest" and "largest" are the ends of its
@@ -274,77 +252,14 @@ class ConsumerConnector:
         """A row for each owned partition, sorted."""
         return [] if self._engine is None or self._closed else self._hub.call(self._engine.controls.status)
 
-    def parked_status(self) -> list[PartitionStatus]:
-        """The rows of parked partitions alone."""
-        return [] if self._engine is None or self._closed else self._hub.call(self._engine.controls.parked_status)
-
     @property
     def settled(self) -> bool:
         """Whether the member reads all that is assigned to it, as far as it knows."""
         return self._engine is not None and self._engine.settled and not self._forked
 
-    @property
-    def silent_s(self) -> float:
-        """Seconds since ZooKeeper last answered; 0 before the first answer and while all is well.
-
-        A heartbeat is sent each twelfth of the session's time-out; up to a third of it counts as 0.
-        """
-        return 0.0 if self._engine is None or self._closed else self._engine.silent_s
-
-    @property
-    def outage(self) -> str:
-        """The brokers and leaders that cannot be reached, since when, and how many partitions that affects; "":
-        none."""
-        return "" if self._engine is None or self._closed else self._engine.outage
-
-    @property
-    def fetch_connections(self) -> dict[int, int]:
-        """Number of open connections for fetches to each broker that is fetched from, by its id; of 0 it is away."""
-        return {} if self._engine is None or self._closed else self._engine.fetch_connections
-
-    @property
-    def deleted(self) -> Mapping[str, str]:
-        """Topics that this member read and that are deleted, with a sentence each; until there are new ones of these
-        names."""
-        return {} if self._engine is None or self._closed else self._engine.deleted
-
-    def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
-        """question(zk, znodes, *args), such as one of kafkawire.cluster.zookeeper's reads, on our own session.
-
-        what names it in errors: ZooKeeperAway while there is no session, ConsumerError when ZooKeeper refuses.
-        """
-        engine = self._running()
-        return self._hub.call(lambda: engine.ask(what, question, *args))
-
-    def topics(self) -> Sequence[str]:
-        """Every topic of the cluster, read or not, sorted.  Raises ConsumerError."""
-        return self._hub.call(self._running().assignment.topics)
-
-    def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
-        """Replicas by partition of each of these topics that exists.  Raises ConsumerError."""
-        return self._hub.call(self._running().assignment.partitions, topics)
-
-    def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
-        """What each of these topics has set for itself, as far as the cluster tells.  Raises ConsumerError."""
-        return self._hub.call(self._running().assignment.settings, topics)
-
-    def log_end(self, tp: TopicPartition) -> int:
-        """Where the own log of a partition's leader ends, of which consumers may not see all yet.  Raises
-        ConsumerError."""
-        return self._hub.call(self._running().log_end, tp)
-
-    def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
-        """Who of the group owns each partition of these topics: a thread id; with coordination kafka a member id.
-        Raises ConsumerError."""
-        return self._hub.call(self._running().assignment.owners, topics)
-
     def park(self, tp: TopicPartition, reason: str) -> None:
         """Deliver nothing more of an owned partition; it stays owned, its reason is shown by status()."""
         self._hub.call(self._acting().controls.park, tp, reason)
-
-    def parked(self) -> dict[TopicPartition, Parked]:
-        """Why and where owned partitions are parked that have a position: the reason as an error, its position."""
-        return {} if self._engine is None or self._closed else self._hub.call(self._engine.controls.parked)
 
     def unpark(self, tp: TopicPartition, *, go_on_at: int | None = None, measure: bool = False) -> bool:
         """Retry a parked partition, from what is done.  False: it is not parked (or not ours any more), or what was
@@ -387,16 +302,6 @@ class ConsumerConnector:
         changed = self._hub.call(engine.assignment.subscribe, registration, timeout_s)
         self._registration = registration
         return changed
-
-    @property
-    def offsets(self) -> OffsetsStatus | None:
-        """The offset mode now, and the counters of the stores; None before there are streams, and without a group."""
-        return None if self._engine is None or self._closed else self._engine.assignment.offsets
-
-    @property
-    def rounds(self) -> int:
-        """Rebalances of the group so far, tries included."""
-        return 0 if self._engine is None else self._engine.assignment.rounds
 
     def _running(self) -> Engine:
         if self._engine is None or self._closed:

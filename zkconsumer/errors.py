@@ -8,6 +8,7 @@ ConsumerError         the root; each message is one sentence for an operator
     ZooKeeperAway     the session is suspended or over, now or while we waited: the outcome of a write is unknown
     ForeignWrite      another writer changed an offset node since we last read or wrote it
     BeyondEnd         a position that should be committed lies behind the end of the log
+    NotCommitted      of a commit that was asked for: why, by partition
     TopicGone         the topic whose log a position belongs to was deleted
     Undeliverable     why a partition is parked
         EntryTooLarge     larger than fetch.growth.max.bytes
@@ -25,6 +26,9 @@ ConsumerTimeout       no message within consumer.timeout.ms; the iterator stays 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from groundwork.sentences import counted
 from kafkawire.errors import BrokerError, CorruptMessage
 from kafkawire.model import Message, TopicPartition
 
@@ -83,6 +87,28 @@ class TopicGone(ConsumerError):
     def __init__(self, tp: TopicPartition, position: int) -> None:
         super().__init__(f"{tp}: topic {tp.topic} was deleted, so {position} of its log is not committed any more")
         self.tp = tp
+
+
+class NotCommitted(ConsumerError):
+    """Offsets are not known to be committed.  failed: why, by partition; committed: the other partitions of the call,
+    sorted, whose offsets are written.
+    """
+
+    def __init__(self, failed: Mapping[TopicPartition, Exception], committed: list[TopicPartition]) -> None:
+        first, *more = failed.items()
+        rest = f" (and {counted(len(more), 'more partition')})" if more else ""
+        super().__init__(f"offset of {first[0]} not committed: {first[1]}{rest}")
+        self.failed = dict(failed)
+        self.committed = committed
+
+
+def all_committed(results: Mapping[TopicPartition, Exception | None]) -> list[TopicPartition]:
+    """Return the partitions of a commit, sorted.  Raises NotCommitted if one failed."""
+    failed = {tp: why for tp, why in results.items() if why is not None}
+    written = sorted(results.keys() - failed.keys())
+    if failed:
+        raise NotCommitted(failed, written) from next(iter(failed.values()))
+    return written
 
 
 class Undeliverable(ConsumerError):

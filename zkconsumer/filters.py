@@ -2,7 +2,8 @@
 
 Every member evaluates its own filter and those of all others, so all must agree: the text rules (blanks are removed, a
 comma means `|`, quotes around it are removed) and the regular expression are Java's, and the whole name of a topic has
-to match.  Internal topics (`__consumer_offsets`) are left out by the member's own option (TopicFilter of 0.8.2.2).
+to match.  The brokers' own topics are left out by the option of the member that evaluates a filter, whoever's filter it
+is (TopicFilter of 0.8.2.2): which topics, and what members of other releases do: kafkawire.topicnames.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from groundwork.java import PatternRefused, filter_text, topic_filter
 from groundwork.javamatch import LONGEST_NAME
+from kafkawire.topicnames import INTERNAL_TOPICS
 from kafkawire.znodes.group import BLACK_LIST, WHITE_LIST, Registration
 
 BACK_REFERENCE = r"\\[1-9k]"
-INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
 
 
 class _Expression:

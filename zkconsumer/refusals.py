@@ -59,14 +59,20 @@ class Refused(BrokerError):
 
 
 class OffsetOutOfRange(Refused):
+    """The log of the partition does not hold the offset."""
+
     helps = "the log does not hold it; earliest() and latest() tell what it holds"
 
 
 class UnknownPartition(Refused):
+    """The broker that was asked has no such partition."""
+
     helps = "this broker has no such partition; topic_metadata(None), for 0.7 ZooKeeper, tells who leads what"
 
 
 class NotLeader(Refused):
+    """The broker that was asked does not lead the partition."""
+
     helps = "topic_metadata(None) tells who leads it now"
 
 

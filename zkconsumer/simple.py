@@ -34,6 +34,7 @@ from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
+from zkconsumer.errors import all_committed
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
 from zkconsumer.refusals import Damaged, MessageTooLarge, refusal
@@ -257,13 +258,13 @@ class SimpleConsumer:
 
     def commit_offsets(
         self, group: str, positions: Mapping[TopicPartition, int | tuple[int, str]], store: Store
-    ) -> dict[TopicPartition, WireError | None]:
-        """Commit the next position to read, or (position, metadata), of each partition.
+    ) -> list[TopicPartition]:
+        """Commit the next position to read, or (position, metadata), of each partition; returns the partitions, sorted.
 
         store is "kafka" (0.8.2 and later; the group's coordinator) or "zookeeper" (0.8.1 and later; the broker writes
-        the node, and drops the metadata): the two know nothing of each other.  Per partition None, or why it is not
-        known to be written: GroupActive, MetadataTooLarge, CoordinatorAway, LinkLost, another Refused.  Raises
-        LocalError for a position below 0 and for a release without that store.
+        the node, and drops the metadata): the two know nothing of each other.  Raises NotCommitted, with the reason for
+        each partition whose offset is not known to be written (GroupActive, MetadataTooLarge, CoordinatorAway,
+        LinkLost, another Refused); LocalError for a position below 0 and for a release without that store.
 
         A position behind the end of the log is sent as it is, as the protocol allows: OffsetCommit knows no log, this
         broker need not lead the partition, and positions may be brought to a cluster before its messages are.
@@ -274,7 +275,7 @@ class SimpleConsumer:
         for tp, (at, _) in full.items():
             if at < 0:
                 raise LocalError(f"group {group}: {at} is no position to commit for {tp}")
-        return self._coordinator.commit(group, full, store)
+        return all_committed(self._coordinator.commit(group, full, store))
 
     def fetch_offsets(self, group: str, tps: Iterable[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
         """What is committed: a position, NONE (nothing), or Unknown with the reason (zkconsumer.offsets.store).

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from groundwork.commands import Command
-from groundwork.output import EXIT, Progress, fail, write
+from groundwork.output import EXIT, Progress, fail, print_text, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
@@ -275,7 +275,14 @@ def check_command(
         passed = [row for row in rows if row.outcome == "pass" and row.group is not None]
         print_note(f"{counted(len(passed), 'row')} of single groups passed; -o json shows them")
         rows = [row for row in rows if row.outcome != "pass" or row.group is None]
-    write([(row.outcome, row.id, row.group, row.text, row.remedy or None) for row in rows], CHECKS, output)
+    shown = [(row.outcome, row.id, row.group, row.text, row.remedy or None) for row in rows]
+    if output == "table":  # a remedy is a command to copy: not in a column
+        write([each[:-1] for each in shown], CHECKS[:-1])
+        for row in rows:
+            if row.remedy:
+                print_text(f"{' '.join(filter(None, (row.group, row.id)))}: {row.remedy}")
+    else:
+        write(shown, CHECKS, output)
     refused = [each for each in outcomes if each.refusal is not None]
     for each in refused:
         if each.refusal is not None and each.refusal.name != states.CHECKS_PASS.name:

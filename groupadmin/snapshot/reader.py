@@ -137,7 +137,7 @@ def _subscribed(admin: AdminClient, cluster: Cluster, nodes: Mapping[str, Znode]
     """The partitions that members read now, except members whose registration cannot be read."""
     folder = admin.dialect.znodes.ids(group) + "/"
     topics: set[str] = set()
-    selection = Selection(sorted(cluster.topics.keys() - {OFFSETS_TOPIC}))
+    selection = Selection(sorted(cluster.topics))
     for path, node in nodes.items():
         if path.startswith(folder):
             try:

@@ -110,6 +110,8 @@ class RefreshPace:
         self._in_a_row += 1
         return self.backoff.wait_s(self._in_a_row - 1) * self.rng.uniform(1.0, 1.3)
 
-    def made(self, now: float) -> None:
-        """A refresh ended now."""
+    def made(self, now: float, over: bool = False) -> None:
+        """Record that a refresh ended now.  over: it found what was waited for, so the next wait is a short one."""
         self._made_at = now
+        if over:
+            self._in_a_row = 0

@@ -207,7 +207,7 @@ class Link:
         self.draining = False
         self._shut()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Break it in a forked child: the connection is the parent's, who reads the responses."""
         if self.broken is None:
             self.closed_here = True

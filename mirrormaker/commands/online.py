@@ -108,6 +108,7 @@ def check_online(configuration: Configuration) -> int:
     write(rows, COLUMNS)
     for cluster in asked:
         cluster.say()
+    say_internal(seen)
     for sentence in (*(s for each in away for s in each.warnings), *(s for each in asked for s in each.pinned_below())):
         print_note(f"warning: {sentence}")
     say_workers(configuration, seen)
@@ -119,6 +120,14 @@ def check_online(configuration: Configuration) -> int:
     for sentence in (*unreachable, *refused):
         print_note(f"error: {sentence}")
     return exits.CONFIGURATION if refused else exits.UNREACHABLE if unreachable else exits.CLEAN
+
+
+def say_internal(seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:
+    """Say on stderr which topics are not mirrored though the lists select them: brokers keep their own state there."""
+    for source, found in seen:
+        if found.internal:
+            names = ", ".join(found.internal)
+            print_note(f"source {source.name}: {names} not mirrored, internal (exclude.internal.topics)")
 
 
 def say_workers(configuration: Configuration, seen: Sequence[tuple[SourceOptions, SourceView]]) -> None:

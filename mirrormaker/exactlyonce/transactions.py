@@ -26,7 +26,7 @@ from mirrormaker.options import MirrorOptions, SourceOptions
 from mirrormaker.routes import TopicRoute
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
-from producer.coordinators import INTERNAL, Coordinators
+from producer.coordinators import OFFSETS_0, Coordinators
 from producer.steps import Step as RouteStep
 
 
@@ -208,7 +208,7 @@ def _positions_at(topic: TopicRoute) -> tuple[TopicPartition, TopicPartition]:
     """The partition of the target that the positions of a topic's source partitions are committed for, and one that no
     position is committed for."""
     first, *others = (TopicPartition(topic.target, partition) for partition in topic.partitions)
-    return first, others[0] if others else INTERNAL
+    return first, others[0] if others else OFFSETS_0
 
 
 def _pass_on(topic: TopicRoute, forward: Forward) -> PassOn:

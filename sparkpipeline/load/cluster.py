@@ -14,6 +14,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.columns import as_list
 from kafkawire.errors import LibraryMissing, WireError
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.topicnames import INTERNAL_TOPICS
 from sparkpipeline.cluster.access import ClusterAccess, resolved
 from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, ends_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
@@ -26,7 +27,6 @@ from sparkpipeline.ranges import OffsetRange
 
 Addresses = tuple[tuple[str, int], ...]
 SAMPLE_BYTES = 64 << 10
-INTERNAL = "__consumer_offsets"  # no pattern chooses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +140,14 @@ def _topics(config: LoadConfig, view: ClusterView) -> set[str]:
     if config.topics_pattern is None:
         return set(config.topics)
     pattern = to_python(config.topics_pattern)
-    return {topic for topic in view.topics if topic != INTERNAL and pattern.matches(topic)}
+    return {topic for topic in view.topics.keys() - INTERNAL_TOPICS if pattern.matches(topic)}
 
 
 def _is_of(config: LoadConfig, topic: str) -> bool:
-    """Whether a topic that may be gone belongs to the job."""
+    """Whether a topic that may be gone belongs to the job.  No pattern chooses the brokers' own topics."""
     if config.topics_pattern is None:
         return topic in config.topics
-    return topic != INTERNAL and to_python(config.topics_pattern).matches(topic)
+    return topic not in INTERNAL_TOPICS and to_python(config.topics_pattern).matches(topic)
 
 
 def foreign_to(config: LoadConfig, tps: Iterable[TopicPartition]) -> list[TopicPartition]:

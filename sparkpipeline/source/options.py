@@ -68,7 +68,7 @@ WITHOUT_EFFECT = {
     "kafka.reconnect.backoff.max.ms": "fetchOffset.retryIntervalMs is the wait",
     "kafka.default.api.timeout.ms": "kafka.socket.timeout.ms bounds each answer",
     "kafka.connections.max.idle.ms": "links are closed when a task ends",
-    "kafka.exclude.internal.topics": "a pattern never chooses __consumer_offsets",
+    "kafka.exclude.internal.topics": "a pattern never chooses internal topics, as __consumer_offsets",
 }
 OF_SPARK = {  # what strictCompat lets pass, with everything that begins with "kafka." and means the same to both
     "kafka.bootstrap.servers", "assign", "subscribe", "subscribePattern", "startingTimestamp",

@@ -11,11 +11,11 @@ from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import error_info
 from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.topicnames import INTERNAL_TOPICS
 from sparkpipeline.errors import NoLeader, OptionRefused, UnknownPartition
 from sparkpipeline.source.offsets import in_order, parse_partitions
 
 UNKNOWN_TOPIC = 3  # a broker's code
-INTERNAL = "__consumer_offsets"  # no pattern chooses it: Kafka lists internal topics only on request
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Subscription:
 
     def _chooses(self, topic: str) -> bool:
         assert self.pattern is not None
-        return topic != INTERNAL and self.pattern.found_in(topic)
+        return topic not in INTERNAL_TOPICS and self.pattern.found_in(topic)
 
     def __str__(self) -> str:
         if self.assigned:

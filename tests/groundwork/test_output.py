@@ -126,3 +126,14 @@ def test_error_that_nobody_expected_goes_on_as_it_is() -> None:
 def test_exit_codes_are_those_of_the_design() -> None:
     assert list(EXIT.values()) == [0, 1, 2, 3, 4, 5, 6]
     assert list(DAEMON_EXIT.values()) == [0, 64, 65, 69, 70, 73, 75, 77, 78]
+
+
+def test_on_a_terminal_a_table_is_folded_into_its_width_and_no_word_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = Terminal()
+    write([("orders", 7, "the log ends before the offset, 12"), ("a" * 30, 1, None)], ("topic", "lag", "why"), out=out)
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 45  # 30, 3 and 8 for the longest words, and the space between columns
+    assert " ".join(" ".join(lines[1:-1]).split()) == "orders 7 the log ends before the offset, 12"
+    assert {line.index(line.split()[0]) for line in lines[2:-1]} == {lines[1].index("the")}
+    assert lines[-1].split() == ["a" * 30, "1", "-"]

@@ -40,8 +40,17 @@ def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, s
     assert line.count(b"\n") == 1
     row = json.loads(line)
     assert row == {
-        "topic": "orders", "partition": 3, "offset": 7, "timestamp_ms": None, "key": "k", "value": shown
+        "topic": "orders", "partition": 3, "offset": 7, "timestamp_ms": None, "headers": [], "key": "k", "value": shown
     }  # fmt: skip
+
+
+def test_headers_are_shown_in_order_as_json_and_as_the_jvms_console_shows_them():
+    headers = (("trace", b"7f1c"), ("trace", None), ("raw", BINARY))
+    told = Message("orders", 3, 7, b"k", b"v", None, None, headers, 8)
+    row = json.loads(MessageFormat(form="json").line(told))
+    assert row["headers"] == [["trace", "7f1c"], ["trace", None], ["raw", {"base64": "/wA="}]]
+    assert MessageFormat(headers=True, key=True).line(told) == b"trace:7f1c,trace:null,raw:" + BINARY + b"\tk\tv\n"
+    assert MessageFormat(headers=True).line(message(b"k", b"v")) == b"NO_HEADERS\tv\n"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
-from zkconsumer.connector import ConsumerConnector
+from zkconsumer.daemonconnector import DaemonConnector
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.filters import TopicFilter
 from zkconsumer.options.config import ConsumerConfig, load_consumer
@@ -53,7 +53,7 @@ class Reader:
         self.events: list[ConsumerEvent] = []
         self.fenced_at: list[float] = []
         self.errors: list[BaseException] = []
-        self.connector = ConsumerConnector(
+        self.connector = DaemonConnector(
             config(zookeeper, group, **options), "own", on_event=self.events.append, on_fence=self._fenced
         )
         if isinstance(wanted, TopicFilter):

@@ -17,6 +17,7 @@ from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
+from tests.fakes.commits import not_committed
 from tests.integration.readers import Got, Reader, committed, config, owners, places, wait_for_messages
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError, ConsumerTimeout
@@ -88,7 +89,7 @@ def test_a_listener_says_where_to_begin_and_commits_before_the_release(source, u
     wait_until(lambda: ("session", "connected") in told.heard, 5, "the session's state")
     assert [fact for kind, fact in told.heard if kind == "start"] == [(one, other)]
     assert [fact for kind, fact in told.heard if kind == "release"] == [(one, other)]
-    assert [fact for kind, fact in told.heard if kind == "committed"] == [{one: None, other: None}]
+    assert [fact for kind, fact in told.heard if kind == "committed"] == [[one, other]]
     assert committed(source, group, topic) == {0: 17, 1: 17}
     assert owners(source, group, topic) == {}
 
@@ -166,9 +167,9 @@ def test_decoders_and_positions_of_the_programs_own(source, unique):
         message = next(stream)
         assert isinstance(message.value, tuple)
         assert message.value[0] == topic
-        results = connector.commit_offsets({tp: 33, foreign: 1})
-        assert results[tp] is None
-        assert "is not owned by this member" in str(results[foreign])
+        refused = not_committed(connector.commit_offsets, {tp: 33, foreign: 1})
+        assert refused.committed == [tp]
+        assert "is not owned by this member" in str(refused)
         assert committed(source, group, topic) == {0: 33}
         with pytest.raises(ValueError, match="-1 as the position"):
             connector.commit_offsets({tp: -1})
@@ -226,7 +227,7 @@ def test_a_forked_child_is_refused_with_a_sentence_and_its_parent_goes_on(source
         assert "forked" in in_a_fork(lambda: list(stream))
         assert "forked" in in_a_fork(connector.shutdown)
         assert offsets(rest(stream)) == list(range(1, 20))
-        assert connector.commit_offsets() == {TopicPartition(topic, 0): None}
+        assert connector.commit_offsets() == [TopicPartition(topic, 0)]
 
 
 GEVENT_PROGRAM = """
@@ -299,7 +300,7 @@ def test_a_handler_that_blocks_for_three_sessions_costs_neither_the_session_nor_
             assert time.monotonic() - before < 5
             time.sleep(0.5)
         assert next(slow).offset == held.offset + 1
-        assert connector.commit_offsets() == {TopicPartition(topic, p): None for p in (0, 1)}
+        assert connector.commit_offsets() == [TopicPartition(topic, p) for p in (0, 1)]
     assert rounds >= 5
     assert states == ["connected"]
 

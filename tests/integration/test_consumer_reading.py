@@ -18,6 +18,7 @@ from localkafka.client import ClusterClient, started_client
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
 from tests import children
+from tests.fakes.commits import not_committed
 from tests.integration.readers import ChildReader, Reader, committed, config, owners, places, wait_for_messages
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import BeyondEnd, ChrootMissing, ConsumerTimeout, NoBrokers, Unreachable
@@ -131,7 +132,7 @@ def test_sets_are_done_when_their_tickets_are_and_not_before(source, unique):
         half = share.ticket(fetched.start + 10)
         rest = share.ticket(fetched.resume_at, parts=2)
         rest.done()
-        assert connector.commit_offsets() == {TopicPartition(topic, 0): None}
+        assert connector.commit_offsets() == [TopicPartition(topic, 0)]
         assert committed(source, group, topic) == {0: 0}
         half.done()
         connector.commit_offsets()
@@ -150,14 +151,14 @@ def test_a_position_behind_the_end_of_the_log_is_not_committed(source, unique):
     tp = TopicPartition(topic, 0)
     with ConsumerConnector(config(source.zookeeper, group, auto_commit_enable=False), "own") as connector:
         connector.create_message_streams({topic: 1})
-        found = connector.commit_offsets({tp: 1_000_000_000})[tp]
+        found = not_committed(connector.commit_offsets, {tp: 1_000_000_000}).failed[tp]
         assert isinstance(found, BeyondEnd)
         assert str(found) == f"{tp}: 1000000000 lies behind the end of the log, which is 500, so it is not committed"
         assert committed(source, group, topic) == {}
-        assert connector.commit_offsets({tp: 500}) == {tp: None}  # the end itself: whatever comes is new
+        assert connector.commit_offsets({tp: 500}) == [tp]  # the end itself: whatever comes is new
         load(source, topic, 1, 100)
-        wait_until(lambda: connector.commit_offsets({tp: 600}) == {tp: None}, 10, "the new end to be known")
-        assert isinstance(connector.commit_offsets({tp: 601})[tp], BeyondEnd)
+        wait_until(lambda: connector.commit_offsets({tp: 600}) == [tp], 10, "the new end to be known")
+        assert isinstance(not_committed(connector.commit_offsets, {tp: 601}).failed[tp], BeyondEnd)
         with pytest.raises(ValueError, match="-1 as the position"):
             connector.commit_offsets({tp: -1})
         assert committed(source, group, topic) == {0: 600}

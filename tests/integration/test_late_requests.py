@@ -15,7 +15,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
-from producer.coordinators import INTERNAL, Coordinators, Probe
+from producer.coordinators import OFFSETS_0, Coordinators, Probe
 from producer.transaction import Transaction
 from tests.conftest import Unique
 from tests.integration.laterequests import END_TXN, TXN_OFFSET_COMMIT, LateRequests, code_of
@@ -87,7 +87,7 @@ def test_a_new_owner_finds_the_position_that_was_committed_a_moment_ago(
     topic, cluster = unique.topic(), own_cluster(version=version)
     cluster.create_topic(topic, 2)
     at = TopicPartition(topic, 0)
-    beside = TopicPartition(topic, 1) if probed == "another partition" else INTERNAL
+    beside = TopicPartition(topic, 1) if probed == "another partition" else OFFSETS_0
     broker = Broker(0, *cluster.node(0).advertised)
     asked = Coordinators(lambda: [broker], Links("test", connect, 10_000), dialect(version))
     found = []

@@ -81,7 +81,7 @@ def test_in_the_callers_hub_listeners_begin_partitions_and_commit_before_the_rel
         "session": "connected",
         "start": (one, other),
         "release": (one, other),
-        "committed": {one: None, other: None},
+        "committed": [one, other],
     }
     assert told.threads == {threading.get_ident()}
     assert committed(source, group, topic) == {0: 17, 1: 17}

@@ -61,11 +61,11 @@ def test_an_offset_that_did_not_move_is_not_written_again(source, unique):
                 stream.done()
                 break
         tp = TopicPartition(topic, 0)
-        assert connector.commit_offsets() == {tp: None}
+        assert connector.commit_offsets() == [tp]
         version = zk.get(path)[1].version
         until = time.monotonic() + 1.0  # ten times the interval, and five commits by hand
         while time.monotonic() < until:
-            assert connector.commit_offsets() == {tp: None}
+            assert connector.commit_offsets() == [tp]
             time.sleep(0.2)
         assert zk.get(path)[0] == str(COUNT).encode()
         assert zk.get(path)[1].version == version
@@ -84,5 +84,5 @@ def test_a_commit_inside_a_compressed_set_is_where_the_next_reader_begins(source
             while message.offset < start + 26:
                 message = next(stream)
             stream.done()
-            assert connector.commit_offsets() == {tp: None}
+            assert connector.commit_offsets() == [tp]
         assert committed(source, group, topic) == {0: start + 27}

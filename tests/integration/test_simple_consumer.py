@@ -13,6 +13,7 @@ from kafkawire.model import TopicPartition
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
+from tests.fakes.commits import not_committed
 from zkconsumer.commands.cluster import brokers, topics
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.refusals import MetadataTooLong, NotLeader, OffsetOutOfRange, UnknownPartition
@@ -80,14 +81,14 @@ def _reads(consumer: SimpleConsumer, tp: TopicPartition, lines: list[str]) -> No
 
 def _commits(consumer: SimpleConsumer, source: ClusterClient, group: str, tp: TopicPartition) -> None:
     assert consumer.fetch_offsets(group, [tp], "zookeeper") == {tp: NONE}
-    assert consumer.commit_offsets(group, {tp: 17}, "zookeeper") == {tp: None}
+    assert consumer.commit_offsets(group, {tp: 17}, "zookeeper") == [tp]
     assert node(source, group, tp) == "17"
     assert consumer.fetch_offsets(group, [tp], "kafka") == {tp: NONE}
     assert consumer.coordinator(group).id in (0, 1, 2)
-    assert consumer.commit_offsets(group, {tp: (42, "note")}, "kafka") == {tp: None}
+    assert consumer.commit_offsets(group, {tp: (42, "note")}, "kafka") == [tp]
     assert consumer.fetch_offsets(group, [tp], "kafka") == {tp: 42}
     assert node(source, group, tp) == "17"  # the stores know nothing of each other
-    failure = consumer.commit_offsets(group, {tp: (43, "x" * 5000)}, "kafka")[tp]
+    failure = not_committed(consumer.commit_offsets, group, {tp: (43, "x" * 5000)}, "kafka").failed[tp]
     assert isinstance(failure, MetadataTooLong), failure
     assert consumer.fetch_offsets(group, [tp], "kafka") == {
         tp: 42
@@ -144,7 +145,7 @@ def test_a_broker_of_0_8_1_keeps_offsets_in_zookeeper(own_cluster: Callable[...,
         assert (consumer.earliest(tp), consumer.latest(tp)) == (0, 0)
         assert list(consumer.fetch(topic, 0, 0, max_wait_ms=1).messages()) == []
         assert consumer.fetch_offsets(group, [tp], "zookeeper") == {tp: NONE}
-        assert consumer.commit_offsets(group, {tp: 7}, "zookeeper") == {tp: None}
+        assert consumer.commit_offsets(group, {tp: 7}, "zookeeper") == [tp]
         assert consumer.fetch_offsets(group, [tp], "zookeeper") == {tp: 7}
         assert node(cluster, group, tp) == "7"
         assert list(consumer.topic_metadata(None).topics) == [topic]

@@ -72,3 +72,12 @@ def test_refreshes_in_a_row_are_spaced_out_and_a_quiet_time_begins_again() -> No
     for wait, least in zip(waits[1:], (0.1, 0.2, 0.4, 0.8, 1.0, 1.0), strict=True):
         assert least <= wait <= 1.3 * least
     assert pace.wait_s(at + 3.1) == 0.0
+
+
+def test_a_refresh_that_found_what_was_waited_for_makes_the_next_wait_a_short_one() -> None:
+    pace = RefreshPace(Backoff(0.1, 1.0), quiet_s=3.0, rng=random.Random(1))
+    for _ in range(5):
+        pace.wait_s(50.0)
+        pace.made(50.0)
+    pace.made(50.0, over=True)
+    assert 0.1 <= pace.wait_s(50.0) <= 0.13

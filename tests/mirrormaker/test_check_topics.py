@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from kafkawire.dialects import dialect
 from kafkawire.model import Broker
 from mirrormaker.commands import online
 from mirrormaker.config import from_yaml
-from mirrormaker.probe import SourceView
+from mirrormaker.probe import SourceView, chosen_topics
 from mirrormaker.topiclimits import Creations
 
 FILE = """
@@ -27,7 +28,7 @@ def test_topics_that_a_start_would_hold_back_are_errors_and_the_others_are_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.yaml"
-    path.write_text(FILE)
+    path.write_text(FILE.replace("group.id: g", "group.id: g, exclude.internal.topics: false"))
     configuration = from_yaml(path)
     monkeypatch.setattr(online, "probe_source", lambda *_: SourceView({1: Broker(1, "here", 1)}, TOPICS))
     view = ClusterView({2: Broker(2, "there", 1)}, {"grows": {n: PartitionView(2) for n in range(100)}}, {})
@@ -66,3 +67,20 @@ def test_a_topic_that_brokers_of_0_7_make_counts_as_many_partitions_as_a_start_c
     _, rows, errors = online.source_rows(source, configuration, view, dialect("0.7"), creations)
     assert [row["target partitions"] for row in rows] == ["missing, its brokers make it", "missing, not created"]
     assert [error.partition(":")[0] for error in errors] == ["source dc1"]
+
+
+def test_internal_topics_that_the_lists_select_are_named_with_the_option_that_leaves_them_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, topics = tmp_path / "m.yaml", ["a", "__transaction_state", "__consumer_offsets", "b"]
+    path.write_text(FILE.replace("'.*'", "'.*', blacklist: '__con.*'"))
+    configuration = from_yaml(path)
+    [source] = configuration.sources
+    names, internal = chosen_topics(topics, source, configuration.mirror)
+    assert (names, internal) == (["a", "b"], ["__transaction_state"])
+    online.say_internal([(source, SourceView({}, {}, internal))])
+    assert capsys.readouterr().err == (
+        "source dc1: __transaction_state not mirrored, internal (exclude.internal.topics)\n"
+    )
+    wide = replace(source, exclude_internal_topics=False)
+    assert chosen_topics(topics, wide, configuration.mirror) == (["__transaction_state", "a", "b"], [])

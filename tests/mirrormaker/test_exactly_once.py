@@ -563,7 +563,7 @@ def test_a_target_topic_that_is_created_again_with_fewer_partitions_is_probed_el
     with members(target) as (member,):
         member.give(0, 9)
         until(lambda: target.asked.count(AddOffsets(NAME)) > 0)
-        member.transactions.reroute(TARGET, coordinators.INTERNAL, member.transactions.period.pass_on)
+        member.transactions.reroute(TARGET, coordinators.OFFSETS_0, member.transactions.period.pass_on)
         until(lambda: member.told(10))
         assert target.committed == values(0, 9)
 
@@ -578,7 +578,7 @@ def test_without_leave_to_commit_offsets_of_the_internal_topic_the_position_is_r
     target.position = StableOffset(10, metadata_of(TOPIC), 0)
     target.group(NAME).pending[1] = {TARGET: StableOffset(5, metadata_of(TOPIC), 0)}  # it came late
     target.fail[CommitOffsets] = [29]
-    with members(target, beside=coordinators.INTERNAL) as (member,):
+    with members(target, beside=coordinators.OFFSETS_0) as (member,):
         member.give(10, 19)
         until(lambda: member.told(20))
         assert target.committed == values(10, 19)

@@ -642,9 +642,8 @@ def test_a_topic_that_would_feed_itself_is_parked_until_it_does_not(tasks: TaskG
 
 def test_a_topic_of_an_internal_name_is_parked_and_the_target_is_not_asked_for_it(tasks: TaskGroup) -> None:
     targets, sends, refused = Targets(__transaction_state=50, t=2), Sends(), [Share(), Share()]
-    flow = flow_of(
-        tasks, targets, sends, selection=Selection(source="dc1", whitelist=".*", rename={"b": "__share_group_state"})
-    )
+    names = Selection(source="dc1", whitelist=".*", exclude_internal=False, rename={"b": "__share_group_state"})
+    flow = flow_of(tasks, targets, sends, selection=names)
     flow.take(fetched("__transaction_state", 0, 5), refused[0])
     flow.take(fetched("b", 0, 7), refused[1])
     flow.take(fetched("t", 0, 0), Share())

@@ -28,7 +28,7 @@ def test_the_blacklist_wins_over_the_whitelist() -> None:
     both = chosen(whitelist="orders.*,payments", blacklist="orders-eu")
     assert [t for t in ("orders", "orders-eu", "payments", "clicks") if both.selects(t)] == ["orders", "payments"]
     assert both.filter.pattern == "white_list"  # one pattern, which every member of the group evaluates alike
-    assert [both.rule(t) for t in ("orders", "orders-eu", "clicks", "__consumer_offsets")] == [
+    assert [both.rule(t) for t in ("orders", "orders-eu", "clicks", "__transaction_state")] == [
         "whitelist 'orders.*,payments' matches, the blacklist does not",
         "blacklist 'orders-eu' matches",
         "whitelist 'orders.*,payments' does not match",
@@ -124,8 +124,7 @@ def test_target_topics_that_several_topics_are_sent_to() -> None:
 @pytest.mark.parametrize(
     ("given", "topic", "target"),
     [
-        ({}, "__transaction_state", "__transaction_state"),
-        ({"exclude_internal": False}, "__consumer_offsets", "__consumer_offsets"),
+        ({"exclude_internal": False}, "__transaction_state", "__transaction_state"),
         ({"rename": {"a": "__share_group_state"}}, "a", "__share_group_state"),
         ({"shared_rename": {"a": "__cluster_metadata"}}, "a", "__cluster_metadata"),
         ({"prefix": "__"}, "transaction_state", "__transaction_state"),

@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO, cast
 
 import pytest
 from click.testing import CliRunner
 
 from producer.config import ProducerConfig
-from producer.console import main, run
+from producer.console import _send, main, run
 from producer.producer import Producer
 from tests import children
 from tests.fakes.broker import Fail, FakeCluster, Wait
@@ -364,3 +365,20 @@ def test_a_pipe_of_standard_error_that_nobody_reads_does_not_keep_the_consumer(f
         command = [sys.executable, "-c", program, "consume", "-b", brokers, "--topic", "t", "--partition", "7"]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full_pipe, timeout=30, check=False)
         assert (done.returncode, done.stdout) == (5, b"")
+
+
+def test_headers_of_lines_are_sent_and_a_line_without_them_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    sent: list[tuple[object, ...]] = []
+    producer = SimpleNamespace(send=lambda topic, value, key, headers: sent.append((value, key, headers)))
+    lines = [b"trace:7f1c,at:1:2\tk;v\r\n", b"NO_HEADERS\tk;\tv\n", b"\tk;w\n", b"k;no tab\n", b"trace\tk;no colon\n"]
+    code = _send(producer, "t", enumerate(lines, 1), b";", True)  # type: ignore[arg-type]
+    assert sent == [
+        (b"v", b"k", [("trace", b"7f1c"), ("at", b"1:2")]),
+        (b"\tv", b"k", []),
+        (b"w", b"k", []),
+    ]
+    assert code == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "zkproducer: line 4: there is no tab behind its headers; not sent",
+        "zkproducer: line 5: headers are NAME:VALUE,NAME:VALUE, or NO_HEADERS; not sent",
+    ]

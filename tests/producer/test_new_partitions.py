@@ -45,9 +45,9 @@ def looks_asked(monkeypatch: pytest.MonkeyPatch, step_s: float, *views: ClusterV
     asked = []
     for _ in views:
         leaders.need("t")
-        leaders._requested.clear()
-        leaders._read()
-        asked.append(leaders._requested.is_set())
+        leaders._requested = False
+        leaders._read_waiting()
+        asked.append(leaders._requested)
         clock[0] += step_s
     return asked
 

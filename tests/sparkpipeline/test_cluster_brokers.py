@@ -10,10 +10,11 @@ import pytest
 from kafkawire.cluster.leaders import MetadataLeaders
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.topicnames import INTERNAL_TOPICS
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPartition, Unreachable
-from sparkpipeline.load.cluster import take_snapshot
+from sparkpipeline.load.cluster import chosen, take_snapshot
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.plan import LogBounds
 from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Throttle, entry
@@ -261,3 +262,9 @@ def test_a_job_is_not_behind_the_end_of_a_log_whose_leader_is_new(cluster: FakeC
         assert snapshot.logs == {T0: LogBounds(0, 4), T1: LogBounds(0, 0)}
         assert waits == []
         assert take_snapshot(config, brokers, {T0: 9, T1: 0}).logs[T0] == LogBounds(0, 5)  # it is shorter indeed
+
+
+def test_a_job_by_pattern_never_takes_topics_of_the_brokers_for_data_not_even_ones_that_it_loaded() -> None:
+    config = LoadConfig(base="/jobs", bootstrap=(("b", 1),), topics_pattern=".*")
+    view = ClusterView(topics={topic: {0: PartitionView(1)} for topic in ("t", *INTERNAL_TOPICS)})
+    assert chosen(config, view, [TopicPartition("__transaction_state", 0)]) == ([T0], [])

@@ -7,6 +7,7 @@ import pytest
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
+from kafkawire.topicnames import INTERNAL_TOPICS
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import (
@@ -29,7 +30,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @pytest.fixture
 def cluster():
-    with FakeCluster({"t": 2, "other": 1, "__consumer_offsets": 1}, brokers=2) as fake:
+    with FakeCluster({"t": 2, "other": 1, **dict.fromkeys(INTERNAL_TOPICS, 1)}, brokers=2) as fake:
         for n in range(10):
             fake.append("t", 0, entry(b"v%d" % n))
             if n < 4:

@@ -44,7 +44,7 @@ class FakeConnector:
 
     def __init__(self, hub: Any, ends: Mapping[int, int]) -> None:
         self.config = SimpleNamespace(delivery=ON_ACK)
-        self.hub: Hub = pick_hub(hub)
+        self._hub: Hub = pick_hub(hub)
         self._ends = {TopicPartition("t", partition): end for partition, end in ends.items()}
         self._listener = ConsumerListener()
         self.own = hub == "own"
@@ -58,20 +58,20 @@ class FakeConnector:
         return before
 
     def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[Stream]]:
-        self.hub.start()
-        stream = self.hub.call(self._begin)
+        self._hub.start()
+        stream = self._hub.call(self._begin)
         self.begun.set()
         return {"t": [stream]}
 
     def _begin(self) -> Stream:
-        self.channel = self.hub.bounded_queue(1 << 20)
+        self.channel = self._hub.bounded_queue(1 << 20)
         lease, budget = Lease(), Budget(1 << 20)
         lease.valid_until = math.inf
         for tp in self._ends:
             self.cursors[tp] = Cursor(tp, "g-0", lease=lease, budget=budget.for_stream(1), channel=self.channel)
             self.cursors[tp].reset_to(0)
             self._fetch(tp)
-        self.hub.post(self._tend)
+        self._hub.post(self._tend)
         return Stream("t-0", self.channel, delivery=ON_ACK)
 
     def _fetch(self, tp: TopicPartition) -> None:
@@ -91,10 +91,10 @@ class FakeConnector:
 
     def pause(self, tp: TopicPartition) -> None:
         self.paused[tp] += 1
-        self.hub.call(self.cursors[tp].pause)
+        self._hub.call(self.cursors[tp].pause)
 
     def resume(self, tp: TopicPartition) -> None:
-        self.hub.call(self._resume, tp)
+        self._hub.call(self._resume, tp)
 
     def _resume(self, tp: TopicPartition) -> None:
         self.cursors[tp].resume()
@@ -111,13 +111,13 @@ class FakeConnector:
         if self.own:
             self._listener.before_release(tps)
         else:
-            self.hub.call(self._listener.before_release, tps)
+            self._hub.call(self._listener.before_release, tps)
 
     def shutdown(self) -> None:
         if not self.closed:
-            self.hub.call(self.channel.close)
+            self._hub.call(self.channel.close)
             self.closed = True
-            self.hub.stop()
+            self._hub.stop()
 
 
 class Running:
@@ -160,7 +160,7 @@ def run() -> Iterator[Callable[..., Running]]:
     yield start
     for one in started:
         if one.running and not one.connector.closed:
-            one.connector.hub.post(one.connector.channel.close)
+            one.connector._hub.post(one.connector.channel.close)
         one._thread.join(10)
         assert not one.running
 
@@ -188,7 +188,7 @@ def test_every_message_is_handled_once_by_several_at_a_time_and_counts_as_done(h
 
     running = run(connector, handle, kind, workers=6, max_unfinished=10)
     wait_until(lambda: (connector.done(0), connector.done(1)) == (60, 60), 10, lambda: f"all of it: {len(seen)}")
-    connector.hub.post(connector.channel.close)
+    connector._hub.post(connector.channel.close)
     running.end()
     assert seen == Counter(places(2, 60))
     assert 2 <= max(most) <= 6
@@ -212,7 +212,7 @@ def test_a_message_that_is_stuck_holds_its_partition_at_the_cap_and_no_other(hub
     assert max(offset for partition, offset in seen if partition == 0) <= 7 + 10
     go_on.set()
     wait_until(lambda: connector.done(0) == 200, 10, lambda: f"all of it: {len(seen)}")
-    connector.hub.post(connector.channel.close)
+    connector._hub.post(connector.channel.close)
     running.end()
     assert seen == Counter(places(2, 200))
 
@@ -263,7 +263,7 @@ def test_a_handler_that_keeps_failing_is_a_traceback_and_then_a_count(hub, kind,
     mended.set()
     wait_until(lambda: connector.done(0) == connector.done(1) == 200, 10, lambda: f"all of it: {tries}")
     wait_until(lambda: "the handler works again where it raised KeyError" in caplog.text, 10, caplog.text)
-    connector.hub.post(connector.channel.close)
+    connector._hub.post(connector.channel.close)
     running.end()
     assert caplog.text.count("Traceback") == 1
     assert tries["all"] > 600
@@ -285,7 +285,7 @@ def test_messages_with_the_same_key_come_one_after_another(hub, kind, run):
 
     running = run(connector, handle, kind, workers=6, order_by_key=True)
     wait_until(lambda: connector.done(0) == 60, 10, lambda: f"all of it: {len(order)}")
-    connector.hub.post(connector.channel.close)
+    connector._hub.post(connector.channel.close)
     running.end()
     assert twice == []
     for key in {key for key, _ in order}:
@@ -322,7 +322,7 @@ def test_what_nobody_began_of_a_partition_that_leaves_is_dropped_and_what_is_und
     go_on.set()
     leaving.join(5)
     wait_until(lambda: connector.done(1) == 40, 10, "the partition that stays")
-    connector.hub.post(connector.channel.close)
+    connector._hub.post(connector.channel.close)
     running.end()
     assert sorted(left[0]) == sorted(begun)  # each of those that were under way, and no other
     assert connector.done(0) == len(begun) <= 3
@@ -363,7 +363,7 @@ def test_a_handler_in_the_callers_hub_that_never_waits_lets_others_have_their_tu
         while time.monotonic() < until:
             pass
         if message.offset == 0:
-            connector.hub.post(tick)
+            connector._hub.post(tick)
         return Outcome.STOP if message.offset == 199 else None
 
     run(connector, handle, "greenlets", workers=2).end()

@@ -18,8 +18,9 @@ from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from tests.fakes.broker import FakeCluster, Wait, entry
+from tests.fakes.commits import not_committed
 from zkconsumer.concurrent.handlers import Outcome, process
-from zkconsumer.connector import ConsumerConnector
+from zkconsumer.daemonconnector import DaemonConnector
 from zkconsumer.engine import engine
 from zkconsumer.engine import fixedassignment as fixedside
 from zkconsumer.engine.metrics import ConsumerMetrics
@@ -85,7 +86,7 @@ class World:
         hub: str = "own",
         on_event: OnEvent | None = None,
         **options: object,
-    ) -> ConsumerConnector:
+    ) -> DaemonConnector:
         """options by their dotted names, with underscores."""
         brokers = ",".join(f"{host}:{port}" for host, port in self.cluster.bootstrap)
         values: dict[str, object] = {
@@ -101,7 +102,7 @@ class World:
             **{key.replace("_", "."): value for key, value in options.items()},
         }
         told = on_event or self.events.append
-        return ConsumerConnector(values, hub, on_event=told, listener=listener, offset_store=store)
+        return DaemonConnector(values, hub, on_event=told, listener=listener, offset_store=store)
 
     def kept(self) -> dict[str, int]:
         return json.loads(self.file.read_text())["offsets"]["t"] if self.file.exists() else {}
@@ -262,8 +263,8 @@ def test_a_pause_a_commit_of_chosen_positions_and_a_park_work_as_in_a_group(worl
         assert rest(stream)[-5:] == values(1)
         connector.resume(T0)
         assert rest(stream) == values(0)
-        assert connector.commit_offsets({T0: 2}) == {T0: None}
-        assert isinstance(connector.commit_offsets({T2: 2})[T2], ConsumerError)
+        assert connector.commit_offsets({T0: 2}) == [T0]
+        assert isinstance(not_committed(connector.commit_offsets, {T2: 2}).failed[T2], ConsumerError)
         connector.park(T1, "for a test")
         assert [row.parked for row in connector.status()] == [None, "for a test"]
         assert world.kept() == {"0": 2}
@@ -275,8 +276,8 @@ def test_a_position_that_was_read_is_committed_although_a_new_leader_tells_a_low
         connector.create_message_streams({"t": 1})
         for tp in (T0, T1):
             cluster.logs["t", tp.partition].high_watermark = 0
-        assert connector.commit_offsets({T0: 5}) == {T0: None}
-        assert isinstance(connector.commit_offsets({T1: 6})[T1], BeyondEnd)
+        assert connector.commit_offsets({T0: 5}) == [T0]
+        assert isinstance(not_committed(connector.commit_offsets, {T1: 6}).failed[T1], BeyondEnd)
         assert connector.log_end(T0) == 5
         cluster.stop(1)
         with pytest.raises(ConsumerError, match="t/0: the end of its leader's log is not known"):
@@ -324,13 +325,13 @@ def test_what_cannot_be_is_refused_in_a_sentence(world):
     with pytest.raises(
         OptionError, match=r"need a place for their positions: give 'offsets\.file', or an offset_store"
     ):
-        ConsumerConnector(
+        DaemonConnector(
             {"group.id": "g", "partitions": "t:0", "metadata.broker.list": "h:1", "auto.offset.reset": "smallest"}
         )
     with pytest.raises(OptionError, match="both given"):
         world.connector("t:0", Store(), offsets_file="/x")
     with pytest.raises(OptionError, match="offset_store is for fixed 'partitions'"):
-        ConsumerConnector(
+        DaemonConnector(
             {"group.id": "g", "zookeeper.connect": "h:1", "auto.offset.reset": "smallest"}, offset_store=Store()
         )
 
@@ -420,7 +421,7 @@ def test_somebody_elses_positions_are_told_of_and_ours_written_over_them(world):
         other.read("g", [T0])
         assert other.commit("g", {T0: 1}, lease) == {T0: None}
         # A disk that syncs slowly may still hold the lock of the file for the first commit.
-        wait_until(lambda: connector.commit_offsets() == {T0: None}, 10, "the commit")
+        wait_until(lambda: connector.commit_offsets() == [T0], 10, "the commit")
     said = world.kinds("offset")
     assert any("another writer set the offset of t/0 to 1" in text for text in said)
     assert any("is a second program running with the same list and store?" in text for text in said)

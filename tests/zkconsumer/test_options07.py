@@ -122,7 +122,7 @@ def test_a_group_has_no_broker_list() -> None:
 
 def test_a_release_that_the_program_names_has_to_go_with_the_options() -> None:
     group = {**NEEDED, "kafka.version": "0.8.2", "offsets.storage": "kafka"}
-    assert ConsumerConnector(group).dialect.release == "0.8.2"
+    assert ConsumerConnector(group)._versions.dialect.release == "0.8.2"
     with pytest.raises(OptionError, match=r"ConsumerConnector: .*Kafka 0\.7\.2 keeps no offsets"):
         ConsumerConnector(group, release="0.7.2")
-    assert ConsumerConnector(NEEDED).dialect.release == "0.7.2"
+    assert ConsumerConnector(NEEDED)._versions.dialect.release == "0.7.2"

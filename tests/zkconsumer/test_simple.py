@@ -13,6 +13,7 @@ import pytest
 from kafkawire.errors import LinkLost, LocalError, RemoteError
 from kafkawire.model import MessageSet, TopicPartition
 from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Raw, Throttle, Wait, entry, gzipped
+from tests.fakes.commits import not_committed
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.refusals import (
     CoordinatorAway,
@@ -190,7 +191,7 @@ def test_a_commit_is_read_back_from_its_own_store_only(
     cluster: FakeCluster, simple: SimpleConsumer, store: str, version: int
 ):
     other = {"zookeeper": "kafka", "kafka": "zookeeper"}[store]
-    assert simple.commit_offsets("g", {T0: 5, T1: (6, "note")}, store) == {T0: None, T1: None}
+    assert simple.commit_offsets("g", {T0: 5, T1: (6, "note")}, store) == [T0, T1]
     assert cluster.committed == {(version, "g", "t", 0): (5, ""), (version, "g", "t", 1): (6, "note")}
     assert simple.fetch_offsets("g", [T0, T1], store) == {T0: 5, T1: 6}
     assert simple.fetch_offsets("g", [T0, T1], other) == {T0: NONE, T1: NONE}
@@ -218,7 +219,7 @@ def test_a_coordinator_that_loads_is_asked_again_and_stays(cluster: FakeCluster,
 def test_a_coordinator_that_moved_is_found_again(cluster: FakeCluster, simple: SimpleConsumer):
     simple.commit_offsets("g", {T0: 5}, "kafka")
     cluster.coordinator = 2  # broker 1 answers 16 from now on
-    assert simple.commit_offsets("g", {T0: 6}, "kafka") == {T0: None}
+    assert simple.commit_offsets("g", {T0: 6}, "kafka") == [T0]
     assert [request.broker for request in cluster.seen("offset_commit")] == [1, 1, 2]
     cluster.coordinator = 1
     assert simple.fetch_offsets("g", [T0], "kafka") == {T0: 6}
@@ -229,14 +230,14 @@ def test_a_coordinator_that_died_is_found_again(cluster: FakeCluster, simple: Si
     simple.commit_offsets("g", {T0: 5}, "kafka")
     cluster.stop(2)
     cluster.coordinator = 1
-    assert simple.commit_offsets("g", {T0: 6}, "kafka") == {T0: None}
+    assert simple.commit_offsets("g", {T0: 6}, "kafka") == [T0]
     assert simple.fetch_offsets("g", [T0], "kafka") == {T0: 6}
 
 
 def test_a_commit_whose_answer_was_lost_is_repeated(cluster: FakeCluster, simple: SimpleConsumer):
     cluster.coordinator = 2
     cluster.script("offset_commit", Close(store=True))
-    assert simple.commit_offsets("g", {T0: 5}, "kafka") == {T0: None}
+    assert simple.commit_offsets("g", {T0: 5}, "kafka") == [T0]
     assert len(cluster.seen("offset_commit")) == 2
 
 
@@ -245,7 +246,7 @@ def test_a_first_coordinator_is_waited_for(cluster: FakeCluster, simple: SimpleC
     found = simple.coordinator("g")
     assert (found.id, found.port) == (1, cluster.ports[1])
     cluster.script("group_coordinator", Fail(15), Fail(15))
-    assert simple.commit_offsets("other", {T0: 5}, "kafka") == {T0: None}
+    assert simple.commit_offsets("other", {T0: 5}, "kafka") == [T0]
 
 
 def test_asking_again_has_an_end_and_then_says_who_is_away(cluster: FakeCluster, simple: SimpleConsumer):
@@ -253,7 +254,7 @@ def test_asking_again_has_an_end_and_then_says_who_is_away(cluster: FakeCluster,
     with pytest.raises(CoordinatorAway, match=r"group g on .*CoordinatorNotAvailable \(15\)"):
         simple.coordinator("g")
     assert len(cluster.seen("group_coordinator")) == 4  # one try and three retries
-    assert isinstance(simple.commit_offsets("g", {T0: 5}, "kafka")[T0], CoordinatorAway)
+    assert isinstance(not_committed(simple.commit_offsets, "g", {T0: 5}, "kafka").failed[T0], CoordinatorAway)
     with pytest.raises(CoordinatorAway):
         simple.fetch_offsets("g", [T0], "kafka")
 
@@ -272,7 +273,7 @@ def test_a_position_that_cannot_be_read_is_unknown_and_never_none(cluster: FakeC
 @pytest.mark.parametrize("code", [22, 25])
 def test_members_of_an_active_group_commit_for_it(cluster: FakeCluster, simple: SimpleConsumer, code: int):
     cluster.script("offset_commit", Fail(code))
-    failure = simple.commit_offsets("g", {T0: 5}, "kafka")[T0]
+    failure = not_committed(simple.commit_offsets, "g", {T0: 5}, "kafka").failed[T0]
     assert isinstance(failure, GroupActive)
     assert "group g, t/0 at 5 on broker 1" in str(failure)
     assert "the group is active" in str(failure)
@@ -280,16 +281,17 @@ def test_members_of_an_active_group_commit_for_it(cluster: FakeCluster, simple: 
 
 def test_each_partition_has_its_own_result(cluster: FakeCluster, simple: SimpleConsumer):
     cluster.script("offset_commit", Fail(12, ("t", 1)))
-    found = simple.commit_offsets("g", {T0: 5, T1: (6, "x" * 4000)}, "kafka")
-    assert found[T0] is None
-    assert isinstance(found[T1], MetadataTooLarge)
+    found = not_committed(simple.commit_offsets, "g", {T0: 5, T1: (6, "x" * 4000)}, "kafka")
+    assert found.committed == [T0]
+    assert isinstance(found.failed[T1], MetadataTooLarge)
+    assert str(found).startswith(f"offset of t/1 not committed: {found.failed[T1]}")
 
 
 def test_a_partition_that_the_answer_leaves_out_is_a_failure(cluster: FakeCluster, simple: SimpleConsumer):
     cluster.script("offset_commit", LeaveOut(("t", 1)))
-    found = simple.commit_offsets("g", {T0: 5, T1: 6}, "kafka")
-    assert found[T0] is None
-    assert "t/1 on broker 1" in str(found[T1])
+    found = not_committed(simple.commit_offsets, "g", {T0: 5, T1: 6}, "kafka")
+    assert found.committed == [T0]
+    assert "t/1 on broker 1" in str(found.failed[T1])
     cluster.script("offset_fetch", LeaveOut(("t", 0)))
     left_out = simple.fetch_offsets("g", [T0, T1], "kafka")
     assert isinstance(left_out[T0], Unknown)
@@ -298,7 +300,7 @@ def test_a_partition_that_the_answer_leaves_out_is_a_failure(cluster: FakeCluste
 
 def test_a_group_that_may_not_be_asked_for_is_refused_with_its_name(cluster: FakeCluster, simple: SimpleConsumer):
     cluster.script("group_coordinator", Fail(30), Fail(30))
-    assert isinstance(simple.commit_offsets("g", {T0: 5}, "kafka")[T0], Refused)
+    assert isinstance(not_committed(simple.commit_offsets, "g", {T0: 5}, "kafka").failed[T0], Refused)
     with pytest.raises(Refused, match=r"group g on .*\(30\)"):
         simple.fetch_offsets("g", [T0], "kafka")
 

@@ -78,6 +78,7 @@ def _partition(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--max-messages", type=click.IntRange(min=1), help="Exit after so many messages.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), help="Exit when no message arrives for that long.")
 @click.option("--print-key", is_flag=True, help="Print the key and a tab before each value; null is empty.")
+@click.option("--print-headers", is_flag=True, help="Print NAME:VALUE,… or NO_HEADERS, and a tab before key and value.")
 @click.option("--print-offset", is_flag=True, help="Print TOPIC/PARTITION OFFSET and a tab before each message.")
 @click.option(
     "--consumer-property", "properties", multiple=True, metavar="KEY=VALUE", help="Consumer option; repeatable."
@@ -98,6 +99,7 @@ def consume(
     max_messages: int | None,
     timeout_ms: int | None,
     print_key: bool,
+    print_headers: bool,
     print_offset: bool,
     properties: tuple[str, ...],
     kafka_version: str,
@@ -110,7 +112,7 @@ def consume(
     an object a message; what is not UTF-8 is {"base64": "…"}.  Ends with 4 where a partition could not be read on.
     """
     log_of_command()
-    message_format = MessageFormat(print_key, print_offset, output)
+    message_format = MessageFormat(print_key, print_offset, output, print_headers)
     if partition is not None:
         _only_with_groups(group, whitelist, blacklist, properties, num_streams)
         if topic is None:

@@ -1,8 +1,9 @@
 """Output format of `zkconsumer consume`: a message as a line of bytes as they are, or as a JSON object.  Pure.
 
-text   [TOPIC/PARTITION OFFSET tab] [key tab] value      null is an empty text
-json   {"topic", "partition", "offset", "timestamp_ms", "key", "value"}; a key or value is a text, null, or, where
-       its bytes are not UTF-8, {"base64": "..."}
+text   [TOPIC/PARTITION OFFSET tab] [headers tab] [key tab] value      null is an empty text
+       headers: NAME:VALUE,NAME:VALUE, and NO_HEADERS if there are none, as the JVM's console prints them
+json   {"topic", "partition", "offset", "timestamp_ms", "headers", "key", "value"}; a key or value is a text, null, or,
+       where its bytes are not UTF-8, {"base64": "..."}; headers are pairs [name, value] in their order
 """
 
 from __future__ import annotations
@@ -19,19 +20,26 @@ TEXT, JSON = "text", "json"
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat:
-    """The parts of a message that are printed: key and offset concern text only, json has everything."""
+    """The parts of a message that are printed: json has everything, whatever the others say."""
 
     key: bool = False
     offset: bool = False
     form: str = TEXT
+    headers: bool = False
 
     def line(self, message: Message) -> bytes:
         """The message with its end of line."""
         if self.form == JSON:
             return _object(message)
         at = f"{message.topic}/{message.partition} {message.offset}\t".encode() if self.offset else b""
+        headers = _headers(message) + b"\t" if self.headers else b""
         key = (message.key or b"") + b"\t" if self.key else b""
-        return at + key + (message.value or b"") + b"\n"
+        return at + headers + key + (message.value or b"") + b"\n"
+
+
+def _headers(message: Message) -> bytes:
+    pairs = [name.encode() + b":" + (b"null" if value is None else value) for name, value in message.headers or ()]
+    return b",".join(pairs) or b"NO_HEADERS"
 
 
 def _object(message: Message) -> bytes:
@@ -41,6 +49,7 @@ def _object(message: Message) -> bytes:
         "partition": partition,
         "offset": message.offset,
         "timestamp_ms": message.timestamp_ms,
+        "headers": [[name, _text(value)] for name, value in message.headers or ()],
         "key": _text(message.key),
         "value": _text(message.value),
     }

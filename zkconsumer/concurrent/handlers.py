@@ -131,7 +131,7 @@ class _Run(ConsumerListener):
         self._failures = Failures(log, "the handler", FAILURES_EVERY_S)
         self._stop_s = stop_s
         self._queue: WorkQueue[TopicPartition, Message] = WorkQueue(max_unfinished, order_by_key)
-        self._pool = WorkerPool(worker_kind, isinstance(connector.hub, OwnThread))
+        self._pool = WorkerPool(worker_kind, isinstance(connector._hub, OwnThread))
         self._lock = threading.Lock()  # guards the queue and what follows; never held over a wait
         self._jobs = self._pool.signal(self._lock)  # there may be a job to take
         self._ends = self._pool.signal(self._lock)  # a job was finished, or a reader has ended

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.cluster.view import ClusterView
-from kafkawire.topicnames import INTERNAL_TOPICS
 from kafkawire.znodes.group import STATIC, Registration, thread_ids
 from zkconsumer.fetching.leaders import CurrentLeaders
 from zkconsumer.filters import LeftOut, streams_by_topic
@@ -47,9 +46,7 @@ class GroupTopics:
 
     def _of(self, topics: Iterable[str]) -> Iterable[str]:
         """Those of these topics that this member reads; exclude.internal.topics is for filters."""
-        filtered = self.registration.pattern != STATIC and self._exclude_internal
-        there = [topic for topic in topics if not (filtered and topic in INTERNAL_TOPICS)]
-        return streams_by_topic(self.registration, there, self._exclude_internal, self._leave_out)
+        return streams_by_topic(self.registration, topics, self._exclude_internal, self._leave_out)
 
     @property
     def absent(self) -> list[str]:

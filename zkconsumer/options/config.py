@@ -265,7 +265,9 @@ class ConsumerConfig(SecurityOptions):
         newer=JAVA_ASSIGNORS,
     )
     exclude_internal_topics: bool = option(
-        "exclude.internal.topics", True, "topic filters, ours and other members', leave __consumer_offsets out"
+        "exclude.internal.topics",
+        True,
+        "topic filters, ours and other members', leave out internal topics (__consumer_offsets, __transaction_state)",
     )
 
     socket_timeout_ms: int = option(

@@ -116,7 +116,7 @@ class Stream:
         self._forked = False
         not_in_a_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Deliver nothing more in a forked child, also of a set that is half iterated: the parent delivers it."""
         self._forked = True
         # It ends the part of a set that is iterated.

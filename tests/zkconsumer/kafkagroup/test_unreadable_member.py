@@ -6,7 +6,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.protocol.subscriptions import assignment_bytes
 from localkafka.waiting import wait_until
 from tests.fakes.coordinating import GroupCluster
-from zkconsumer.connector import ConsumerConnector
+from zkconsumer.daemonconnector import DaemonConnector
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.filters import Whitelist
 
@@ -25,7 +25,7 @@ def test_a_member_that_cannot_be_read_gets_nothing_and_is_named_once() -> None:
             "auto.offset.reset": "smallest",
             "rebalance.backoff.ms": 100,
         }
-        connector = ConsumerConnector(values, on_event=events.append)
+        connector = DaemonConnector(values, on_event=events.append)
         try:
             connector.create_message_streams_by_filter(Whitelist("t"), 1)
             wait_until(lambda: connector.settled, 20, "the member to own what it can")
