@@ -53,13 +53,15 @@ WHITESPACE = " \t\n\r\f\v"
 MAX_SHOWN = 200  # characters of what a node holds, in a sentence
 
 
-def position_of(path: str, data: bytes) -> int | Unknown:
-    """What an offset node of ZooKeeper says; text that is no number from 0 to LARGEST is Unknown, never 0."""
-    text = data.decode("utf-8", "backslashreplace")
-    found = decimal_int(text.strip(WHITESPACE), most=LARGEST)
+def position_of(path: str, data: bytes) -> int | _None | Unknown:
+    """Return what an offset node of ZooKeeper says, as the JVM's consumer takes it: a negative number is none, `+5` is
+    5.  Text that is not an int64 is Unknown, never 0."""
+    text = data.decode("utf-8", "backslashreplace").strip(WHITESPACE)
+    signed = text[1:] if text[:1] == "+" and text[1:2] != "-" else text
+    found = decimal_int(signed, least=-LARGEST - 1, most=LARGEST)
     if found is not None:
-        return found
-    return Unknown(f"offset node {path} holds {text.strip()[:MAX_SHOWN]!r}, which is no position; correct or delete it")
+        return found if found >= 0 else NONE
+    return Unknown(f"offset node {path} holds {text[:MAX_SHOWN]!r}, which is no position; correct or delete it")
 
 
 class OffsetStore(Protocol):
