@@ -20,7 +20,14 @@ from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.retry import LEADERS_AGAIN
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders, no_cluster, read_brokers, refuse_other_generation
+from kafkawire.cluster.zookeeper import (
+    TOPICS,
+    ZookeeperLeaders,
+    no_cluster,
+    read_brokers,
+    refuse_other_generation,
+    what_is_wrong,
+)
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
@@ -173,7 +180,7 @@ def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
         try:
             ids = admin.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
         except RemoteError as senseless:
-            admin.tell(str(senseless))
+            admin.tell(f"{what_is_wrong(senseless)}: left out")
             continue
         found[name] = TopicRow(tuple(ids), node.czxid, node.ctime_ms)
     return found

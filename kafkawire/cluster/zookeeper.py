@@ -82,7 +82,7 @@ def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
         try:
             found[broker] = znodes.broker(broker, text)
         except RemoteError as useless:
-            left_out(zk, str(useless), "what it leads cannot be read or written")
+            left_out(zk, useless, "what it leads cannot be read or written")
     return found
 
 
@@ -141,12 +141,18 @@ def broker_ids(reader: object, names: Iterable[str]) -> dict[str, int]:
 UNREADABLE = "none of its partitions can be read or written"
 
 
-def left_out(reader: object, text: str, so: str = UNREADABLE) -> None:
+def left_out(reader: object, senseless: str | RemoteError, so: str = UNREADABLE) -> None:
     """Warn that a node makes no sense.  Nodes are read again and again: once for each reader is enough."""
+    text = what_is_wrong(senseless) if isinstance(senseless, RemoteError) else senseless
     told = _told.setdefault(reader, set())
     if text not in told and len(told) < MAX_TOLD:
         told.add(text)
         log.warning("%s: left out, %s", printable(text), so)
+
+
+def what_is_wrong(senseless: RemoteError) -> str:
+    """Return the sentence about a node that is left out beside others of our generation."""
+    return senseless.why if isinstance(senseless, OtherGeneration) else str(senseless)
 
 
 def told_of(reader: object) -> list[str]:
@@ -228,7 +234,7 @@ def _leave_out(zk: Any, znodes: Znodes, refused: Sequence[RemoteError], others: 
     if strange is not None and not others and not read_brokers(zk, znodes):
         raise strange
     for one in refused:
-        left_out(zk, str(one))
+        left_out(zk, one)
 
 
 def read_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -296,7 +302,7 @@ def _read_states(
             try:
                 found[tp] = znodes.state(nodes[path], str(tp))
             except RemoteError as senseless:
-                left_out(zk, str(senseless), "as if it had no leader")
+                left_out(zk, senseless, "as if it had no leader")
     return found
 
 
@@ -385,7 +391,7 @@ def _counted_leaders(zk: Any, znodes: CountedZnodes, tps: Sequence[TopicPartitio
             try:
                 counts[tp] = znodes.count(nodes[path], f"topic {tp.topic} on broker {_broker(tp)}")
             except RemoteError as senseless:
-                left_out(zk, str(senseless))
+                left_out(zk, senseless)
     return {tp: _broker(tp) if _index(tp) < counts.get(tp, 0) else None for tp in tps}
 
 

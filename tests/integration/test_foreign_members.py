@@ -170,6 +170,15 @@ def test_what_a_stranger_calls_nodes_and_writes_into_them_costs_what_it_stands_f
         planted.zk.set("/brokers/topics/aaa", b'{"version":1,"partitions":{"\xc2\xb2":[0]}}')
         planted.free(2)
         reads(ours, 0, 1, 2, 3)
+        planted.zk.set("/brokers/topics/aaa", b"")
+        for command in (["groups", "members"], ["groups", "describe"], ["verify-rebalance"]):
+            capsys.readouterr()
+            code = outcome([*command, "-z", planted.connect, "--group", "g", "--kafka-version", "0.8.2"])
+            said = capsys.readouterr()
+            assert code == (4 if command == ["verify-rebalance"] else 0), said  # of g_x, which cannot be read
+            assert said.err.count("topic aaa: its node is empty: left out\n") == 1
+            assert "cluster of 0.7" not in said.err
+        planted.zk.set("/brokers/topics/aaa", b'{"version":1,"partitions":{"\xc2\xb2":[0]}}')
     capsys.readouterr()
     assert outcome(["topics", "-z", planted.connect, "--kafka-version", "0.8.2"]) == 0
     said = capsys.readouterr()

@@ -92,7 +92,7 @@ def _listed(
         try:
             partitions[topic] = list(znodes.topic(node.data, f"topic {topic}"))
         except RemoteError as senseless:
-            left_out(session, str(senseless))
+            left_out(session, senseless)
     return partitions, {topic: TopicCreation(node.czxid, node.ctime_ms) for topic, node in there.items()}
 
 
@@ -107,7 +107,7 @@ def _counted(
             try:
                 broker = znodes.broker_id(name, f"topic {paths[path]}")
             except RemoteError as senseless:
-                left_out(session, str(senseless))
+                left_out(session, senseless)
                 continue
             brokers[znodes.count_path(paths[path], broker)] = (paths[path], broker)
     partitions: Partitions = {paths[path]: [] for path, names in found.items() if names is not None}
@@ -117,7 +117,7 @@ def _counted(
             try:
                 count = znodes.count(node.data, f"topic {topic} on broker {broker}")
             except RemoteError as senseless:
-                left_out(session, str(senseless))
+                left_out(session, senseless)
                 continue
             partitions[topic] += znodes.partitions(broker, count)
     return partitions
