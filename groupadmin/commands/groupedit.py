@@ -19,6 +19,7 @@ from groupadmin.commands.editoptions import (
     admin_client,
     dry_run_option,
     edit_options,
+    end_where_closed,
     force_option,
     stores_named,
     undo_dir_option,
@@ -115,6 +116,7 @@ def delete_command(
             print_note(f"only a plan, nothing was done; without --dry-run: {what}")
         elif go_ahead(execute, what):
             delete_groups(admin, cluster, chosen, stores=stores, undo_dir=undo_dir, force_active=force_active)
+    end_where_closed(admin)
 
 
 def delete_groups(

@@ -10,7 +10,7 @@ import click
 from groundwork.commands import Group
 from groundwork.output import EXIT, fail, write
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import admin_client
+from groupadmin.commands.editoptions import admin_client, end_where_closed, tell_closed
 from groupadmin.commands.groupedit import delete_command, rename_command
 from groupadmin.commands.offsetviews import BROKERS, age, known, tell_odd, where_from, written_at
 from groupadmin.snapshot import kafka as kafkaside
@@ -178,17 +178,20 @@ def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], ka
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         found: list[Listed] = []
         if admin.session is not None:
-            rows = list_groups(admin.session, admin.dialect)
+            rows = list_groups(admin.session, admin.dialect, admin.closed)
+            tell_closed(admin)
             if not rows and (hint := no_brokers(admin.session, admin.dialect)):
                 fail(hint, EXIT["runtime"])
             found = [(row.group, row.members, row.topics) for row in rows]
         if not brokers:
             write(found, LIST, output)
+            end_where_closed(admin)
             return
         in_kafka = kafka_groups(admin)
         alone = sorted(in_kafka.keys() - {row[0] for row in found})
         both = beside_kafka(found, in_kafka, member_counts(admin, alone))
     write(both, LIST_BOTH, output)
+    end_where_closed(admin)
 
 
 @groups.command(

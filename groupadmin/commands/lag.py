@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
+from operator import itemgetter
 
 import click
 
@@ -23,7 +24,7 @@ from groundwork.output import EXIT, fail, write, write_csv
 from groundwork.sentences import counted
 from groundwork.tasks import sleep
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import admin_client, tell_some
+from groupadmin.commands.editoptions import admin_client, tell_closed, tell_some
 from groupadmin.commands.groups import COLUMNS, kafka_groups, partition_row
 from groupadmin.commands.offsetviews import age, known, tell_odd, where_from, written_at
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
@@ -125,12 +126,16 @@ def _look(
         totals = [_one(admin, group, output, rounds)]
         print_note(totals[0].sentence(offsets))
     else:
+        admin.closed.clear()  # of the round before
         totals = _every(admin)
-        _print([each.row for each in totals], TOTALS, output, rounds)
+        tell_closed(admin)
+        shut = [(group, *[None] * (len(TOTALS) - 1)) for group in admin.closed]
+        _print(sorted([*shut, *(each.row for each in totals)], key=itemgetter(0)), TOTALS, output, rounds)
         print_unit(admin.dialect)
+    code = EXIT["partly"] if admin.closed else EXIT["done"]
     if threshold is None:
-        return EXIT["done"]
-    return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, offsets)
+        return code
+    return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, offsets) or code
 
 
 # totals ---------------------------------------------------------------------------------------------------------------
@@ -297,10 +302,10 @@ def _totals(admin: AdminClient, names: Sequence[str]) -> list[GroupLag]:
             "that ZooKeeper names for a group, "
             "or that its members read now, are included; --group includes all of one group"
         )
-    found = read_snapshots(admin, names, cluster)
+    found = read_snapshots(admin, names, cluster, closed=admin.closed)
     rows = {name: lag_rows(each, stores_of(each, admin.session is not None)) for name, each in found.items()}
     tell_some(row.committed.reason for each in rows.values() for row in each if isinstance(row.committed, Unknown))
-    return [group_lag(found[name], rows[name]) for name in names]
+    return [group_lag(found[name], rows[name]) for name in found]
 
 
 def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, rounds: int | None) -> None:

@@ -54,6 +54,7 @@ class AdminClient:
     session     None: Kafka only
     bootstrap   brokers to use; empty: those registered in ZooKeeper
     tell        called with a sentence about data that could not be read
+    closed      groups that a read of many left out, since a node of theirs is closed to us, and why
     clock_ms    ms since the epoch
     """
 
@@ -63,6 +64,7 @@ class AdminClient:
     _: KW_ONLY
     bootstrap: Sequence[tuple[str, int]] = ()
     tell: Tell = discard
+    closed: dict[str, str] = field(default_factory=dict)
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     now: Callable[[], float] = now
     sleep: Callable[[float], object] = sleep

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from groundwork.decimals import decimal_int
+from groupadmin.snapshot.tree import closed_groups, groups_in_zookeeper
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import LATEST, problems
 from kafkawire.cluster.metadata import Unreachable
@@ -28,6 +29,8 @@ from zkconsumer.group.membership import threads_of
 from zkconsumer.group.topicnodes import no_brokers, read_topic_nodes
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
+from zkconsumer.session.nodes import list_children
+from zkconsumer.session.zkcalls import Closed
 from zkconsumer.session.zksession import ZkSession
 
 Tell = Callable[[str], object]
@@ -35,11 +38,12 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """Summary of a group.  topics: number of topics with an owned partition or a committed offset."""
+    """Summary of a group.  topics: number of topics with an owned partition or a committed offset.  None: not known,
+    for a node of the group is closed to us."""
 
     group: str
-    members: int
-    topics: int
+    members: int | None
+    topics: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +107,20 @@ class GroupRow:
 # groups and members ---------------------------------------------------------------------------------------------------
 
 
-def list_groups(session: ZkSession, dialect: Dialect) -> list[GroupSummary]:
-    """All groups, sorted.  Raises ZooKeeperAway."""
-    znodes, found = dialect.znodes, []
-    for group in sorted(session.children(CONSUMERS) or ()):
-        topics = {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
-        found.append(GroupSummary(group, len(session.children(znodes.ids(group)) or ()), len(topics)))
+def list_groups(session: ZkSession, dialect: Dialect, closed: dict[str, str]) -> list[GroupSummary]:
+    """All groups, sorted.  closed: filled with the groups that are closed to us, and why.  Raises ZooKeeperAway."""
+    ids = {group: dialect.znodes.ids(group) for group in groups_in_zookeeper(session)}
+    folders = {group: _folders(dialect, group) for group in ids}
+    shut: Closed = {}
+    listed = list_children(session, [path for group in ids for path in (ids[group], *folders[group])], shut)
+    closed |= closed_groups(shut)
+    found = []
+    for group in ids:
+        if group in closed:
+            found.append(GroupSummary(group, None, None))
+            continue
+        topics = {topic for folder in folders[group] for topic in listed[folder] or ()}
+        found.append(GroupSummary(group, len(listed[ids[group]] or ()), len(topics)))
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from groupadmin.snapshot.foreign import Znode
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
-from zkconsumer.session.zkcalls import WriteOutcome
+from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
@@ -23,14 +23,19 @@ def groups_in_zookeeper(session: ZkSession) -> list[str]:
     return sorted(session.children(CONSUMERS) or ())
 
 
-def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
-    """The nodes in the folders of each group by path, without the folders themselves.  Raises ZooKeeperAway."""
+def read_trees(session: ZkSession, groups: Iterable[str], closed: Closed | None = None) -> dict[str, Tree]:
+    """The nodes in the folders of each group by path, without the folders themselves.  Raises ZooKeeperAway.
+
+    closed: filled with the groups of which a node is closed to us, and why; they are left out.  Without it such a node
+    is NodeClosed.
+    """
     names = list(groups)
+    shut: Closed | None = None if closed is None else {}
     trees: dict[str, Tree] = {name: {} for name in names}
     homes = {f"{CONSUMERS}/{name}": name for name in names}
     folders = {
         f"{home}/{child}": homes[home]
-        for home, children in list_children(session, homes).items()
+        for home, children in list_children(session, homes, shut).items()
         for child in children or ()
         if child in FOLDERS
     }
@@ -38,10 +43,10 @@ def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
     for depth in range(DEEPEST):
         below = {
             f"{path}/{child}": level[path]
-            for path, children in list_children(session, level).items()
+            for path, children in list_children(session, level, shut).items()
             for child in children or ()
         }
-        nodes = {path: node for path, node in read_nodes(session, below).items() if node is not None}
+        nodes = {path: node for path, node in read_nodes(session, below, shut).items() if node is not None}
         for path, node in nodes.items():
             trees[below[path]][path] = Znode(
                 node.data, version=node.version, mzxid=node.mzxid, czxid=node.czxid, mtime_ms=node.mtime_ms
@@ -49,7 +54,17 @@ def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
         level = {path: below[path] for path, node in nodes.items() if node.children}
         if not level or depth == DEEPEST - 1:
             break
-    return trees
+    if closed is not None and shut:
+        closed |= closed_groups(shut)
+    return {name: tree for name, tree in trees.items() if closed is None or name not in closed}
+
+
+def closed_groups(closed: Closed) -> dict[str, str]:
+    """Return the groups whose nodes these are, each with why its first one is closed to us."""
+    found: dict[str, str] = {}
+    for path, why in closed.items():
+        found.setdefault(path.split("/")[2], why)
+    return found
 
 
 def everything_below(session: ZkSession, group: str) -> dict[str, Read]:
