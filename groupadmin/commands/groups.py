@@ -13,6 +13,7 @@ from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import admin_client, end_where_closed, tell_closed
 from groupadmin.commands.groupedit import delete_command, rename_command
 from groupadmin.commands.offsetviews import BROKERS, age, known, tell_odd, where_from, written_at
+from groupadmin.commands.unblock import unblock_command
 from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.coordinated import CoordinatedGroup, CoordinatedMember, read_coordinated
@@ -33,6 +34,7 @@ from zkconsumer.commands.options import (
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.group.membership import Surplus, surplus
 from zkconsumer.group.topicnodes import no_brokers
+from zkconsumer.group.verify import SESSIONLESS
 from zkconsumer.offsets.modenode import read_modes
 from zkconsumer.offsets.modes import MemberMode, ModeUnreadable
 from zkconsumer.offsets.store import NONE, Unknown
@@ -151,10 +153,10 @@ LEADERS = "Brokers to ask for leaders, instead of ZooKeeper; without -z: of a gr
     ],
 )
 def groups() -> None:
-    """List, describe, delete and rename consumer groups."""
+    """List, describe and change consumer groups."""
 
 
-for _each in (delete_command, rename_command):
+for _each in (delete_command, rename_command, unblock_command):
     groups.add_command(_each)
 
 
@@ -230,6 +232,8 @@ def describe_command(
     unreadable = [member for member in nodes.members if member.why is not None]
     for member in unreadable:
         print_note(f"member {member.consumer_id} cannot be read, so no member of the group can rebalance: {member.why}")
+    for tp in sorted(nodes.sessionless, key=str):
+        print_note(f"the owner node of {tp}: {SESSIONLESS}")
     idle = surplus(nodes.threads, nodes.partitions)
     for each in idle:
         print_note(str(each))
@@ -256,8 +260,8 @@ def members_command(
 
     Host, subscription, streams and session of each, and why a node cannot be read.
 
-    A node with session - outlives its member and must be deleted.  The mode is where a member commits its offsets:
-    zookeeper, dual or kafka; JVM members publish none.
+    A node with session - outlives its member: `groups unblock` deletes it.  The mode is where a member commits its
+    offsets: zookeeper, dual or kafka; JVM members publish none.
 
     With -b alone: the members that Kafka coordinates (0.9 and later), with client id and assigned partitions.
     """
@@ -271,6 +275,9 @@ def members_command(
         for sentence in told_of(admin.session):
             admin.tell(f"{sentence}: left out")
         modes = read_modes(admin.session, group)
+    for member in nodes.members:
+        if not member.session:
+            print_note(f"the id node of member {member.consumer_id}: {SESSIONLESS}")
     write([member_row(member, modes.get(member.consumer_id)) for member in nodes.members], MEMBERS, output)
 
 

@@ -253,10 +253,13 @@ def lag(there: Committed, end: int | None) -> int | None:
 
 
 def age(at_ms: int | None, each: GroupSnapshot) -> str | None:
+    """Time from then to the snapshot; None: not known."""
+    return None if at_ms is None else since(at_ms, each.read_at_ms)
+
+
+def since(at_ms: int, now_ms: int) -> str:
     """Time since then, in the largest suitable unit: 45s, 12m, 30h, 9d."""
-    if at_ms is None:
-        return None
-    seconds = max(0, each.read_at_ms - at_ms) // 1000
+    seconds = max(0, now_ms - at_ms) // 1000
     for unit, size, until in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
         if seconds < until:
             return f"{seconds // size}{unit}"

@@ -102,6 +102,8 @@ def facts(nodes: GroupNodes) -> GroupFacts:
         nodes.owners,
         nodes.partitions,
         {member.consumer_id: member.why for member in nodes.members if member.why is not None},
+        {member.consumer_id for member in nodes.members if not member.session},
+        nodes.sessionless,
     )
 
 

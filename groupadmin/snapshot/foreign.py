@@ -40,17 +40,22 @@ class Znode:
     mzxid: int
     czxid: int
     mtime_ms: int
+    sessionless: bool = False  # persistent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sorted:
-    """A group's nodes: offsets, those under /offset, owners by partition, ids, and foreign ones."""
+    """A group's nodes: offsets, those under /offset, owners by partition, ids, and foreign ones.
+
+    sessionless: paths of owner and id nodes that no session holds.
+    """
 
     zookeeper: Mapping[TopicPartition, ZkRow]
     offset_path: Mapping[TopicPartition, ZkRow]
     owners: Mapping[TopicPartition, str]
     members: tuple[str, ...]
     foreign: tuple[Foreign, ...]
+    sessionless: tuple[str, ...] = ()
 
 
 def sort_nodes(group: str, nodes: Mapping[str, Znode], dialect: Dialect) -> Sorted:
@@ -63,7 +68,14 @@ def sort_nodes(group: str, nodes: Mapping[str, Znode], dialect: Dialect) -> Sort
         owners=dict(found.owners()),
         members=tuple(found.ids()),
         foreign=tuple(found.foreign),
+        sessionless=tuple(path for path, node in sorted(nodes.items()) if node.sessionless and is_held(group, path)),
     )
+
+
+def is_held(group: str, path: str) -> bool:
+    """True for paths of owner and id nodes, which a live member holds by its session."""
+    names = path.removeprefix(f"{CONSUMERS}/{group}/").split("/")
+    return (names[0], len(names)) in (("ids", 2), ("owners", 3))
 
 
 class _Found:

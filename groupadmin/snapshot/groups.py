@@ -74,6 +74,7 @@ class GroupNodes:
     partitions: Mapping[str, Sequence[PartitionId]]
     owners: Mapping[TopicPartition, str]
     committed: Sequence[TopicPartition]  # partitions with an offset node
+    sessionless: frozenset[TopicPartition] = frozenset()  # partitions whose owner node no session holds
 
     @property
     def threads(self) -> dict[str, Threads]:
@@ -146,7 +147,14 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
     held = session.read([dialect.znodes.owner(group, tp) for tp in owned])
     owners = {tp: held[dialect.znodes.owner(group, tp)] for tp in owned}
     texts = {tp: node.data.decode("utf-8", "replace") for tp, node in owners.items() if node is not None}
-    return GroupNodes(group, members=tuple(members), partitions=partitions, owners=texts, committed=committed)
+    return GroupNodes(
+        group,
+        members=tuple(members),
+        partitions=partitions,
+        owners=texts,
+        committed=committed,
+        sessionless=frozenset(tp for tp, node in owners.items() if node is not None and not node.owner),
+    )
 
 
 def _folders(dialect: Dialect, group: str) -> list[str]:

@@ -98,6 +98,7 @@ class GroupSnapshot:
     offset_path    nodes under /consumers/GROUP/offset, where brokers of 1.1.0 kept OffsetCommit v0
     foreign        nodes that are not understood
     members, owners    ids and owner nodes in ZooKeeper
+    sessionless    paths of those that no session holds: they never go away by themselves
     kafka_members  members of a group of this name that Kafka coordinates; None: it cannot be asked (before 0.9)
     modes          of the members that publish one
     kafka_absent   __consumer_offsets does not exist, so Kafka holds nothing and got no request (which would create it)
@@ -115,6 +116,7 @@ class GroupSnapshot:
     foreign: tuple[Foreign, ...] = ()
     members: tuple[str, ...] = ()
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
+    sessionless: tuple[str, ...] = ()
     kafka_members: tuple[str, ...] | None = None
     modes: Mapping[str, Mode] = field(default_factory=dict)
     kafka_absent: bool = False
@@ -232,6 +234,8 @@ def active_members(snapshot: GroupSnapshot) -> str | None:
         there.append(f"owner nodes of another client, {_some(foreign)}")
     if snapshot.kafka_members:
         there.append(f"members in Kafka, {_some(snapshot.kafka_members)}")
+    if snapshot.sessionless:
+        there.append(f"no session holds {_some(snapshot.sessionless)}: `zkconsumer groups unblock` deletes such nodes")
     return f"group {snapshot.group} is active: {'; '.join(there)}" if there else None
 
 

@@ -100,6 +100,7 @@ def _from_zookeeper(
         foreign=(*ordered.foreign, *foreign),
         members=ordered.members,
         owners=ordered.owners,
+        sessionless=ordered.sessionless,
         modes=modes,
         kafka_members=() if admin.coordinates else None,
         kafka_absent=not (admin.keeps_kafka and cluster.keeps_offsets),

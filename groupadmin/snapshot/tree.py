@@ -49,7 +49,12 @@ def read_trees(session: ZkSession, groups: Iterable[str], closed: Closed | None 
         nodes = {path: node for path, node in read_nodes(session, below, shut).items() if node is not None}
         for path, node in nodes.items():
             trees[below[path]][path] = Znode(
-                node.data, version=node.version, mzxid=node.mzxid, czxid=node.czxid, mtime_ms=node.mtime_ms
+                node.data,
+                version=node.version,
+                mzxid=node.mzxid,
+                czxid=node.czxid,
+                mtime_ms=node.mtime_ms,
+                sessionless=not node.owner,
             )
         level = {path: below[path] for path, node in nodes.items() if node.children}
         if not level or depth == DEEPEST - 1:

@@ -20,6 +20,7 @@ from groundwork.tasks import Lock
 from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway
+from zkconsumer.group.verify import SESSIONLESS
 from zkconsumer.session.zkcalls import Node, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
@@ -99,7 +100,8 @@ class Claims:
                 if node is None:  # released between our create and our read
                     open_.append(path)
                 elif node.owner != session_id:
-                    contested[path] = node.data.decode("utf-8", "replace")
+                    holder = node.data.decode("utf-8", "replace")
+                    contested[path] = holder if node.owner else f"{holder} (node {path}: {SESSIONLESS})"
                 else:
                     self._take_over(path, node, data[path], session_id)
                     won.add(path)
