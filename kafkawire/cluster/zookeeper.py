@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from groundwork.jsontext import json_value
 from groundwork.pauses import Pace
@@ -153,6 +153,11 @@ def left_out(reader: object, senseless: str | RemoteError, so: str = UNREADABLE)
 def what_is_wrong(senseless: RemoteError) -> str:
     """Return the sentence about a node that is left out beside others of our generation."""
     return senseless.why if isinstance(senseless, OtherGeneration) else str(senseless)
+
+
+def closed_node(path: str) -> str:
+    """Return the sentence about a node that is left out because its ACL does not let us read it."""
+    return f"{path} is closed to us: see zookeeper.auth"
 
 
 def told_of(reader: object) -> list[str]:
@@ -431,16 +436,19 @@ def _children(zk: Any, path: str) -> list[str]:
 
 def _children_of(zk: Any, paths: Iterable[str]) -> dict[str, list[str]]:
     """Names of the children of each node that is there."""
-    return {path: list(names) for path, names in _asked(zk.get_children_async, paths).items()}
+    return {path: list(names) for path, names in _asked(zk, zk.get_children_async, paths).items()}
 
 
 def _read(zk: Any, paths: Iterable[str]) -> dict[str, bytes]:
     """The data of each node that is there; empty where it holds null, as the topic nodes of the original 0.7 do."""
-    return {path: found[0] or b"" for path, found in _asked(zk.get_async, paths).items()}
+    return {path: found[0] or b"" for path, found in _asked(zk, zk.get_async, paths).items()}
 
 
-def _asked(ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
+def _asked(zk: Any, ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
+    """The responses by path.  Nodes that are closed to us are left out, with a warning; raises NoAuthError if all
+    are."""
     waiting, found = list(paths), dict[str, Any]()
+    closed: dict[str, NoAuthError] = {}
     for at in range(0, len(waiting), WINDOW):
         asked = [(path, ask(path)) for path in waiting[at : at + WINDOW]]
         for path, answer in asked:
@@ -448,4 +456,10 @@ def _asked(ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
                 found[path] = answer.get()
             except NoNodeError:
                 continue
+            except NoAuthError as refused:
+                closed[path] = refused
+    if closed and not found:
+        raise next(iter(closed.values()))
+    for path in closed:
+        left_out(zk, closed_node(path))
     return found

@@ -37,7 +37,7 @@ from zkconsumer.group.membership import (
 from zkconsumer.group.topicnodes import Creations, Partitions, read_topics
 from zkconsumer.group.verify import SESSIONLESS, GroupFacts
 from zkconsumer.offsets.former import TopicCreation
-from zkconsumer.session.zkcalls import WriteOutcome
+from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
@@ -178,8 +178,10 @@ class GroupReader:
             return None
         tps = [TopicPartition(topic, p) for topic, ids in partitions.items() for p in ids]
         paths = {self._dialect.znodes.owner(self._group, tp): tp for tp in tps}
-        nodes = self._session.read(paths, session_id=session_id)
+        closed: Closed = {}
+        nodes = self._session.read(paths, session_id=session_id, closed=closed)
         owners = {paths[path]: node.data.decode("utf-8", "replace") for path, node in nodes.items() if node is not None}
+        owners |= {paths[path]: "a member whose node is closed to us" for path in closed}
         streams = {m: {t: n for t, n in by.items() if t in topics} for m, by in group.streams.items()}
         unreadable = {one.member: one.why for one in group.left_out}
         orphaned = {paths[path] for path, node in nodes.items() if node is not None and not node.owner}
@@ -225,6 +227,8 @@ class GroupReader:
         folder = self._dialect.znodes.ids(self._group)
         members = self._session.children(folder, self._watch_ids, session_id) or []
         paths = {f"{folder}/{member}": member for member in members}
+        # A closed id node fails the round.  Left out, its member's partitions would be claimed by one who cannot read
+        # their offsets.
         found = self._session.read(paths, self._watch_ids, session_id)
         self._sessionless = frozenset(
             paths[path] for path, node in found.items() if node is not None and not node.owner
