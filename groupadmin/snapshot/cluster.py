@@ -23,6 +23,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import (
     TOPICS,
     ZookeeperLeaders,
+    closed_node,
     no_cluster,
     read_brokers,
     refuse_other_generation,
@@ -38,6 +39,7 @@ from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import NoBrokers, OtherCluster
 from zkconsumer.group.topicnodes import read_topic_nodes
 from zkconsumer.session.nodes import read_nodes
+from zkconsumer.session.zkcalls import Closed
 from zkconsumer.session.zksession import ZkSession
 
 Tell = Callable[[str], object]
@@ -169,16 +171,21 @@ def brokers_of(admin: AdminClient, cluster: Cluster) -> list[Broker]:
 
 def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
     names = sorted(session.children(TOPICS) or ())
-    nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names])
+    closed: Closed = {}
+    nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names], closed)
+    for path in closed:  # the brokers' metadata has it
+        admin.tell(closed_node(path))
     znodes = admin.dialect.znodes
     if znodes.PARTITIONS_BY_BROKER:
         counted = read_topic_nodes(session, admin.dialect, names)
-        return {name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes[f"{TOPICS}/{name}"] is not None}
+        return {
+            name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes.get(f"{TOPICS}/{name}") is not None
+        }
     found = {}
     for name in names:
-        node = nodes[f"{TOPICS}/{name}"]
+        node = nodes.get(f"{TOPICS}/{name}")
         if node is None:
-            continue  # deleted after the listing
+            continue  # deleted after the listing, or closed to us
         try:
             ids = admin.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
         except RemoteError as senseless:

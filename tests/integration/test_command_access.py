@@ -102,6 +102,7 @@ def test_a_group_that_is_closed_to_us_costs_itself_where_many_are_read(home: str
     for group in ("a:b", "g", "s"):
         ann.create(f"/consumers/{group}/offsets/t/0", b"7", makepath=True)
     ann.set_acls("/consumers/s/offsets", [CLOSED])
+    ann.create("/brokers/topics/hidden", b'{"partitions":{"0":[1]}}', acl=[CLOSED])  # and so does a topic
     at = ["-z", home, "--kafka-version", "0.8.2"]
     for args in READERS_OF_MANY:
         code, said = outcome([*args, *at]), capsys.readouterr()
