@@ -21,7 +21,6 @@ from groupadmin.snapshot.groups import GroupMember, GroupNodes, GroupRow, descri
 from groupadmin.snapshot.kafka import commit_times, groups_in_log
 from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import read_snapshots
-from kafkawire.cluster.zookeeper import told_of
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import print_note, print_unit
 from zkconsumer.commands.options import (
@@ -272,7 +271,7 @@ def members_command(
             print_note(str(found))
             return
         nodes = read_group(admin.session, admin.dialect, group)
-        for sentence in told_of(admin.session):
+        for sentence in nodes.left_out:
             admin.tell(f"{sentence}: left out")
         modes = read_modes(admin.session, group)
     for member in nodes.members:

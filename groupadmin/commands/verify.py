@@ -10,7 +10,6 @@ from groundwork.sentences import counted
 from groundwork.tasks import now, sleep
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.snapshot.groups import GroupNodes, read_group
-from kafkawire.cluster.zookeeper import told_of
 from zkconsumer.commands.common import Connection, connected, print_note
 from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.errors import NoSuchGroup
@@ -82,8 +81,7 @@ def verify_rebalance(
                 if now() >= deadline or not (few or any(finding.fault for finding in findings)):
                     break
             sleep(PAUSE_S)
-        left_out = told_of(reach.session)
-    for sentence in left_out:
+    for sentence in nodes.left_out:
         print_note(f"{sentence}: left out")
     write([_row(finding) for finding in findings], COLUMNS, output)
     faults = sum(finding.fault for finding in findings)

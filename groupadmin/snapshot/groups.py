@@ -15,7 +15,7 @@ from groupadmin.snapshot.tree import closed_groups, groups_in_zookeeper
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import LATEST, problems
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders
+from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders, told_of
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
@@ -75,6 +75,7 @@ class GroupNodes:
     owners: Mapping[TopicPartition, str]
     committed: Sequence[TopicPartition]  # partitions with an offset node
     sessionless: frozenset[TopicPartition] = frozenset()  # partitions whose owner node no session holds
+    left_out: tuple[str, ...] = ()  # sentences about topics whose node makes no sense, or is closed to us
 
     @property
     def threads(self) -> dict[str, Threads]:
@@ -154,6 +155,7 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
         owners=texts,
         committed=committed,
         sessionless=frozenset(tp for tp, node in owners.items() if node is not None and not node.owner),
+        left_out=tuple(told_of(session)),
     )
 
 
