@@ -27,7 +27,10 @@ def keep_undo(
     nodes = {key: ZnodeState(None, row.mzxid, row.version, row.mtime_ms) for key, row in nodes_of(snapshots).items()}
     texts = {key: row.metadata for key, row in kafka_of(snapshots).items() if row.metadata}
     cluster = admin.session.connect if admin.session is not None else ",".join(f"{h}:{p}" for h, p in admin.bootstrap)
-    text = write_offsets(undo_file(merged(writes), cluster, admin.clock_ms(), znodes=nodes, metadata=texts), "json")
+    file = undo_file(merged(writes), cluster, admin.clock_ms(), znodes=nodes, metadata=texts)
+    for warning in file.warnings:
+        admin.tell(warning)
+    text = write_offsets(file, "json")
     groups = sorted({change.group for change in writes})
     name = (
         "".join(c if c.isalnum() or c in "._-" else "_" for c in groups[0])

@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from groupadmin.plan.changes import Change
+from groupadmin.plan.resets import Target
 from groupadmin.plan.undo import same
 from groupadmin.snapshot.cluster import AdminClient, Cluster, brokers_of
 from groupadmin.snapshot.model import KafkaRow, ZkRow
@@ -25,7 +26,7 @@ from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.former import metadata_of, topic_in
-from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
+from zkconsumer.offsets.store import NONE, Committed, Unknown, UnreadableNode, position_of
 from zkconsumer.refusals import may_be_written
 from zkconsumer.session.nodes import Read, read_nodes, write_nodes
 from zkconsumer.session.zkcalls import WriteOutcome
@@ -42,7 +43,7 @@ EXPIRING = (
 
 @dataclass(frozen=True, slots=True)
 class StoreWrite:
-    """One offset for one store.  position None: delete it.
+    """One offset for one store.  position None: delete it; UnreadableNode (ZooKeeper only): data that is restored.
 
     node     ZooKeeper's node as read: it is replaced only in that version; None: it must not exist
     held     Kafka's offset as read, for one that is deleted
@@ -52,7 +53,7 @@ class StoreWrite:
     group: str
     tp: TopicPartition
     store: StoreName
-    position: int | None
+    position: Target
     _: KW_ONLY
     node: ZkRow | None = None
     held: KafkaRow | None = None
@@ -157,12 +158,16 @@ def _write_nodes(session: ZkSession, paths: Mapping[str, StoreWrite]) -> dict[st
             if write.node is not None:
                 gone[path] = write.node.version
         elif write.node is None:
-            fresh[path] = b"%d" % write.position
+            fresh[path] = _data(write.position)
         else:
-            moved[path] = (b"%d" % write.position, write.node.version)
+            moved[path] = (_data(write.position), write.node.version)
     _make_folders(session, fresh)
     nothing = dict.fromkeys(paths, WriteOutcome.DONE)  # default: nothing to delete, and there was nothing
     return nothing | write_nodes(session, fresh, moved, gone)
+
+
+def _data(position: int | UnreadableNode) -> bytes:
+    return b"%d" % position if isinstance(position, int) else position.data
 
 
 def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
@@ -224,7 +229,9 @@ def _commit(
     admin: AdminClient, cluster: Cluster, group: str, *, wanted: Sequence[StoreWrite], retention_ms: int | None
 ) -> dict[TopicPartition, WriteResult]:
     asked = coordinator(admin, cluster)
-    positions = {write.tp: (write.position, _text(cluster, write)) for write in wanted if write.position is not None}
+    positions = {
+        write.tp: (write.position, _text(cluster, write)) for write in wanted if isinstance(write.position, int)
+    }
     try:
         results = asked.commit(group, positions, "kafka", retention_ms)
     except WireError as why:

@@ -213,12 +213,49 @@ def test_neither_zookeeper_nor_brokers_is_a_usage_error(cluster: Start):
     assert "-z (ZooKeeper) or -b is missing" in c.err
 
 
-def test_an_unreadable_number_is_not_overwritten(cluster: Start):
+def importing(c: Cluster) -> tuple[str, ...]:
+    Path("seven").write_text("t,0,7\n")
+    return ("offsets", "import", "seven", "-z", "zk", "--group", "g")
+
+
+@pytest.mark.parametrize(
+    ("args", "after"),
+    [
+        (("offsets", *WRITE, "t:0=7"), "7"),
+        (("offsets", "reset", "-z", "zk", "--group", "g", "--topic", "t:0", "--to-earliest"), "0"),
+        (("offsets", "delete", "-z", "zk", "--group", "g", "--topic", "t:0"), None),
+        (("offsets", "copy-group", "other", "g", "-z", "zk", "--merge"), "6"),
+        (importing, "7"),
+        (("groups", "delete", "-z", "zk", "--group", "g"), None),
+    ],
+)
+@pytest.mark.parametrize("data", [b"what", b"\xff\xfe 7", b""])
+def test_each_command_repairs_a_node_that_holds_no_offset_and_its_undo_file_restores_the_bytes(
+    cluster: Start, args: Any, after: str | None, data: bytes
+):
+    path = f"{G}/offsets/t/0"
+    c = cluster({"t": 2}, {path: data, "/consumers/other/offsets/t/0": b"6"})
+    assert outcome([*(args(c) if callable(args) else args), "--execute"]) == 0
+    assert c.node(0) == after
+    assert c.run("import", c.undo.name, "-z", "zk", "--execute", "--undo-dir", "more") == 0
+    assert c.f.zk.nodes[path].data == data
+
+
+def test_what_is_copied_must_be_an_offset_and_the_refusal_names_what_repairs_it(cluster: Start):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"what"})
-    assert c.run(*WRITE, "t:0=7", "--execute") == EXIT["refused"]
-    assert "cannot be read" in c.err
+    for command in (("offsets", "copy-group", "g", "h"), ("groups", "rename", "g", "h")):
+        assert c._said(outcome([*command, "-z", "zk", "--execute"])) == EXIT["refused"]
+        assert "`zkconsumer offsets set` corrects it" in c.err
     assert c.node(0) == "what"
+
+
+def test_a_store_that_does_not_answer_is_not_overwritten(cluster: Start):
+    c = cluster(BOTH, {f"{G}/offsets/t/0": b"5"})
+    c.f.kafka.script("offset_fetch", *[Fail(12)] * 4)
+    assert c.run(*WRITE, "t:0=7", "--execute") == EXIT["refused"]
+    assert "cannot be read, so it could not be brought back" in c.err
     assert "--clamp" not in c.err
+    assert c.node(0) == "5"
 
 
 def test_what_kafka_refuses_is_not_written_to_zookeeper_and_ends_with_4(cluster: Start):
