@@ -27,13 +27,13 @@ from groupadmin.commands.editoptions import (
 from groupadmin.commands.groupedit import delete_groups
 from groupadmin.commands.offsetedit import execute_plan, refuse_active
 from groupadmin.commands.offsetplans import delete_plan, import_plan, reset_plan
-from groupadmin.commands.offsetviews import FILE, groups_option, lag, rows_to_write, saved, snapshots, tell_odd
+from groupadmin.commands.offsetviews import FILE, groups_option, rows_to_write, saved, snapshots, tell_odd
 from groupadmin.commands.offsetwrite import ResetAsked, reset_options
 from groupadmin.files.write import unsayable, write_offsets
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.resets import Reset
 from groupadmin.snapshot.cluster import AdminClient
-from groupadmin.snapshot.groups import host_of, list_groups
+from groupadmin.snapshot.groups import host_of, lag, list_groups
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, stores_of
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import print_note
@@ -78,7 +78,9 @@ def describe_table(groups: Iterable[GroupSnapshot], connected: bool, tell: Calla
             owner = each.owners.get(tp)
             host = host_of(each.group, owner.rpartition("-")[0]) if owner is not None else None
             position = there if isinstance(there, int) else None
-            rows.append((each.group, tp.topic, str(tp.partition), position, end, lag(there, end), owner, host, None))
+            rows.append(
+                (each.group, tp.topic, str(tp.partition), position, end, lag(there, None, end), owner, host, None)
+            )
     write(rows, DESCRIBED)
 
 
@@ -100,7 +102,7 @@ def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterato
             continue
         there = counts(each, tp, stores)
         _, end = each.bounds.get(tp, (None, None))
-        behind = lag(there, end)
+        behind = lag(there, None, end)
         yield CHECKED.format(
             each.group,
             tp.topic,

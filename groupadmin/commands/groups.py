@@ -122,13 +122,14 @@ def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot)
     found = []
     for row in every:
         tp = TopicPartition(row.topic, row.partition)
+        row = replace(row, start=held.bounds.get(tp, (None, None))[0])
         kafka = held.in_kafka(tp).position
         if row.committed is not NONE or kafka is NONE:
             row = replace(row, readable=held.readable_end(tp, row.committed))
             found.append(partition_row(row, "zookeeper", age(written_at(held, tp, "zookeeper", ages), held)))
         if kafka is not NONE and not (isinstance(kafka, Unknown) and tp not in held.kafka):
             readable = held.readable_end(tp, kafka)
-            there = GroupRow(row.topic, row.partition, row.owner, kafka, end=row.end, readable=readable)
+            there = replace(row, committed=kafka, readable=readable)
             found.append(partition_row(there, "kafka", age(written_at(held, tp, "kafka", ages), held)))
     return found
 

@@ -1,19 +1,19 @@
 """Reading of all nodes below groups, many groups at once, level by level; and deletion of a group's nodes.
 
 /consumers/GROUP/{ids,owners,offsets,offset,modes}/...    three levels are read; no client has deeper nodes
+/consumers/GROUP/...                                      other nodes, such as Storm's: their data alone
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from groupadmin.snapshot.foreign import Znode
+from groupadmin.snapshot.foreign import FOLDERS, OURS, Znode
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
 from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
-FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
 DEEPEST = 3  # levels below such a folder; a node of the third one is foreign
 Tree = dict[str, Znode]
 
@@ -24,19 +24,22 @@ def groups_in_zookeeper(session: ZkSession) -> list[str]:
 
 
 def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
-    """The nodes in the folders of each group by path, without the folders themselves.  Raises ZooKeeperAway."""
+    """The nodes in the folders of each group by path, without the folders themselves, and nodes beside these folders.
+
+    Raises ZooKeeperAway."""
     names = list(groups)
     trees: dict[str, Tree] = {name: {} for name in names}
     homes = {f"{CONSUMERS}/{name}": name for name in names}
-    folders = {
-        f"{home}/{child}": homes[home]
+    there = {
+        (home, child): f"{home}/{child}"
         for home, children in list_children(session, homes).items()
         for child in children or ()
-        if child in FOLDERS
     }
-    level = folders
+    level = {path: homes[home] for (home, child), path in there.items() if child in FOLDERS}
+    beside = {path: homes[home] for (home, child), path in there.items() if child not in OURS}
     for depth in range(DEEPEST):
-        below = {
+        below = dict(beside) if depth == 0 else {}
+        below |= {
             f"{path}/{child}": level[path]
             for path, children in list_children(session, level).items()
             for child in children or ()
@@ -46,7 +49,7 @@ def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
             trees[below[path]][path] = Znode(
                 node.data, version=node.version, mzxid=node.mzxid, czxid=node.czxid, mtime_ms=node.mtime_ms
             )
-        level = {path: below[path] for path, node in nodes.items() if node.children}
+        level = {path: below[path] for path, node in nodes.items() if node.children and path not in beside}
         if not level or depth == DEEPEST - 1:
             break
     return trees

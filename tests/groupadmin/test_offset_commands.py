@@ -390,6 +390,55 @@ def test_an_empty_log_without_a_committed_offset_is_no_lag(cluster: Start):
     assert "group g: 0 messages behind, in 1 partition, 0 unknown\n" in c.err
 
 
+def test_an_offset_of_a_deleted_topic_is_no_lag_and_is_named_with_what_removes_it(cluster: Start):
+    c = cluster(
+        {"t": 2}, {f"{G}/offsets/gone/0": b"5", f"{G}/offsets/t/0": b"90", "/consumers/old/offsets/gone/0": b"5"}
+    )
+    assert c.lag("--threshold", "20", "-o", "json") == 0
+    assert json.loads(c.out) == [
+        {"group": "g", "members": 0, "partitions": 2, "lag": 10, "unknown": 0},
+        {"group": "old", "members": 0, "partitions": 0, "lag": None, "unknown": 0},
+    ]
+    assert "`zkconsumer offsets delete --group g --topic gone` removes them" in c.err
+    assert c.lag("--group", "g", "--threshold", "20") == 0
+    assert "gone/0 does not exist (any more)" in c.err
+    assert "group g: 10 messages behind, in 2 partitions, 0 unknown" in c.err
+
+
+def test_a_topic_whose_node_cannot_be_read_is_not_taken_for_a_deleted_one(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/odd/0": b"5", f"{G}/offsets/t/0": b"90", "/brokers/topics/odd": b""})
+    assert c.lag("--threshold", "20") == EXIT["partly"]
+    assert "group g: the lag of 1 partition is not known" in c.err
+
+
+def test_an_offset_beyond_the_end_is_unknown_lag_and_retention_takes_off_it(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"120", f"{G}/offsets/t/1": b"90", "/consumers/h/offsets/t/0": b"3"})
+    c.f.kafka.logs["t", 0].empty_at = 60
+    assert c.lag("--threshold", "50", "-o", "json") == EXIT["partly"]
+    assert [(row["group"], row["lag"], row["unknown"]) for row in json.loads(c.out)] == [("g", 10, 1), ("h", 40, 0)]
+    assert "group g: the committed offset of t/0 is beyond the end of the log" in c.err
+    assert "group h: 57 messages behind its committed offsets were deleted by retention" in c.err
+
+
+STORM = b'{"topology":{"id":"x"},"offset":4285,"partition":0,"topic":"t"}'
+
+
+@pytest.mark.parametrize(
+    ("nodes", "code"),
+    [
+        ({f"{G}/ids/m": b"{}"}, "partly"),
+        ({f"{G}/partition_0": STORM}, "partly"),
+        ({f"{G}/offsets/partition_0": STORM}, "partly"),
+        ({f"{G}/ids": b""}, "done"),  # left over: nothing reads in its name
+    ],
+)
+def test_a_group_of_which_nothing_is_known_is_not_0_behind(cluster: Start, nodes: dict[str, bytes], code: str):
+    c = cluster({"t": 2}, nodes)
+    assert c.lag("--threshold", "5", "-o", "json") == EXIT[code]
+    (row,) = json.loads(c.out)
+    assert row["lag"] is None
+
+
 def test_lag_of_a_group_that_nobody_knows_is_not_found(cluster: Start):
     c = cluster(BOTH, {f"{G}/offsets/t/0": b"100"})
     assert c.lag("--group", "nobody") == EXIT["not found"]
