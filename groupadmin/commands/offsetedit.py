@@ -135,11 +135,17 @@ def _ways_out(wrong: Sequence[Change]) -> str:
 
 
 def refuse_coordinated(snapshots: Iterable[GroupSnapshot], stores: Collection[StoreName]) -> None:
-    """Refuse to write Kafka's offsets of groups with members that Kafka coordinates (exit 3), with one sentence.
+    """Refuse to write Kafka's offsets of groups with members that Kafka coordinates, and of share groups (exit 3).
 
     Brokers take offsets of such a group from its members alone, so that there is nothing to be forced.
     """
     for each in snapshots if "kafka" in stores else ():
+        if each.share:
+            fail(
+                f"group {each.group} is a share group, whose offsets have requests of their own: use Kafka's"
+                " kafka-share-groups; nothing was written",
+                EXIT["refused"],
+            )
         members = [name for name in each.kafka_members or () if not name.startswith("(")]
         if members:
             fail(

@@ -100,6 +100,7 @@ class GroupSnapshot:
     members, owners    ids and owner nodes in ZooKeeper
     kafka_members  members of a group of this name that Kafka coordinates; None: it cannot be asked (before 0.9)
     modes          of the members that publish one
+    share          it is a share group: its offsets are where it begins, and are changed by share groups' own requests
     kafka_absent   __consumer_offsets does not exist, so Kafka holds nothing and got no request (which would create it)
     left_zookeeper a migration moved the group to Kafka: larger offsets in ZooKeeper are old
     """
@@ -117,6 +118,7 @@ class GroupSnapshot:
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
     kafka_members: tuple[str, ...] | None = None
     modes: Mapping[str, Mode] = field(default_factory=dict)
+    share: bool = False
     kafka_absent: bool = False
     left_zookeeper: bool = False
     to_group: str | None = None
