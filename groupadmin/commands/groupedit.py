@@ -13,7 +13,7 @@ from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
-from groupadmin.apply.writes import StoreWrite, apply_writes
+from groupadmin.apply.writes import StoreWrite, delete_from_kafka
 from groupadmin.commands.editoptions import (
     Edit,
     admin_client,
@@ -89,9 +89,9 @@ def delete_command(
 
     All nodes of a group in ZooKeeper go.
 
-    Kafka deletes the offsets at its next check, within ten minutes by default.  Groups with members are refused.  The
-    undo file restores the offsets.  With --inactive-for, groups of unknown age are left alone: those without any
-    offset node and, unless with --storage zookeeper, those with offsets in Kafka.
+    Kafka before 1.1 deletes the offsets at its next check, within ten minutes by default.  Groups with members are
+    refused.  The undo file restores the offsets.  With --inactive-for, groups of unknown age are left alone: those
+    without any offset node and, unless with --storage zookeeper, those with offsets in Kafka.
     """
     if not groups:
         raise click.UsageError("--group is missing (with --regex, '.*' is all of them)")
@@ -143,7 +143,7 @@ def delete_groups(
             if change.before.get("kafka", NONE) is not NONE
         ]
         if gone:
-            done = apply_writes(admin, cluster, gone)
+            done = delete_from_kafka(admin, cluster, gone)
             report(done)
             left += [f"{row.write.tp} of group {row.write.group} in Kafka" for row in done if row.state != "written"]
     if "zookeeper" in stores and admin.session is not None:
