@@ -22,6 +22,7 @@ from tests.groupadmin.snapshot.worlds import Fakes, fakes
 from zkconsumer.commands.common import Connection, clear_errors
 
 G = "/consumers/g"
+DAY = 86_400_000  # ms
 BOTH = {"t": 2, OFFSETS_TOPIC: 1}
 ENDS = {("t", 0): 100, ("t", 1): 100}
 WRITE = ("set", "-z", "zk", "--group", "g")
@@ -613,14 +614,39 @@ def test_an_active_group_is_neither_renamed_nor_deleted(cluster: Start):
 def test_groups_are_deleted_by_expression_and_age_and_come_back(cluster: Start):
     c = cluster({"t": 2}, {f"/consumers/{name}/offsets/t/0": b"5" for name in ("old1", "old2", "young", "other")})
     for name in ("old1", "old2", "other"):
-        c.f.zk.nodes[f"/consumers/{name}/offsets/t/0"].mtime -= 40 * 86_400_000
+        c.f.zk.nodes[f"/consumers/{name}/offsets/t/0"].mtime -= 40 * DAY
     args = ("delete", "-z", "zk", "--group", "old.*", "--group", "young", "--regex", "--inactive-for", "30d")
     assert c.groups(*args) == 0
     assert [c.node(0, name) for name in ("old1", "old2", "young")] == ["5"] * 3
+    assert not [call for call in c.f.zk.calls if call[0] not in ("get", "list")]
     assert c.groups(*args, "--execute") == 0
     assert [c.node(0, name) for name in ("old1", "old2", "young", "other")] == [None, None, "5", "5"]
     assert c.run("import", c.undo.name, "-z", "zk", "--execute", "--undo-dir", "more") == 0
     assert [c.node(0, name) for name in ("old1", "old2")] == ["5", "5"]
+
+
+def test_a_group_that_never_committed_goes_by_the_age_of_its_node_but_not_one_with_nodes_of_others(cluster: Start):
+    c = cluster(
+        {"t": 2}, {"/consumers/none/ids": b"", "/consumers/new/ids": b"", "/consumers/storm/partition_0": STORM}
+    )
+    for name in ("none", "storm"):
+        c.f.zk.nodes[f"/consumers/{name}"].ctime -= 40 * DAY
+    args = ("delete", "-z", "zk", "--group", ".*", "--regex", "--inactive-for", "30d", "-o", "json", "--execute")
+    assert c.groups(*args) == 0
+    rows = {row["group"]: (row["youngest"], row["action"]) for row in json.loads(c.out)}
+    assert rows == {"none": ("40d", "delete"), "new": ("90m", "left alone"), "storm": (None, "left alone")}
+    assert sorted(c.f.zk.below("/consumers")) == ["new", "storm"]
+
+
+def test_no_group_is_deleted_for_its_age_by_a_clock_that_is_ahead_of_zookeepers(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    for node in c.f.zk.nodes.values():
+        node.mtime -= 40 * DAY
+    c.f.zk.now_ms -= 39 * DAY
+    args = ("delete", "-z", "zk", "--group", "g", "--inactive-for", "30d", "--execute")
+    assert c.groups(*args) == EXIT["refused"]
+    assert "ahead of ZooKeeper's, by which group g was written 24h ago: nothing was deleted" in c.err
+    assert (c.node(0), f"{G}/deleting" in c.f.zk.nodes) == ("5", False)
 
 
 def test_describe_shows_both_stores_and_a_stale_number_hides_none(cluster: Start):
