@@ -14,11 +14,15 @@ from groundwork.output import EXIT
 from groupadmin.commands import verify
 from groupadmin.commands.cli import outcome
 from groupadmin.commands.lag import GroupLag, total, verdict
+from groupadmin.snapshot.coordinated import CoordinatedGroup, CoordinatedMember
 from groupadmin.snapshot.groups import GroupNodes, GroupRow, host_of
+from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Message
 from kafkawire.offsets import MESSAGE_OFFSETS
+from zkconsumer.commands.common import clear_errors
 from zkconsumer.commands.messageformat import MessageFormat
+from zkconsumer.errors import NoSuchGroup
 from zkconsumer.offsets.store import NONE, Unknown
 
 BINARY = b"\xff\x00"
@@ -89,7 +93,7 @@ def test_verify_rebalance_takes_its_group_as_the_other_commands_do(
 ):
     @contextmanager
     def nowhere(*given: object) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(session=None, dialect=None)
+        yield SimpleNamespace(session=None, links=None, dialect=dialect("0.8.2"))
 
     monkeypatch.setattr(verify, "connected", nowhere)
     monkeypatch.setattr(
@@ -99,6 +103,29 @@ def test_verify_rebalance_takes_its_group_as_the_other_commands_do(
     )
     assert outcome(["verify-rebalance", *args, "-z", "h"]) == 0
     assert "group billing: 0 members" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("in_zookeeper", [False, True])
+def test_a_group_that_kafka_coordinates_is_not_called_healthy_nor_unknown(
+    in_zookeeper: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    @contextmanager
+    def at(*given: object) -> Iterator[SimpleNamespace]:
+        with clear_errors():
+            yield SimpleNamespace(session=None, links=None, dialect=dialect("3.9"))
+
+    def read_group(session: object, spoken: object, group: str) -> GroupNodes:
+        if not in_zookeeper:
+            raise NoSuchGroup(f"group {group} is not known to ZooKeeper")
+        return GroupNodes(group, members=(), partitions={}, owners={}, committed=())
+
+    group = CoordinatedGroup("billing", "Stable", members=(CoordinatedMember("m", "c", "h"),))
+    monkeypatch.setattr(verify, "connected", at)
+    monkeypatch.setattr(verify, "read_group", read_group)
+    monkeypatch.setattr(verify, "read_cluster", lambda admin: None)
+    monkeypatch.setattr(verify, "read_coordinated", lambda admin, cluster, groups: {"billing": group})
+    assert outcome(["verify-rebalance", "billing", "-z", "h"]) == EXIT["not found"]
+    assert "has no member in ZooKeeper, and 1 member that Kafka coordinates" in capsys.readouterr().err
 
 
 def test_lag_says_what_its_column_store_means(capsys: pytest.CaptureFixture[str]):
