@@ -27,8 +27,10 @@ def keep_undo(
     nodes = {key: ZnodeState(None, row.mzxid, row.version, row.mtime_ms) for key, row in nodes_of(snapshots).items()}
     texts = {key: row.metadata for key, row in kafka_of(snapshots).items() if row.metadata}
     cluster = admin.session.connect if admin.session is not None else ",".join(f"{h}:{p}" for h, p in admin.bootstrap)
-    text = write_offsets(undo_file(merged(writes), cluster, admin.clock_ms(), znodes=nodes, metadata=texts), "json")
-    return keep_text(text, folder, sorted({change.group for change in writes}), admin.clock_ms())
+    file = undo_file(merged(writes), cluster, admin.clock_ms(), znodes=nodes, metadata=texts)
+    for warning in file.warnings:
+        admin.tell(warning)
+    return keep_text(write_offsets(file, "json"), folder, sorted({change.group for change in writes}), admin.clock_ms())
 
 
 def keep_text(text: str, folder: Path, groups: Sequence[str], at_ms: int) -> Path:

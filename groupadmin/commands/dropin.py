@@ -31,7 +31,6 @@ from groupadmin.commands.offsetviews import (
     FILE,
     end_where_torn,
     groups_option,
-    lag,
     rows_to_write,
     saved,
     snapshots,
@@ -43,7 +42,7 @@ from groupadmin.files.write import write_offsets
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.resets import Reset
 from groupadmin.snapshot.cluster import AdminClient
-from groupadmin.snapshot.groups import host_of
+from groupadmin.snapshot.groups import host_of, lag
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, stores_of
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands import pipes
@@ -89,7 +88,9 @@ def describe_table(groups: Iterable[GroupSnapshot], connected: bool, tell: Calla
             owner = each.owners.get(tp)
             host = host_of(each.group, owner.rpartition("-")[0]) if owner is not None else None
             position = there if isinstance(there, int) else None
-            rows.append((each.group, tp.topic, str(tp.partition), position, end, lag(there, end), owner, host, None))
+            rows.append(
+                (each.group, tp.topic, str(tp.partition), position, end, lag(there, None, end), owner, host, None)
+            )
     write(rows, DESCRIBED)
 
 
@@ -111,7 +112,7 @@ def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterato
             continue
         there = counts(each, tp, stores)
         _, end = each.bounds.get(tp, (None, None))
-        behind = lag(there, end)
+        behind = lag(there, None, end)
         yield CHECKED.format(
             each.group,
             tp.topic,

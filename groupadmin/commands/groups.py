@@ -18,7 +18,7 @@ from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.coordinated import CoordinatedGroup, CoordinatedMember, read_coordinated
 from groupadmin.snapshot.groups import GroupMember, GroupNodes, GroupRow, describe, list_groups, read_group
-from groupadmin.snapshot.kafka import commit_times, groups_in_log
+from groupadmin.snapshot.kafka import SHARE, commit_times, groups_in_log
 from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
@@ -43,8 +43,10 @@ from zkconsumer.offsets.store import NONE, Unknown
 Listed = tuple[str, int | None, int | None]
 
 
-def kafka_groups(admin: AdminClient) -> dict[str, tuple[int, str | None]]:
+def kafka_groups(admin: AdminClient) -> dict[str, tuple[int | None, str | None]]:
     """Groups in Kafka, with the number of topics with an offset, and the protocol type of groups that it coordinates.
+
+    The number is None where the records were not all read, and for share groups, whose offsets are elsewhere.
 
     Call it last: reading the offsets topic blocks.
     """
@@ -52,12 +54,16 @@ def kafka_groups(admin: AdminClient) -> dict[str, tuple[int, str | None]]:
     types = kafkaside.names(admin, cluster) if admin.coordinates else {}
     log = groups_in_log(admin, cluster)
     topics = {group: len({tp.topic for tp in held}) for group, held in log.offsets.items()} if log is not None else {}
-    return {group: (topics.get(group, 0), types.get(group) or None) for group in sorted({*types, *topics})}
+    whole = log is not None and not log.missing and not log.unknown
+    return {
+        group: (topics.get(group, 0 if whole and types.get(group) != SHARE else None), types.get(group) or None)
+        for group in sorted({*types, *topics})
+    }
 
 
 def beside_kafka(
     listed: Sequence[Listed],
-    in_kafka: Mapping[str, tuple[int, str | None]],
+    in_kafka: Mapping[str, tuple[int | None, str | None]],
     kafka_members: Mapping[str, int | None] | None = None,
 ) -> list[tuple[str, int | None, int | None, str, str | None]]:
     """The groups in ZooKeeper and in Kafka as one list; the members are ZooKeeper's.
@@ -124,13 +130,14 @@ def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot)
     found = []
     for row in every:
         tp = TopicPartition(row.topic, row.partition)
+        row = replace(row, start=held.bounds.get(tp, (None, None))[0])
         kafka = held.in_kafka(tp).position
         if row.committed is not NONE or kafka is NONE:
             row = replace(row, readable=held.readable_end(tp, row.committed))
             found.append(partition_row(row, "zookeeper", age(written_at(held, tp, "zookeeper", ages), held)))
         if kafka is not NONE and not (isinstance(kafka, Unknown) and tp not in held.kafka):
             readable = held.readable_end(tp, kafka)
-            there = GroupRow(row.topic, row.partition, row.owner, kafka, end=row.end, readable=readable)
+            there = replace(row, committed=kafka, readable=readable)
             found.append(partition_row(there, "kafka", age(written_at(held, tp, "kafka", ages), held)))
     return found
 

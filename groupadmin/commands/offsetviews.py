@@ -21,6 +21,7 @@ from groupadmin.files.write import torn, unsayable
 from groupadmin.plan.undo import says_what
 from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
+from groupadmin.snapshot.groups import lag
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
@@ -222,7 +223,7 @@ def position_rows(
                         shown(there),
                         start,
                         end,
-                        lag(there, each.readable_end(tp, there)),
+                        lag(there, start, each.readable_end(tp, there)),
                         store,
                         age(at_ms, each),
                     )
@@ -245,11 +246,6 @@ def written_at(
         return ages.get(tp)
     row = each.zookeeper.get(tp)
     return row.mtime_ms if row is not None else None
-
-
-def lag(there: Committed, end: int | None) -> int | None:
-    """Messages to the log end; negative, and shown as such, when the offset is beyond the end."""
-    return end - there if isinstance(there, int) and end is not None else None
 
 
 def age(at_ms: int | None, each: GroupSnapshot) -> str | None:

@@ -136,8 +136,9 @@ def read_cluster(admin: AdminClient) -> Cluster:
     view = _view(admin, brokers)
     if session is not None and admin.bootstrap:
         _must_be_one(session.connect, brokers, view.brokers)
-    for topic in {*view.topics, *view.errors} - topics.keys():
-        topics[topic] = TopicRow(tuple(view.partitions(topic)))
+    for topic in {*view.topics, *view.errors}:
+        if topic not in topics or not topics[topic].partitions:
+            topics[topic] = TopicRow(tuple(view.partitions(topic)))
     return Cluster({**brokers, **view.brokers}, topics, view)
 
 
@@ -190,7 +191,7 @@ def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
             ids = admin.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
         except RemoteError as senseless:
             admin.tell(f"{what_is_wrong(senseless)}: left out")
-            continue
+            ids = []  # it exists all the same
         found[name] = TopicRow(tuple(ids), node.czxid, node.ctime_ms)
     return found
 

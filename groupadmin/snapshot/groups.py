@@ -86,7 +86,8 @@ class GroupNodes:
 @dataclass(frozen=True, slots=True)
 class GroupRow:
     """One partition of a group.  committed: an offset, NONE or Unknown.  start, end: of the log, None: unknown.
-    owner: None without an owner.  readable: end for the lag, where it is not the log's (GroupSnapshot.readable_end)."""
+    owner: None without an owner.  readable: end for the lag, where it is not the log's (GroupSnapshot.readable_end).
+    deleted: the cluster does not have the partition (any more)."""
 
     topic: str
     partition: PartitionId
@@ -96,14 +97,27 @@ class GroupRow:
     end: int | None
     start: int | None = None
     readable: int | None = None
+    deleted: bool = False
 
     @property
     def lag(self) -> int | None:
-        """Messages (0.7: bytes) from the committed offset to the log end, or to a transaction that is not over;
-        negative when the offset is beyond the end."""
-        if not isinstance(self.committed, int) or self.end is None:
-            return None
-        return (self.end if self.readable is None else self.readable) - self.committed
+        """Messages (0.7: bytes) from the committed offset, or from the start of the log if that is later, to the log
+        end, or to a transaction that is not over; negative when the offset is beyond the end."""
+        end = self.end if self.readable is None else self.readable
+        return lag(self.committed, self.start, end) if self.end is not None else None
+
+    @property
+    def lost(self) -> int:
+        """Messages (0.7: bytes) after the committed offset that the log does not hold any more."""
+        return max(0, self.start - self.committed) if isinstance(self.committed, int) and self.start is not None else 0
+
+
+def lag(committed: Committed, start: int | None, end: int | None) -> int | None:
+    """Return what is left to read from a committed offset.  What retention deleted does not count: no member can read
+    it.  Negative, and shown as such, when the offset is beyond the end; None when the offset or the end is unknown."""
+    if not isinstance(committed, int) or end is None:
+        return None
+    return end - (committed if start is None else max(committed, min(start, end)))
 
 
 # groups and members ---------------------------------------------------------------------------------------------------

@@ -80,8 +80,8 @@ def members_now(admin: AdminClient, cluster: Cluster, groups: Iterable[str]) -> 
         for path, ids in list_children(admin.session, folders).items():
             found[folders[path]] = tuple(ids or ())
     if admin.coordinates and cluster.keeps_offsets:
-        for name, members in kafkaside.members(admin, cluster, names).items():
-            found[name] += members
+        for name, there in kafkaside.coordinated(admin, cluster, names).items():
+            found[name] += there.members
     return found
 
 
@@ -180,7 +180,9 @@ def _with_kafka(
     asked = {name: [*{*every, *related[name]}] if everything else related[name] for name in groups}
     kafka_name = {name: each.to_group or name for name, each in groups.items()}
     rows = kafkaside.positions(admin, cluster, {kafka_name[name]: tps for name, tps in asked.items()})
-    known = kafkaside.members(admin, cluster, list(kafka_name.values())) if admin.coordinates else {}
+    known = kafkaside.coordinated(admin, cluster, list(kafka_name.values())) if admin.coordinates else {}
+    shares = kafkaside.share_positions(admin, cluster, [name for name, there in known.items() if there.share])
+    rows |= {name: {**rows[name], **held} for name, held in shares.items()}
     found = {}
     for name, each in groups.items():
         keep = set(related[name])
@@ -191,7 +193,10 @@ def _with_kafka(
         }
         topics = {tp.topic for tp, row in answers.items() if row.position is not NONE}  # with all their partitions
         held = {tp: row for tp, row in answers.items() if tp in keep or tp.topic in topics}
-        found[name] = replace(each, kafka=held, kafka_members=known.get(kafka_name[name], each.kafka_members))
+        there = known.get(kafka_name[name])
+        found[name] = replace(each, kafka=held)
+        if there is not None:
+            found[name] = replace(found[name], kafka_members=there.members, share=there.share)
     return found
 
 

@@ -1,19 +1,19 @@
 """Reading of all nodes below groups, many groups at once, level by level; and deletion of a group's nodes.
 
 /consumers/GROUP/{ids,owners,offsets,offset,modes}/...    three levels are read; no client has deeper nodes
+/consumers/GROUP/...                                      other nodes, such as Storm's: their data alone
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from groupadmin.snapshot.foreign import Znode
+from groupadmin.snapshot.foreign import FOLDERS, OURS, Znode
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
 from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
-FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
 DEEPEST = 3  # levels below such a folder; a node of the third one is foreign
 Tree = dict[str, Znode]
 
@@ -24,7 +24,9 @@ def groups_in_zookeeper(session: ZkSession) -> list[str]:
 
 
 def read_trees(session: ZkSession, groups: Iterable[str], closed: Closed | None = None) -> dict[str, Tree]:
-    """The nodes in the folders of each group by path, without the folders themselves.  Raises ZooKeeperAway.
+    """The nodes in the folders of each group by path, without the folders themselves, and nodes beside these folders.
+
+    Raises ZooKeeperAway.
 
     closed: filled with the groups of which a node is closed to us, and why; they are left out.  Without it such a node
     is NodeClosed.
@@ -33,15 +35,16 @@ def read_trees(session: ZkSession, groups: Iterable[str], closed: Closed | None 
     shut: Closed | None = None if closed is None else {}
     trees: dict[str, Tree] = {name: {} for name in names}
     homes = {f"{CONSUMERS}/{name}": name for name in names}
-    folders = {
-        f"{home}/{child}": homes[home]
+    there = {
+        (home, child): f"{home}/{child}"
         for home, children in list_children(session, homes, shut).items()
         for child in children or ()
-        if child in FOLDERS
     }
-    level = folders
+    level = {path: homes[home] for (home, child), path in there.items() if child in FOLDERS}
+    beside = {path: homes[home] for (home, child), path in there.items() if child not in OURS}
     for depth in range(DEEPEST):
-        below = {
+        below = dict(beside) if depth == 0 else {}
+        below |= {
             f"{path}/{child}": level[path]
             for path, children in list_children(session, level, shut).items()
             for child in children or ()
@@ -56,7 +59,7 @@ def read_trees(session: ZkSession, groups: Iterable[str], closed: Closed | None 
                 mtime_ms=node.mtime_ms,
                 sessionless=not node.owner,
             )
-        level = {path: below[path] for path, node in nodes.items() if node.children}
+        level = {path: below[path] for path, node in nodes.items() if node.children and path not in beside}
         if not level or depth == DEEPEST - 1:
             break
     if closed is not None and shut:
