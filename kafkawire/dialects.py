@@ -307,7 +307,7 @@ _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
         saslapis.SASL_AUTHENTICATE: 0,
         adminapis.CREATE_PARTITIONS: 0,
     },
-    "1.1": {apis.FETCH: 7, adminapis.DESCRIBE_CONFIGS: 1},
+    "1.1": {apis.FETCH: 7, adminapis.DESCRIBE_CONFIGS: 1, apis.DELETE_GROUPS: 0},
     "2.0": {
         apis.PRODUCE: 6,
         apis.FETCH: 8,
@@ -318,6 +318,7 @@ _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
         apis.GROUP_COORDINATOR: 2,
         apis.JOIN_GROUP: 3,
         **dict.fromkeys((*_GROUPS, apis.API_VERSIONS), 2),
+        apis.DELETE_GROUPS: 1,
         adminapis.CREATE_TOPICS: 3,
         adminapis.DESCRIBE_CONFIGS: 2,
         adminapis.CREATE_PARTITIONS: 1,
@@ -341,7 +342,7 @@ _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
         apis.HEARTBEAT: 3,
         apis.SYNC_GROUP: 3,
     },
-    "2.4": {apis.PRODUCE: 8, adminapis.CREATE_TOPICS: 4},
+    "2.4": {apis.PRODUCE: 8, adminapis.CREATE_TOPICS: 4, apis.OFFSET_DELETE: 0},
     "2.5": {},
     "2.6": {},
     "2.7": {
@@ -351,7 +352,9 @@ _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
     },
     "2.8": {},
     **{f"3.{minor}": {} for minor in range(10)},
-    **{f"4.{minor}": {} for minor in range(4)},
+    "4.0": {apis.LIST_GROUPS: 5, apis.CONSUMER_GROUP_DESCRIBE: 0},
+    "4.1": {apis.SHARE_GROUP_DESCRIBE: 1, apis.SHARE_GROUP_OFFSETS: 0},
+    **{f"4.{minor}": {} for minor in range(2, 4)},
 }
 
 # What else a release changed: fields of Dialect.

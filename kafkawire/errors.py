@@ -95,7 +95,14 @@ class NodeError(RemoteError):
 
 
 class OtherGeneration(NodeError):
-    """A node is as clusters of the other generation write it: 0.7, or 0.8 and later."""
+    """A node is as clusters of the other generation write it: 0.7, or 0.8 and later.
+
+    why: what the node holds, without the question for the operator, which makes no sense beside brokers of ours.
+    """
+
+    def __init__(self, why: str, question: str) -> None:
+        super().__init__(f"{why}: {question}")
+        self.why = why
 
 
 class NoListener(NodeError):

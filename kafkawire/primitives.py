@@ -85,6 +85,24 @@ class Reader:
             raise Truncated(f"{self.what} at byte {at}: {count} elements cannot fit the {self.left} bytes left")
         return count
 
+    def unsigned(self) -> int:
+        """Return a varint without sign, of at most 31 bits: a length or a count of flexible versions (KIP-482)."""
+        at, number = self.at, 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if number > 0x7FFFFFFF:
+                    break
+                return number
+        raise RemoteError(f"{self.what} at byte {at}: a length of more than 31 bits")
+
+    def tags(self) -> None:
+        """Skip the tagged fields at the end of a structure: none that is known matters here."""
+        for _ in range(self.unsigned()):
+            self.unsigned()
+            self.take(self.unsigned())
+
     def finish(self) -> None:
         """LeftOver unless everything was read."""
         if self.left:
@@ -110,6 +128,15 @@ class Writer:
 
     def raw(self, data: Bytes) -> None:
         self._pieces.append(data)
+
+    def unsigned(self, value: int) -> None:
+        """Write a varint without sign."""
+        found = bytearray()
+        while value > 0x7F:
+            found.append(value & 0x7F | 0x80)
+            value >>= 7
+        found.append(value)
+        self._pieces.append(bytes(found))
 
     def done(self) -> bytes:
         return b"".join(self._pieces)

@@ -6,6 +6,7 @@ ConsumerError         the root; each message is one sentence for an operator
     NoBrokers         the path is there, and no broker registers below it: mostly the chroot is left out
     OtherCluster      the brokers named are not those of the ZooKeeper named
     ZooKeeperAway     the session is suspended or over, now or while we waited: the outcome of a write is unknown
+    NodeClosed        a node's ACL does not let us do what we asked for
     ForeignWrite      another writer changed an offset node since we last read or wrote it
     BeyondEnd         a position that should be committed lies behind the end of the log
     NotCommitted      of a commit that was asked for: why, by partition
@@ -57,6 +58,10 @@ class ZooKeeperAway(ConsumerError):
     """There is no session, or it was lost while we waited.  Calls are never queued: a queued call would run on the next
     session.
     """
+
+
+class NodeClosed(ConsumerError):
+    """A node's ACL refuses what we asked for; the message names the node and the option with credentials."""
 
 
 class ForeignWrite(ConsumerError):

@@ -25,7 +25,9 @@ class ConsumerEvent:
     reset       the position moved back
     parked      a partition delivers nothing more until an operator acts
     flows       a parked partition was retried, and got past the place
-    offset      a foreign or unreadable committed offset, a commit that failed, or members with another offset mode
+    unread      an assigned partition is not read: its committed offset cannot be read, or a node that no session holds
+                is in the way
+    offset      a foreign committed offset, a commit that failed, or members with another offset mode
     mode        the offset mode was switched (switch_offsets)
     outage      a broker, a leader or ZooKeeper cannot be reached: once when that begins, however many partitions it
                 hits
@@ -61,6 +63,7 @@ LOUD = frozenset(
         "reset",
         "parked",
         "flows",
+        "unread",
         "offset",
         "claim",
         "idle",

@@ -28,6 +28,7 @@ from kafkawire.net.security import OPEN, Security
 from kafkawire.protocol.offsetrecords import (
     OFFSETS_TOPIC,
     OffsetRecord,
+    StateRecord,
     StoredGroup,
     StoredOffset,
     UnknownRecord,
@@ -63,7 +64,7 @@ class OffsetLog:
         default_factory=dict
     )  # groups of the new consumer protocol, from 0.9 on
     records: int = 0
-    unknown: int = 0  # records of unknown types, such as those of later releases
+    unknown: int = 0  # records that are not understood, such as those of later releases
     first_unknown: str = ""
     missing: list[str] = field(default_factory=list)
 
@@ -80,6 +81,8 @@ class OffsetLog:
             self.first_unknown = self.first_unknown or record.why
         elif isinstance(record, OffsetRecord):
             self._offset(record)
+        elif isinstance(record, StateRecord):
+            pass  # members and assignments, no offsets
         elif record.value is not None:
             self.coordinated[record.group] = record.value
         else:

@@ -27,14 +27,20 @@ def keep_undo(
     nodes = {key: ZnodeState(None, row.mzxid, row.version, row.mtime_ms) for key, row in nodes_of(snapshots).items()}
     texts = {key: row.metadata for key, row in kafka_of(snapshots).items() if row.metadata}
     cluster = admin.session.connect if admin.session is not None else ",".join(f"{h}:{p}" for h, p in admin.bootstrap)
-    text = write_offsets(undo_file(merged(writes), cluster, admin.clock_ms(), znodes=nodes, metadata=texts), "json")
-    groups = sorted({change.group for change in writes})
+    file = undo_file(merged(writes), cluster, admin.clock_ms(), znodes=nodes, metadata=texts)
+    for warning in file.warnings:
+        admin.tell(warning)
+    return keep_text(write_offsets(file, "json"), folder, sorted({change.group for change in writes}), admin.clock_ms())
+
+
+def keep_text(text: str, folder: Path, groups: Sequence[str], at_ms: int) -> Path:
+    """Write an undo file of these groups durably; its path.  Ends the command when it cannot be written."""
     name = (
         "".join(c if c.isalnum() or c in "._-" else "_" for c in groups[0])
         if len(groups) == 1
         else f"{len(groups)}-groups"
     )
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(admin.clock_ms() / 1000))
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at_ms / 1000))
     try:
         make_folder(folder)
         return _kept(folder, f"undo-{name[:100]}-{stamp}", text)

@@ -2,8 +2,8 @@
 
     written    the store holds it, as read after the write
     expiring   Kafka will delete it at its next check (0.8.2 every ten minutes, later releases every
-               offsets.retention.check.interval.ms); until then it can still be read.  These releases have no request
-               that deletes an offset at once
+               offsets.retention.check.interval.ms); until then it can still be read.  Before 2.4 there is no request
+               that deletes an offset at once (before 1.1 none that deletes a group)
     stale      another process wrote it since it was read: it was left alone
     failed     it is not known to be stored; why says what happened
 
@@ -14,25 +14,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from groupadmin.plan.changes import Change
+from groupadmin.plan.resets import Target
 from groupadmin.plan.undo import same
 from groupadmin.snapshot.cluster import AdminClient, Cluster, brokers_of
+from groupadmin.snapshot.kafka import AGAIN, NoSuchPartition, ask_coordinators, positions
 from groupadmin.snapshot.model import KafkaRow, ZkRow
 from kafkawire.dialects import Store as StoreName
 from kafkawire.errors import WireError
-from kafkawire.model import TopicPartition
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.protocol import apis, grouptypes
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.former import metadata_of, topic_in
-from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
-from zkconsumer.refusals import may_be_written
+from zkconsumer.offsets.store import NONE, Committed, Unknown, UnreadableNode, position_of
+from zkconsumer.refusals import may_be_written, refusal
 from zkconsumer.session.nodes import Read, read_nodes, write_nodes
 from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 State = Literal["written", "expiring", "stale", "failed"]
 AT_ONCE = 2000  # nodes
+GROUP_ID_NOT_FOUND = 69  # of a group that is gone already
 WAIT_MS, BACKOFF_MS = 15_000, 500  # for a coordinator that loads, moves, or is being created
 EXPIRING = (
     "Kafka deletes it at its next check (within ten minutes, later releases as "
@@ -42,7 +46,7 @@ EXPIRING = (
 
 @dataclass(frozen=True, slots=True)
 class StoreWrite:
-    """One offset for one store.  position None: delete it.
+    """One offset for one store.  position None: delete it; UnreadableNode (ZooKeeper only): data that is restored.
 
     node     ZooKeeper's node as read: it is replaced only in that version; None: it must not exist
     held     Kafka's offset as read, for one that is deleted
@@ -52,7 +56,7 @@ class StoreWrite:
     group: str
     tp: TopicPartition
     store: StoreName
-    position: int | None
+    position: Target
     _: KW_ONLY
     node: ZkRow | None = None
     held: KafkaRow | None = None
@@ -157,12 +161,16 @@ def _write_nodes(session: ZkSession, paths: Mapping[str, StoreWrite]) -> dict[st
             if write.node is not None:
                 gone[path] = write.node.version
         elif write.node is None:
-            fresh[path] = b"%d" % write.position
+            fresh[path] = _data(write.position)
         else:
-            moved[path] = (b"%d" % write.position, write.node.version)
+            moved[path] = (_data(write.position), write.node.version)
     _make_folders(session, fresh)
     nothing = dict.fromkeys(paths, WriteOutcome.DONE)  # default: nothing to delete, and there was nothing
     return nothing | write_nodes(session, fresh, moved, gone)
+
+
+def _data(position: int | UnreadableNode) -> bytes:
+    return b"%d" % position if isinstance(position, int) else position.data
 
 
 def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
@@ -201,7 +209,7 @@ def write_kafka(
     group = wanted[0].group
     puts = [write for write in wanted if write.position is not None]
     found = _commit(admin, cluster, group, wanted=puts, retention_ms=retention_ms) if puts else {}
-    found |= _expire(admin, cluster, group, [write for write in wanted if write.position is None])
+    found |= _delete(admin, cluster, group, [write for write in wanted if write.position is None])
     return [found[write.tp] for write in wanted]
 
 
@@ -224,7 +232,9 @@ def _commit(
     admin: AdminClient, cluster: Cluster, group: str, *, wanted: Sequence[StoreWrite], retention_ms: int | None
 ) -> dict[TopicPartition, WriteResult]:
     asked = coordinator(admin, cluster)
-    positions = {write.tp: (write.position, _text(cluster, write)) for write in wanted if write.position is not None}
+    positions = {
+        write.tp: (write.position, _text(cluster, write)) for write in wanted if isinstance(write.position, int)
+    }
     try:
         results = asked.commit(group, positions, "kafka", retention_ms)
     except WireError as why:
@@ -256,6 +266,60 @@ def _read_back(write: StoreWrite, error: WireError | None, held: Committed) -> W
     return WriteResult(
         write, "failed", f"{write.tp}: Kafka accepted {write.position}, but read back: {says}", unclear=True
     )
+
+
+def delete_from_kafka(admin: AdminClient, cluster: Cluster, wanted: Sequence[StoreWrite]) -> list[WriteResult]:
+    """Delete the groups from Kafka whose offsets these are; where brokers cannot do that, before 1.1, the offsets."""
+    groups = list(dict.fromkeys(write.group for write in wanted))
+    if not grouptypes.speaks(admin.dialect, apis.DELETE_GROUPS):
+        return apply_writes(admin, cluster, wanted)
+    questions = [(group, group, grouptypes.delete_groups(admin.dialect, [group])) for group in groups]
+    replies = ask_coordinators(admin, cluster, questions, _deleted_again)
+    wrong = {}
+    for group, (broker, reply) in replies.items():
+        wrong[group] = reply if isinstance(reply, str) else _refused(group, broker, reply["results"][0]["error"])
+    left = positions(admin, cluster, {group: [w.tp for w in wanted if w.group == group] for group in groups})
+    return [_gone(write, wrong[write.group], left[write.group][write.tp].position) for write in wanted]
+
+
+def _delete(
+    admin: AdminClient, cluster: Cluster, group: str, wanted: Sequence[StoreWrite]
+) -> dict[TopicPartition, WriteResult]:
+    """Delete offsets from Kafka; nothing to do for those it does not hold."""
+    held = [write for write in wanted if write.held is None or write.held.position is not NONE]
+    if not held or not grouptypes.speaks(admin.dialect, apis.OFFSET_DELETE):
+        return _expire(admin, cluster, group, wanted)
+    tps = [write.tp for write in held]
+    question = (group, group, grouptypes.delete_offsets(admin.dialect, group, tps))
+    ((broker, reply),) = ask_coordinators(admin, cluster, [question], _error_again).values()
+    wrong = dict.fromkeys(tps, reply if isinstance(reply, str) else _refused(group, broker, reply["error"]))
+    for topic in () if isinstance(reply, str) else reply["topics"]:
+        for row in topic["partitions"]:
+            tp = TopicPartition(topic["topic"], row["partition"])
+            wrong[tp] = wrong[tp] or _refused(group, broker, row["error"], tp)
+    left = positions(admin, cluster, {group: tps})[group]
+    found = {write.tp: WriteResult(write, "written") for write in wanted}
+    return found | {write.tp: _gone(write, wrong[write.tp], left[write.tp].position) for write in held}
+
+
+def _gone(write: StoreWrite, wrong: str, held: Committed) -> WriteResult:
+    """The result of a deletion, by what Kafka holds after it."""
+    if held is NONE or (not wrong and isinstance(held, NoSuchPartition)):
+        return WriteResult(write, "written")
+    why = wrong or f"{write.tp}: Kafka accepted the deletion, but read back: {getattr(held, 'reason', held)}"
+    return WriteResult(write, "failed", why, unclear=not wrong)
+
+
+def _refused(group: str, broker: Broker | None, code: int, tp: TopicPartition | None = None) -> str:
+    return str(refusal(code, broker, tp, group=group)) if code not in (0, GROUP_ID_NOT_FOUND) else ""
+
+
+def _deleted_again(reply: Mapping[str, Any]) -> int:
+    return next((row["error"] for row in reply["results"] if row["error"] in AGAIN), 0)
+
+
+def _error_again(reply: Mapping[str, Any]) -> int:
+    return reply["error"] if reply["error"] in AGAIN else 0
 
 
 def _expire(

@@ -14,12 +14,12 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail, print_text, run_command, version_option, write, write_csv
-from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import (
     Edit,
     admin_client,
     dry_run_option,
+    end_where_closed,
     force_option,
     undo_dir_option,
     usage_errors,
@@ -27,14 +27,24 @@ from groupadmin.commands.editoptions import (
 from groupadmin.commands.groupedit import delete_groups
 from groupadmin.commands.offsetedit import execute_plan, refuse_active
 from groupadmin.commands.offsetplans import delete_plan, import_plan, reset_plan
-from groupadmin.commands.offsetviews import FILE, groups_option, lag, rows_to_write, saved, snapshots, tell_odd
+from groupadmin.commands.offsetviews import (
+    FILE,
+    end_where_torn,
+    groups_option,
+    rows_to_write,
+    saved,
+    snapshots,
+    tell_odd,
+    tell_unsayable,
+)
 from groupadmin.commands.offsetwrite import ResetAsked, reset_options
-from groupadmin.files.write import unsayable, write_offsets
+from groupadmin.files.write import write_offsets
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.resets import Reset
 from groupadmin.snapshot.cluster import AdminClient
-from groupadmin.snapshot.groups import host_of, list_groups
+from groupadmin.snapshot.groups import host_of, lag
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, stores_of
+from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
@@ -78,7 +88,9 @@ def describe_table(groups: Iterable[GroupSnapshot], connected: bool, tell: Calla
             owner = each.owners.get(tp)
             host = host_of(each.group, owner.rpartition("-")[0]) if owner is not None else None
             position = there if isinstance(there, int) else None
-            rows.append((each.group, tp.topic, str(tp.partition), position, end, lag(there, end), owner, host, None))
+            rows.append(
+                (each.group, tp.topic, str(tp.partition), position, end, lag(there, None, end), owner, host, None)
+            )
     write(rows, DESCRIBED)
 
 
@@ -100,7 +112,7 @@ def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterato
             continue
         there = counts(each, tp, stores)
         _, end = each.bounds.get(tp, (None, None))
-        behind = lag(there, end)
+        behind = lag(there, None, end)
         yield CHECKED.format(
             each.group,
             tp.topic,
@@ -210,6 +222,7 @@ def consumer_groups(
         elif describe:
             found, _ = snapshots(admin, groups, regex)
             describe_table(found.values(), admin.session is not None, print_note)
+            end_where_closed(admin)
         elif kind is not None:
             cluster, each, changes = reset_plan(admin, groups[0], kind, topics=topics, all_topics=all_topics, edit=edit)
             execute_plan(admin, cluster, {each.group: each}, changes, edit=edit, show=new_offsets)
@@ -230,8 +243,8 @@ def _list(admin: AdminClient) -> None:
     """--list."""
     if admin.session is None:
         raise click.UsageError("--list reads ZooKeeper: give --zookeeper")
-    for row in list_groups(admin.session, admin.dialect):
-        print_text(row.group)
+    for group in groups_in_zookeeper(admin.session):
+        print_text(group)
 
 
 def _delete_positions(admin: AdminClient, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:
@@ -248,6 +261,7 @@ def _delete_whole(admin: AdminClient, groups: Sequence[str], regex: bool, edit: 
     refuse_active(found.values(), edit.force_active)
     if _wanted(not edit.dry_run and go_ahead(edit.execute, f"delete {', '.join(found)}"), edit):
         delete_groups(admin, cluster, found, stores=BOTH, undo_dir=edit.undo_dir, force_active=edit.force_active)
+    end_where_closed(admin)
 
 
 def _wanted(done: bool, edit: Edit) -> bool:
@@ -278,9 +292,7 @@ def offset_export(
         found, _ = snapshots(admin, groups, regex, bounds=False)
         tell_odd(found.values())
         file = saved(admin, found.values(), ("zookeeper",))
-    left_out = len(unsayable(file, "zk-export"))
-    if left_out:
-        print_note(f"{counted(left_out, 'partition')} without an offset left out")
+    tell_unsayable(file, "zk-export")
     text = write_offsets(file, "zk-export")
     if output_file is None:
         print_text(text, nl=False)
@@ -289,6 +301,8 @@ def offset_export(
             output_file.write_text(text, encoding="utf-8")
         except OSError as why:
             fail(f"the offsets cannot be written to {output_file}: {why.strerror}")
+    end_where_torn(file, "zk-export")
+    end_where_closed(admin)
 
 
 @click.command("zk-offset-import")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from groundwork.output import EXIT, fail
+from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.files.model import FileUnclear
 from groupadmin.plan.changes import OutOfRangePolicy
@@ -162,6 +163,17 @@ def admin_client(
     else:
         with connected(zookeeper, kafka_version) as reach, usage_errors():
             yield AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=once)
+
+
+def tell_closed(admin: AdminClient) -> None:
+    """Report on stderr the groups that were not read because a node of theirs is closed to us."""
+    tell_some(f"group {group} cannot be read: {why}" for group, why in sorted(admin.closed.items()))
+
+
+def end_where_closed(admin: AdminClient) -> None:
+    """End the command with 4 where groups were left out because a node of theirs is closed to us."""
+    if admin.closed:
+        fail(f"{counted(len(admin.closed), 'group is', 'groups are')} closed to us", EXIT["partly"])
 
 
 def tell_some(texts: Iterable[str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,12 +14,13 @@ from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
-from groupadmin.apply.writes import StoreWrite, apply_writes
+from groupadmin.apply.writes import StoreWrite, delete_from_kafka
 from groupadmin.commands.editoptions import (
     Edit,
     admin_client,
     dry_run_option,
     edit_options,
+    end_where_closed,
     force_option,
     stores_named,
     undo_dir_option,
@@ -34,6 +36,7 @@ from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import delete_tree, everything_below
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
+from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
     brokers_option,
@@ -46,6 +49,7 @@ from zkconsumer.commands.options import (
 )
 from zkconsumer.offsets.store import NONE
 from zkconsumer.options.arguments import parse_duration
+from zkconsumer.session.nodes import delete_nodes, read_nodes
 
 PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
 
@@ -63,7 +67,10 @@ PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
 @groups_option
 @click.option("--storage", type=click.Choice(("zookeeper", "kafka", "both")), default="both", show_default=True)
 @click.option(
-    "--inactive-for", metavar="30d", help="Only groups without a commit or member in ZooKeeper for that long."
+    "--inactive-for",
+    metavar="30d",
+    help="Only groups without a commit or member in ZooKeeper for that long, by ZooKeeper's clock; one that never"
+    " committed goes by the age of its node.",
 )
 @execute_option
 @dry_run_option
@@ -89,9 +96,9 @@ def delete_command(
 
     All nodes of a group in ZooKeeper go.
 
-    Kafka deletes the offsets at its next check, within ten minutes by default.  Groups with members are refused.  The
-    undo file restores the offsets.  With --inactive-for, groups of unknown age are left alone: those without any
-    offset node and, unless with --storage zookeeper, those with offsets in Kafka.
+    Kafka before 1.1 deletes the offsets at its next check, within ten minutes by default.  Groups with members are
+    refused.  The undo file restores the offsets.  With --inactive-for, groups of unknown age are left alone: those
+    with nodes of other clients and, unless with --storage zookeeper, those with offsets in Kafka.
     """
     if not groups:
         raise click.UsageError("--group is missing (with --regex, '.*' is all of them)")
@@ -100,8 +107,12 @@ def delete_command(
     stores = stores_named(storage) or BOTH
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         found, cluster = snapshots(admin, groups, regex)
-        chosen = {name: each for name, each in found.items() if quiet_ms is None or _quiet(each, quiet_ms, stores)}
-        write([_row(each, stores, each.group in chosen) for each in found.values()], PLAN, output)
+        youngest = _youngest(admin, found)
+        quiet = {
+            name for name, each in found.items() if quiet_ms is None or _quiet(each, youngest[name], quiet_ms, stores)
+        }
+        chosen = {name: found[name] for name in found if name in quiet}
+        write([_row(each, youngest[name], stores, name in chosen) for name, each in found.items()], PLAN, output)
         sys.stdout.flush()  # before what follows on stderr
         if quiet_ms is not None and "kafka" in stores:
             _tell_ageless(each for each in found.values() if _in_kafka(each))
@@ -114,7 +125,10 @@ def delete_command(
         elif dry_run:
             print_note(f"only a plan, nothing was done; without --dry-run: {what}")
         elif go_ahead(execute, what):
+            if quiet_ms is not None:
+                _refuse_young(admin, chosen, youngest, quiet_ms)
             delete_groups(admin, cluster, chosen, stores=stores, undo_dir=undo_dir, force_active=force_active)
+    end_where_closed(admin)
 
 
 def delete_groups(
@@ -143,7 +157,7 @@ def delete_groups(
             if change.before.get("kafka", NONE) is not NONE
         ]
         if gone:
-            done = apply_writes(admin, cluster, gone)
+            done = delete_from_kafka(admin, cluster, gone)
             report(done)
             left += [f"{row.write.tp} of group {row.write.group} in Kafka" for row in done if row.state != "written"]
     if "zookeeper" in stores and admin.session is not None:
@@ -226,17 +240,50 @@ def _gone(each: GroupSnapshot, stores: Sequence[StoreName]) -> list[Change]:
     return found
 
 
-def _youngest(each: GroupSnapshot) -> int | None:
-    """Time of the last offset write to ZooKeeper, ms since 1970."""
-    return max((row.mtime_ms for row in each.zookeeper.values()), default=None)
+def _youngest(admin: AdminClient, groups: Mapping[str, GroupSnapshot]) -> dict[str, int | None]:
+    """Return when each group last wrote an offset to ZooKeeper, ms since 1970; of one that never did, when its node was
+    created.  None: not known, since other clients' nodes may hold its offsets, or it is not in ZooKeeper."""
+    found = {
+        name: max((row.mtime_ms for rows in (each.zookeeper, each.offset_path) for row in rows.values()), default=None)
+        for name, each in groups.items()
+    }
+    homes = {f"{CONSUMERS}/{name}": name for name, at in found.items() if at is None and not groups[name].foreign}
+    if admin.session is not None:
+        for path, node in read_nodes(admin.session, homes).items():
+            found[homes[path]] = None if node is None else node.ctime_ms
+    return found
 
 
-def _quiet(each: GroupSnapshot, for_ms: int, stores: Sequence[StoreName]) -> bool:
+def _quiet(each: GroupSnapshot, youngest: int | None, for_ms: int, stores: Sequence[StoreName]) -> bool:
     """Whether the data to delete is that old.  A group that continued in Kafka has old nodes, and is not inactive."""
     if "kafka" in stores and _in_kafka(each):
         return False
-    youngest = _youngest(each)
     return youngest is not None and each.read_at_ms - youngest >= for_ms
+
+
+def _refuse_young(
+    admin: AdminClient, groups: Mapping[str, GroupSnapshot], youngest: Mapping[str, int | None], for_ms: int
+) -> None:
+    """Refuse (exit 3) groups that are not that old by ZooKeeper's clock, which wrote the times.
+
+    ZooKeeper tells its time only by what is written: an ephemeral node in a group that is deleted next.
+    """
+    assert admin.session is not None, "a group without a node has no age"
+    path = f"{CONSUMERS}/{next(iter(groups))}/deleting"
+    admin.session.create({path: b""}, ephemeral=True)
+    node = read_nodes(admin.session, [path])[path]
+    delete_nodes(admin.session, {path: -1})
+    if node is None:
+        fail(f"ZooKeeper's time is not known: {path} vanished; nothing was deleted, try again", EXIT["refused"])
+    for name, each in groups.items():
+        at = youngest[name]
+        if at is None or node.ctime_ms - at < for_ms:
+            ago = age(at, replace(each, read_at_ms=node.ctime_ms))
+            fail(
+                f"this machine's clock is ahead of ZooKeeper's, by which group {name} was written {ago} ago: nothing"
+                " was deleted; put the clocks right (NTP)",
+                EXIT["refused"],
+            )
 
 
 def _in_kafka(each: GroupSnapshot) -> bool:
@@ -254,7 +301,7 @@ def _tell_ageless(groups: Iterable[GroupSnapshot]) -> None:
         )
 
 
-def _row(each: GroupSnapshot, stores: Sequence[StoreName], chosen: bool) -> tuple[object, ...]:
+def _row(each: GroupSnapshot, youngest: int | None, stores: Sequence[StoreName], chosen: bool) -> tuple[object, ...]:
     """A row in the order of PLAN, with the number of offsets in each store."""
     held = [sum(held_by(each, tp, store) is not NONE for tp in each.partitions()) for store in ("zookeeper", "kafka")]
-    return (each.group, *held, age(_youngest(each), each), "delete" if chosen else "left alone")
+    return (each.group, *held, age(youngest, each), "delete" if chosen else "left alone")

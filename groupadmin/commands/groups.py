@@ -10,14 +10,15 @@ import click
 from groundwork.commands import Group
 from groundwork.output import EXIT, fail, write
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import admin_client
+from groupadmin.commands.editoptions import admin_client, end_where_closed, tell_closed
 from groupadmin.commands.groupedit import delete_command, rename_command
 from groupadmin.commands.offsetviews import BROKERS, age, known, tell_odd, where_from, written_at
+from groupadmin.commands.unblock import unblock_command
 from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.coordinated import CoordinatedGroup, CoordinatedMember, read_coordinated
 from groupadmin.snapshot.groups import GroupMember, GroupNodes, GroupRow, describe, list_groups, read_group
-from groupadmin.snapshot.kafka import commit_times, groups_in_log
+from groupadmin.snapshot.kafka import SHARE, commit_times, groups_in_log
 from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
@@ -32,6 +33,7 @@ from zkconsumer.commands.options import (
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.group.membership import Surplus, surplus
 from zkconsumer.group.topicnodes import no_brokers
+from zkconsumer.group.verify import SESSIONLESS
 from zkconsumer.offsets.modenode import read_modes
 from zkconsumer.offsets.modes import MemberMode, ModeUnreadable
 from zkconsumer.offsets.store import NONE, Unknown
@@ -41,8 +43,10 @@ from zkconsumer.offsets.store import NONE, Unknown
 Listed = tuple[str, int | None, int | None]
 
 
-def kafka_groups(admin: AdminClient) -> dict[str, tuple[int, str | None]]:
+def kafka_groups(admin: AdminClient) -> dict[str, tuple[int | None, str | None]]:
     """Groups in Kafka, with the number of topics with an offset, and the protocol type of groups that it coordinates.
+
+    The number is None where the records were not all read, and for share groups, whose offsets are elsewhere.
 
     Call it last: reading the offsets topic blocks.
     """
@@ -50,12 +54,16 @@ def kafka_groups(admin: AdminClient) -> dict[str, tuple[int, str | None]]:
     types = kafkaside.names(admin, cluster) if admin.coordinates else {}
     log = groups_in_log(admin, cluster)
     topics = {group: len({tp.topic for tp in held}) for group, held in log.offsets.items()} if log is not None else {}
-    return {group: (topics.get(group, 0), types.get(group) or None) for group in sorted({*types, *topics})}
+    whole = log is not None and not log.missing and not log.unknown
+    return {
+        group: (topics.get(group, 0 if whole and types.get(group) != SHARE else None), types.get(group) or None)
+        for group in sorted({*types, *topics})
+    }
 
 
 def beside_kafka(
     listed: Sequence[Listed],
-    in_kafka: Mapping[str, tuple[int, str | None]],
+    in_kafka: Mapping[str, tuple[int | None, str | None]],
     kafka_members: Mapping[str, int | None] | None = None,
 ) -> list[tuple[str, int | None, int | None, str, str | None]]:
     """The groups in ZooKeeper and in Kafka as one list; the members are ZooKeeper's.
@@ -122,13 +130,14 @@ def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot)
     found = []
     for row in every:
         tp = TopicPartition(row.topic, row.partition)
+        row = replace(row, start=held.bounds.get(tp, (None, None))[0])
         kafka = held.in_kafka(tp).position
         if row.committed is not NONE or kafka is NONE:
             row = replace(row, readable=held.readable_end(tp, row.committed))
             found.append(partition_row(row, "zookeeper", age(written_at(held, tp, "zookeeper", ages), held)))
         if kafka is not NONE and not (isinstance(kafka, Unknown) and tp not in held.kafka):
             readable = held.readable_end(tp, kafka)
-            there = GroupRow(row.topic, row.partition, row.owner, kafka, end=row.end, readable=readable)
+            there = replace(row, committed=kafka, readable=readable)
             found.append(partition_row(there, "kafka", age(written_at(held, tp, "kafka", ages), held)))
     return found
 
@@ -150,10 +159,10 @@ LEADERS = "Brokers to ask for leaders, instead of ZooKeeper; without -z: of a gr
     ],
 )
 def groups() -> None:
-    """List, describe, delete and rename consumer groups."""
+    """List, describe and change consumer groups."""
 
 
-for _each in (delete_command, rename_command):
+for _each in (delete_command, rename_command, unblock_command):
     groups.add_command(_each)
 
 
@@ -177,17 +186,20 @@ def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], ka
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         found: list[Listed] = []
         if admin.session is not None:
-            rows = list_groups(admin.session, admin.dialect)
+            rows = list_groups(admin.session, admin.dialect, admin.closed)
+            tell_closed(admin)
             if not rows and (hint := no_brokers(admin.session, admin.dialect)):
                 fail(hint, EXIT["runtime"])
             found = [(row.group, row.members, row.topics) for row in rows]
         if not brokers:
             write(found, LIST, output)
+            end_where_closed(admin)
             return
         in_kafka = kafka_groups(admin)
         alone = sorted(in_kafka.keys() - {row[0] for row in found})
         both = beside_kafka(found, in_kafka, member_counts(admin, alone))
     write(both, LIST_BOTH, output)
+    end_where_closed(admin)
 
 
 @groups.command(
@@ -226,6 +238,8 @@ def describe_command(
     unreadable = [member for member in nodes.members if member.why is not None]
     for member in unreadable:
         print_note(f"member {member.consumer_id} cannot be read, so no member of the group can rebalance: {member.why}")
+    for tp in sorted(nodes.sessionless, key=str):
+        print_note(f"the owner node of {tp}: {SESSIONLESS}")
     idle = surplus(nodes.threads, nodes.partitions)
     for each in idle:
         print_note(str(each))
@@ -252,8 +266,8 @@ def members_command(
 
     Host, subscription, streams and session of each, and why a node cannot be read.
 
-    A node with session - outlives its member and must be deleted.  The mode is where a member commits its offsets:
-    zookeeper, dual or kafka; JVM members publish none.
+    A node with session - outlives its member: `groups unblock` deletes it.  The mode is where a member commits its
+    offsets: zookeeper, dual or kafka; JVM members publish none.
 
     With -b alone: the members that Kafka coordinates (0.9 and later), with client id and assigned partitions.
     """
@@ -264,7 +278,12 @@ def members_command(
             print_note(str(found))
             return
         nodes = read_group(admin.session, admin.dialect, group)
+        for sentence in nodes.left_out:
+            admin.tell(f"{sentence}: left out")
         modes = read_modes(admin.session, group)
+    for member in nodes.members:
+        if not member.session:
+            print_note(f"the id node of member {member.consumer_id}: {SESSIONLESS}")
     write([member_row(member, modes.get(member.consumer_id)) for member in nodes.members], MEMBERS, output)
 
 

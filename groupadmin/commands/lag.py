@@ -4,17 +4,20 @@ Each group's offsets are read from its store (snapshot.model.stores_of, as in `g
 ZooKeeper, Kafka, or of both the offset where its members would start.
 
 A partition without a committed offset has no lag.  The lag is unknown when the committed offset or the log end cannot
-be read, and unknown is never 0: a sum without all partitions shows that, and is not a success with --threshold.
+be read, and when the offset is beyond the log end: its members would begin elsewhere.  Unknown is never 0: a sum
+without all partitions shows that, and is not a success with --threshold.  Partitions that do not exist any more have
+no lag, and are named.  What retention deleted does not count, and is named.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
+from operator import itemgetter
 
 import click
 
@@ -23,17 +26,18 @@ from groundwork.output import EXIT, fail, write, write_csv
 from groundwork.sentences import counted
 from groundwork.tasks import sleep
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import admin_client, tell_some
+from groupadmin.commands.editoptions import admin_client, tell_closed, tell_some
 from groupadmin.commands.groups import COLUMNS, kafka_groups, partition_row
 from groupadmin.commands.offsetviews import age, known, tell_odd, where_from, written_at
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.groups import GroupRow
-from groupadmin.snapshot.kafka import commit_times
+from groupadmin.snapshot.kafka import NoSuchPartition, commit_times
 from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import WIDE, read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.dialects import Store as StoreName
+from kafkawire.model import TopicPartition
 from kafkawire.offsets import Offsets
 from zkconsumer.commands.common import at_interrupt, print_note, print_unit
 from zkconsumer.commands.options import (
@@ -92,6 +96,8 @@ def lag(
 
     For Kafka 0.7 the lag is in bytes of the log: its offsets do not count messages.
 
+    A committed offset of a deleted topic counts for nothing, and is named with what removes it.
+
     With --threshold: exit code 6 when a group's lag is larger, 4 when none is but some lag is not known.
     """
     with admin_client(zookeeper, brokers, kafka_version) as once:
@@ -125,12 +131,18 @@ def _look(
         totals = [_one(admin, group, output, rounds)]
         print_note(totals[0].sentence(offsets))
     else:
+        admin.closed.clear()  # of the round before
         totals = _every(admin)
-        _print([each.row for each in totals], TOTALS, output, rounds)
+        tell_closed(admin)
+        shut = [(group, *[None] * (len(TOTALS) - 1)) for group in admin.closed]
+        _print(sorted([*shut, *(each.row for each in totals)], key=itemgetter(0)), TOTALS, output, rounds)
+        if not rounds:
+            tell_some(text for each in totals for text in each.findings(offsets))
         print_unit(admin.dialect)
+    code = EXIT["partly"] if admin.closed else EXIT["done"]
     if threshold is None:
-        return EXIT["done"]
-    return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, offsets)
+        return code
+    return verdict(totals, threshold, offsets) or code
 
 
 # totals ---------------------------------------------------------------------------------------------------------------
@@ -141,9 +153,14 @@ class GroupLag:
     """A group's lag.
 
     members      ids in ZooKeeper and members in Kafka; None: unknown
+    partitions   number of partitions that exist
     behind       the sum of known lags; None: no lag is known
     unknown      number of partitions with a committed (or unreadable) offset whose lag is unknown
     uncommitted  number of partitions with messages and without a committed offset
+    foreign      whether another client's nodes may hold offsets of the group
+    beyond       partitions whose committed offset is beyond the end of the log
+    lost         number of messages (0.7: bytes) that retention deleted before the group read them
+    deleted      topics with a committed offset of a partition that does not exist any more
     """
 
     group: str
@@ -153,6 +170,18 @@ class GroupLag:
     behind: int | None
     unknown: int
     uncommitted: int
+    foreign: bool = False
+    beyond: tuple[TopicPartition, ...] = ()
+    lost: int = 0
+    deleted: tuple[str, ...] = ()
+
+    @property
+    def doubtful(self) -> bool:
+        """True if the group may be further behind than known: not if nothing reads in its name, and it has no offset
+        but of deleted topics."""
+        if self.behind is not None:
+            return self.unknown > 0
+        return bool(self.unknown or self.uncommitted or self.foreign) or self.members != 0
 
     @property
     def row(self) -> tuple[object, ...]:
@@ -169,20 +198,47 @@ class GroupLag:
             f"{none}"
         )
 
+    def findings(self, offsets: Offsets) -> Iterator[str]:
+        """Yield a sentence for each finding that the numbers do not show."""
+        for topic in self.deleted:
+            yield (
+                f"group {self.group} has offsets of topic {topic} whose partitions do not exist any more: they have no"
+                f" lag; `zkconsumer offsets delete --group {self.group} --topic {topic}` removes them"
+            )
+        if self.beyond:
+            more = f" and {len(self.beyond) - 1} more" if len(self.beyond) > 1 else ""
+            yield (
+                f"group {self.group}: the committed offset of {self.beyond[0]}{more} is beyond the end of the log, so"
+                " the lag is not known; `zkconsumer offsets get` shows both"
+            )
+        if self.lost:
+            yield (
+                f"group {self.group}: {offsets.counted(self.lost)} behind its committed offsets were deleted by"
+                " retention; the lag counts from where the logs begin"
+            )
+
 
 def group_lag(each: GroupSnapshot, rows: Sequence[GroupRow]) -> GroupLag:
     """The lag of a group from its rows."""
-    behind, unknown = total(rows)
-    uncommitted = [row for row in rows if row.committed is NONE and (row.end is None or row.start != row.end)]
-    if uncommitted and not any(row.lag is not None for row in rows):
+    existing = [row for row in rows if not row.deleted]
+    behind, unknown = total(existing)
+    uncommitted = [row for row in existing if row.committed is NONE and (row.end is None or row.start != row.end)]
+    foreign = any(node.kind in ("offset", "folder") for node in each.foreign)
+    if not any(_counts(row) for row in existing) and (uncommitted or foreign or not existing):
         behind = None
     return GroupLag(
         each.group,
         members=_members(each),
-        partitions=len(rows),
+        partitions=len(existing),
         behind=behind,
         unknown=unknown,
         uncommitted=len(uncommitted),
+        foreign=foreign,
+        beyond=tuple(
+            TopicPartition(row.topic, row.partition) for row in existing if row.lag is not None and row.lag < 0
+        ),
+        lost=sum(row.lost for row in existing),
+        deleted=tuple(dict.fromkeys(row.topic for row in rows if row.deleted)),
     )
 
 
@@ -197,24 +253,28 @@ def total(rows: Sequence[GroupRow]) -> tuple[int | None, int]:
     """The sum of known lags (messages, 0.7: bytes), and the number of partitions with an offset whose lag is unknown.
     The sum is None when no lag is known but some are unknown.
 
-    An offset beyond the end of its log (negative in its row) does not reduce the sum.
+    An offset beyond the end of its log (negative in its row) is unknown lag: its members would begin elsewhere.
     """
-    lags = [max(0, row.lag) for row in rows if row.lag is not None]
-    unknown = sum(row.lag is None and row.committed is not NONE for row in rows)
+    lags = [row.lag for row in rows if row.lag is not None and row.lag >= 0]
+    unknown = sum(row.committed is not NONE and not _counts(row) for row in rows)
     return (sum(lags) if lags or not unknown else None), unknown
 
 
-def verdict(totals: Sequence[tuple[str, int | None, int]], threshold: int, offsets: Offsets) -> int:
-    """The exit code for (group, lag, unknown) of each group; groups over the threshold, or unknown, are reported."""
-    over = [(name, behind) for name, behind, _ in totals if behind is not None and behind > threshold]
+def _counts(row: GroupRow) -> bool:
+    return row.lag is not None and row.lag >= 0
+
+
+def verdict(totals: Sequence[GroupLag], threshold: int, offsets: Offsets) -> int:
+    """Return the exit code; groups over the threshold, and those whose lag is not known, are reported."""
+    over = [(each.group, each.behind) for each in totals if each.behind is not None and each.behind > threshold]
     for name, behind in over:
         print_note(f"group {name} is {offsets.counted(behind)} behind, more than {threshold}")
-    doubtful = [(name, unknown) for name, behind, unknown in totals if unknown or behind is None]
+    doubtful = [each for each in totals if each.doubtful]
     tell_some(
-        f"group {name}: the lag of {counted(unknown, 'partition')} is not known"
-        if unknown
-        else f"group {name}: its lag is not known, no partition has a committed offset"
-        for name, unknown in doubtful
+        f"group {each.group}: the lag of {counted(each.unknown, 'partition')} is not known"
+        if each.unknown
+        else f"group {each.group}: its lag is not known, no partition has a committed offset"
+        for each in doubtful
     )
     if over:
         return EXIT["exceeded"]
@@ -231,7 +291,9 @@ def lag_rows(each: GroupSnapshot, stores: tuple[StoreName, ...]) -> list[GroupRo
         start, end = each.bounds.get(tp, (None, None))
         at = counts(each, tp, stores)
         readable = each.readable_end(tp, at)
-        rows.append(GroupRow(tp.topic, tp.partition, each.owners.get(tp), at, end=end, start=start, readable=readable))
+        gone = each.deleted(tp) and isinstance(at, int | NoSuchPartition)
+        owner = each.owners.get(tp)
+        rows.append(GroupRow(tp.topic, tp.partition, owner, at, end=end, start=start, readable=readable, deleted=gone))
     return rows
 
 
@@ -297,10 +359,10 @@ def _totals(admin: AdminClient, names: Sequence[str]) -> list[GroupLag]:
             "that ZooKeeper names for a group, "
             "or that its members read now, are included; --group includes all of one group"
         )
-    found = read_snapshots(admin, names, cluster)
+    found = read_snapshots(admin, names, cluster, closed=admin.closed)
     rows = {name: lag_rows(each, stores_of(each, admin.session is not None)) for name, each in found.items()}
     tell_some(row.committed.reason for each in rows.values() for row in each if isinstance(row.committed, Unknown))
-    return [group_lag(found[name], rows[name]) for name in names]
+    return [group_lag(found[name], rows[name]) for name in found]
 
 
 def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, rounds: int | None) -> None:

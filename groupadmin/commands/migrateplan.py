@@ -11,6 +11,7 @@ from groundwork.commands import Command
 from groundwork.output import EXIT, Progress, fail, print_text, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
+from groupadmin.commands.editoptions import end_where_closed, tell_closed
 from groupadmin.commands.migratebase import (
     DURATION,
     CommandContext,
@@ -42,7 +43,7 @@ from groupadmin.migrate.site import Site
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import output_option
-from zkconsumer.errors import NoSuchGroup
+from zkconsumer.errors import NodeClosed, NoSuchGroup
 from zkconsumer.offsets.store import NONE, Committed
 
 AT_ONCE = 200
@@ -130,6 +131,7 @@ def plan_command(
             keep(place.plan, plan_text(plan), "the plan")
     write(rows_of(plan, plan.made_at_ms), COLUMNS, output)
     _summary(plan, place)
+    end_where_closed(context.admin)
 
 
 def _somewhere(place: Files | None) -> None:
@@ -164,6 +166,9 @@ def _planned(
             some = site.unplanned_snapshots(names[first : first + AT_ONCE], renamed)
             plans += [plan_group(snapshot, policies) for snapshot in some.values()]
             progress.update(len(plans))
+    if why := next((admin.closed[name] for name in wanted.groups if name in admin.closed), None):
+        raise NodeClosed(why)
+    tell_closed(admin)
     if not cluster.keeps_offsets:
         print_note("__consumer_offsets does not exist, so Kafka holds no offsets; planning does not create it")
     return make_plan(plans, policies, "to-kafka", cluster=connect, at_ms=admin.clock_ms())

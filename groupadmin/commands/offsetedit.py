@@ -21,7 +21,7 @@ from groundwork.sentences import counted
 from groupadmin.apply.undofile import kafka_of, keep_undo, merged, nodes_of, outside, undo_command
 from groupadmin.apply.writes import WriteResult, apply_writes, store_writes
 from groupadmin.commands.editoptions import Edit, tell_some
-from groupadmin.plan.changes import Change, refused
+from groupadmin.plan.changes import Change, refused, restorable
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, active_members, held_by
 from groupadmin.snapshot.reader import members_now, read_snapshots
@@ -48,7 +48,8 @@ def plan_rows(changes: Iterable[Change]) -> list[tuple[object, ...]]:
             action: str = "unchanged" if change.action == "write" and store not in change.stores else change.action
             if action == "write" and change.after is None:
                 action = "delete"
-            rows.append((change.group, change.tp.topic, partition, store, shown(before), change.after, action))
+            after = None if change.after is None else shown(change.after)
+            rows.append((change.group, change.tp.topic, partition, store, shown(before), after, action))
     return rows
 
 
@@ -134,11 +135,17 @@ def _ways_out(wrong: Sequence[Change]) -> str:
 
 
 def refuse_coordinated(snapshots: Iterable[GroupSnapshot], stores: Collection[StoreName]) -> None:
-    """Refuse to write Kafka's offsets of groups with members that Kafka coordinates (exit 3), with one sentence.
+    """Refuse to write Kafka's offsets of groups with members that Kafka coordinates, and of share groups (exit 3).
 
     Brokers take offsets of such a group from its members alone, so that there is nothing to be forced.
     """
     for each in snapshots if "kafka" in stores else ():
+        if each.share:
+            fail(
+                f"group {each.group} is a share group, whose offsets have requests of their own: use Kafka's"
+                " kafka-share-groups; nothing was written",
+                EXIT["refused"],
+            )
         members = [name for name in each.kafka_members or () if not name.startswith("(")]
         if members:
             fail(
@@ -177,7 +184,7 @@ def _look_again(admin: AdminClient, cluster: Cluster, writes: Sequence[Change], 
     for change in writes:
         for store, before in change.before.items():
             there = held_by(now[change.group], change.tp, store)
-            if there != before and not isinstance(before, Unknown):
+            if there != before and restorable(before):
                 fail(
                     f"group {change.group}, {change.tp}: {store} held {shown(before)} and holds {shown(there)} now; "
                     "nothing was written, make the plan again",

@@ -16,7 +16,14 @@ from groundwork.commands import Group
 from groundwork.output import EXIT, fail, print_file, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import admin_client, must_keep, store_option, stores_named, usage_errors
+from groupadmin.commands.editoptions import (
+    admin_client,
+    end_where_closed,
+    must_keep,
+    store_option,
+    stores_named,
+    usage_errors,
+)
 from groupadmin.commands.offsetedit import shown
 from groupadmin.commands.offsettranslate import translate_command
 from groupadmin.commands.offsetviews import (
@@ -24,16 +31,18 @@ from groupadmin.commands.offsetviews import (
     FILE,
     GET,
     Keyed,
+    end_where_torn,
     file_positions,
     groups_option,
     position_rows,
     saved,
     snapshots,
     tell_odd,
+    tell_unsayable,
 )
 from groupadmin.commands.offsetwrite import copy_command, delete_command, import_command, reset_command, set_command
 from groupadmin.files.model import WrittenKind
-from groupadmin.files.write import unsayable, write_offsets
+from groupadmin.files.write import write_offsets
 from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import BOTH, counts, held_by, in_order, stores_of
@@ -41,7 +50,7 @@ from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import expected
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import clear_errors, print_note, print_unit
+from zkconsumer.commands.common import clear_errors, print_unit
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 
 DIFF = ("group", "topic", "partition", "left", "right", "differ")
@@ -105,6 +114,7 @@ def get_command(
         rows = [row for each in found.values() for row in position_rows(each, stores_named(store) or BOTH, ages)]
     write(rows, GET, output)
     print_unit(admin.dialect)
+    end_where_closed(admin)
 
 
 @offsets.command(
@@ -143,11 +153,11 @@ def export_command(
         tell_odd(found.values())
         file = saved(admin, found.values(), chosen)
     kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
-    left_out = unsayable(file, kind)
-    if left_out:
-        print_note(f"{counted(len(left_out), 'partition')} without an offset left out, which {output} cannot express")
+    tell_unsayable(file, kind)
     with clear_errors():
         print_file(write_offsets(file, kind))
+    end_where_torn(file, kind)
+    end_where_closed(admin)
 
 
 @offsets.command(
@@ -202,6 +212,8 @@ def diff_command(
     write([_diff_row(left, right, group, tp) for group, tp in differ], DIFF, output)
     if differ:
         fail(f"{len(differ)} of {counted(len(keys), 'partition')} differ", EXIT["partly"])
+    if len(files) < 2:
+        end_where_closed(admin)
 
 
 def _diff_row(left: Keyed, right: Keyed, group: str, tp: TopicPartition) -> tuple[object, ...]:

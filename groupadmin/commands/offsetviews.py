@@ -13,13 +13,15 @@ import click
 
 from groundwork.output import EXIT, fail
 from groundwork.sentences import counted
-from groupadmin.commands.editoptions import tell_some
+from groupadmin.commands.editoptions import tell_closed, tell_some
 from groupadmin.commands.offsetedit import shown
-from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
+from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, WrittenKind, ZnodeState
 from groupadmin.files.read import read_offsets
+from groupadmin.files.write import torn, unsayable
 from groupadmin.plan.undo import says_what
 from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
+from groupadmin.snapshot.groups import lag
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
@@ -103,12 +105,16 @@ def snapshots(
 ) -> tuple[dict[str, GroupSnapshot], Cluster]:
     """Snapshots of the named or matching groups, or of all in ZooKeeper.  bounds: with log bounds.
 
-    Ends the command when a group does not exist.
+    A group that is closed to us is left out (end_where_closed).  Ends the command when a group does not exist, and when
+    all are closed.
     """
     cluster = read_cluster(admin)
     names = group_names(admin, groups, regex)
-    found = read_snapshots(admin, names, cluster, bounds=bounds)
-    named = names if groups and not regex else []  # matching ones were just listed
+    found = read_snapshots(admin, names, cluster, bounds=bounds, closed=admin.closed)
+    if not found:
+        fail(next(iter(admin.closed.values())))
+    tell_closed(admin)
+    named = list(found) if groups and not regex else []  # matching ones were just listed
     unknown = [name for name in named if not known(admin, found[name])]
     if unknown:
         fail(f"group {', '.join(unknown)} is not known to {where_from(admin)}", EXIT["not found"])
@@ -217,7 +223,7 @@ def position_rows(
                         shown(there),
                         start,
                         end,
-                        lag(there, each.readable_end(tp, there)),
+                        lag(there, start, each.readable_end(tp, there)),
                         store,
                         age(at_ms, each),
                     )
@@ -242,16 +248,14 @@ def written_at(
     return row.mtime_ms if row is not None else None
 
 
-def lag(there: Committed, end: int | None) -> int | None:
-    """Messages to the log end; negative, and shown as such, when the offset is beyond the end."""
-    return end - there if isinstance(there, int) and end is not None else None
-
-
 def age(at_ms: int | None, each: GroupSnapshot) -> str | None:
+    """Time from then to the snapshot; None: not known."""
+    return None if at_ms is None else since(at_ms, each.read_at_ms)
+
+
+def since(at_ms: int, now_ms: int) -> str:
     """Time since then, in the largest suitable unit: 45s, 12m, 30h, 9d."""
-    if at_ms is None:
-        return None
-    seconds = max(0, each.read_at_ms - at_ms) // 1000
+    seconds = max(0, now_ms - at_ms) // 1000
     for unit, size, until in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
         if seconds < until:
             return f"{seconds // size}{unit}"
@@ -282,6 +286,25 @@ def saved(
     return OffsetsFile(
         "json", rows, warnings=warnings, cluster=where, exported_at_ms=int(time.time() * 1000), source=source
     )
+
+
+def tell_unsayable(file: OffsetsFile, kind: WrittenKind) -> None:
+    """Report on stderr which rows a file of this kind leaves out.  Call end_where_torn once the file is written."""
+    none = sum(row.position is None for row in unsayable(file, kind))
+    if none:
+        print_note(f"{counted(none, 'partition')} without an offset left out, which {kind} cannot express")
+    tell_some(
+        f"group {row.group!r}, topic {row.topic!r}: left out, for ImportZkOffsets would cut {name!r} in two; use json"
+        for row in file.rows
+        if (name := torn(row, kind)) is not None
+    )
+
+
+def end_where_torn(file: OffsetsFile, kind: WrittenKind) -> None:
+    """End the command with 4 where offsets were left out because of a name that the file cannot hold."""
+    lost = sum(row.position is not None and torn(row, kind) is not None for row in file.rows)
+    if lost:
+        fail(f"{counted(lost, 'offset')} left out because of a name", EXIT["partly"])
 
 
 def _saved_row(each: GroupSnapshot, tp: TopicPartition, there: Committed, stores: tuple[StoreName, ...]) -> SavedRow:

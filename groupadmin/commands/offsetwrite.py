@@ -274,8 +274,8 @@ def delete_command(
 
     Also for topics that do not exist any more; then auto.offset.reset decides.
 
-    These releases of Kafka have no request for that: the offsets get an expiry in the past, and Kafka deletes them at
-    its next check.
+    Kafka before 2.4 has no request for that: the offsets get an expiry in the past, and Kafka deletes them at its next
+    check.
     """
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         cluster, found, changes = delete_plan(admin, group, topics=topics, all_topics=all_topics, edit=edit)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 
 from groundwork.commands import Command
-from groundwork.output import EXIT, write
+from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.tasks import now, sleep
 from groundwork.zksecurity import ZooKeeper
+from groupadmin.snapshot.cluster import AdminClient, read_cluster
+from groupadmin.snapshot.coordinated import read_coordinated
 from groupadmin.snapshot.groups import GroupNodes, read_group
 from zkconsumer.commands.common import Connection, connected, print_note
 from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
@@ -60,8 +62,8 @@ def verify_rebalance(
 
     Compares the owner nodes with the members and with the assignment that they should have, and prints faults.
 
-    Exit code 0: healthy; 4: there are faults, or fewer members; 5: no such group.  More threads than partitions are
-    only reported.
+    Exit code 0: healthy; 4: there are faults, or fewer members; 5: no such group, or one that Kafka coordinates.  More
+    threads than partitions are only reported.
     """
     if group is not None and named is not None:
         raise click.UsageError("the group is given twice: as the argument and by --group")
@@ -75,12 +77,17 @@ def verify_rebalance(
                 nodes, findings = _look(reach, group, strategy)
             except NoSuchGroup:
                 if now() >= deadline:
+                    _refuse_coordinated(reach, group)
                     raise
             else:
                 few = members is not None and len(nodes.members) < members
                 if now() >= deadline or not (few or any(finding.fault for finding in findings)):
                     break
             sleep(PAUSE_S)
+        if not nodes.members:
+            _refuse_coordinated(reach, group)
+    for sentence in nodes.left_out:
+        print_note(f"{sentence}: left out")
     write([_row(finding) for finding in findings], COLUMNS, output)
     faults = sum(finding.fault for finding in findings)
     print_note(
@@ -91,6 +98,20 @@ def verify_rebalance(
         click.get_current_context().exit(EXIT["partly"])
 
 
+def _refuse_coordinated(reach: Connection, group: str) -> None:
+    """End the command (5) for a group whose members Kafka coordinates: it has no owner nodes to check."""
+    admin = AdminClient(reach.session, reach.links, reach.dialect, tell=print_note)
+    if not admin.coordinates:
+        return
+    found = read_coordinated(admin, read_cluster(admin), [group])[group]
+    if found.members:
+        fail(
+            f"group {group} has no member in ZooKeeper, and {counted(len(found.members), 'member')} that Kafka"
+            " coordinates, whose partitions have no owner nodes; `zkconsumer groups members -b BROKERS` shows them",
+            EXIT["not found"],
+        )
+
+
 def facts(nodes: GroupNodes) -> GroupFacts:
     """The facts about a group for verify()."""
     return GroupFacts(
@@ -98,6 +119,8 @@ def facts(nodes: GroupNodes) -> GroupFacts:
         nodes.owners,
         nodes.partitions,
         {member.consumer_id: member.why for member in nodes.members if member.why is not None},
+        {member.consumer_id for member in nodes.members if not member.session},
+        nodes.sessionless,
     )
 
 

@@ -29,12 +29,26 @@ Source = Literal["zookeeper", "kafka", "dual"]
 
 @dataclass(frozen=True, slots=True)
 class ZnodeState:
-    """A partition in ZooKeeper.  offset None: it was read and holds none.  mtime_ms: since 1970."""
+    """A partition in ZooKeeper.  offset None: it was read and holds none.  mtime_ms: since 1970.
+
+    text: the node's data where that is no offset, as UTF-8; other bytes are surrogate escapes.
+    """
 
     offset: int | None
     mzxid: int | None = None
     version: int | None = None
     mtime_ms: int | None = None
+    text: str | None = None
+
+    @classmethod
+    def holding(cls, data: bytes) -> ZnodeState:
+        """Return the state of a node whose data is no offset."""
+        return cls(None, text=data.decode("utf-8", "surrogateescape"))
+
+    @property
+    def data(self) -> bytes | None:
+        """Data of a node that holds no offset; None if it holds one, or does not exist."""
+        return None if self.text is None else self.text.encode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)

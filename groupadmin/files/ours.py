@@ -10,6 +10,7 @@
 position    the next offset to read; null: there is none.  Without it the offset of the store in `source` counts, for
             "dual" the larger of both
 zk, kafka   null or absent: the store was not read; with "offset": null it was, and had none
+zk.text     beside "offset": null: data of the node, which is no offset.  Importing it writes the same data
 group       of all partitions; null when they have groups of their own, or the file is of no group
 partition   a number, or "BROKER-INDEX" of 0.7
 A missing value is null, never 0 and never -1.  An unknown key is refused: it may be a misspelt known one.
@@ -31,7 +32,7 @@ FORMAT = "zkconsumer.offsets/1"
 SOURCES = ("zookeeper", "kafka", "dual")
 _TOP = {"format", "cluster", "group", "exported_at", "source", "partitions"}
 _PARTITION = {"group", "topic", "partition", "position", "metadata", "zk", "kafka", "log_start", "log_end"}
-_ZK = {"offset", "mzxid", "version", "mtime"}
+_ZK = {"offset", "mzxid", "version", "mtime", "text"}
 _KAFKA = {"offset", "metadata"}
 _CORRECT = "correct it, or export it again"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,12 +98,19 @@ def _znode(entry: Any, path: Path, reading: Reading) -> ZnodeState | None:
     if entry is None:
         return None
     _state(entry, "zk", _ZK, path=path, reading=reading)
-    return ZnodeState(
+    state = ZnodeState(
         _offset(entry["offset"], path, reading),
         _whole(entry.get("mzxid"), path, reading),
         _whole(entry.get("version"), path, reading),
         _time(entry.get("mtime"), path, reading),
+        _text(entry.get("text"), path, reading),
     )
+    try:
+        if state.data is None or state.offset is None:
+            return state
+    except UnicodeEncodeError:
+        raise reading.unclear((*path, "zk", "text"), f"{shown(state.text)} is no text of a node", _CORRECT) from None
+    raise reading.unclear((*path, "zk"), "the node has an offset and a text", _CORRECT)
 
 
 def _kafka(entry: Any, path: Path, reading: Reading) -> KafkaState | None:
@@ -184,11 +192,16 @@ def _entry(row: SavedRow, own_group: bool) -> dict[str, Any]:
         "partition": _partition(row.partition),
         "position": row.position,
         "metadata": row.metadata,
-        "zk": zk and {"offset": zk.offset, "mzxid": zk.mzxid, "version": zk.version, "mtime": iso(zk.mtime_ms)},
+        "zk": zk and _znode_entry(zk),
         "kafka": kafka and {"offset": kafka.offset, "metadata": kafka.metadata},
         "log_start": row.log_start,
         "log_end": row.log_end,
     }
+
+
+def _znode_entry(zk: ZnodeState) -> dict[str, Any]:
+    entry = {"offset": zk.offset, "mzxid": zk.mzxid, "version": zk.version, "mtime": iso(zk.mtime_ms)}
+    return entry if zk.text is None else entry | {"text": zk.text}
 
 
 def _partition(partition: PartitionId) -> int | str:

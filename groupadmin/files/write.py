@@ -3,9 +3,9 @@
     json        all known data (ours.py)
     csv         as printed by kafka-consumer-groups --export from 2.2 on, byte for byte with its empty line at the end;
                 --from-file reads it (from 0.11 to 2.1 only if no name is quoted)
-    zk-export   as written by ExportZkOffsets and read by ImportZkOffsets
+    zk-export   as written by ExportZkOffsets and read by ImportZkOffsets, which cuts a line at each colon
 
-Only json can express "none": the others leave out rows without an offset (`unsayable` lists them).
+Only json can express "none", and every name: the others leave rows out (`unsayable` lists them).
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from zkconsumer.errors import ConsumerError
 
 QUOTED_FROM = 25  # characters of UTF-16: the JVM's CSV writer quotes such values without checking them
 _QUOTED = re.compile(r"[\x00-,\\]")  # characters for which it quotes shorter values
-_COLON = "ImportZkOffsets cuts its lines at each colon; use json"
+_CUTS = frozenset(":/\n\r")  # ImportZkOffsets takes what is between two of them for another field, or line
 
 
 def write_offsets(file: OffsetsFile, kind: WrittenKind) -> str:
     """The text of a file in this kind, rows in their order.
 
-    Raises ConsumerError when the kind cannot express a row: csv needs a group in all rows or in none, and numbered
-    partitions; ImportZkOffsets would cut some names.  ValueError for another kind, a repeated partition of a group, or
+    Raises ConsumerError when the kind cannot express the rows: csv needs a group in all rows or in none, and numbered
+    partitions; zk-export needs a group in each.  ValueError for another kind, a repeated partition of a group, or
     a negative offset.
     """
     _check(file.rows)
     if kind == "json":
         return write_ours(file)
-    rows = [row for row in file.rows if row.position is not None]
+    left_out = {(row.group, row.tp) for row in unsayable(file, kind)}
+    rows = [row for row in file.rows if (row.group, row.tp) not in left_out]
     if kind == "csv":
         return _csv(rows)
     if kind == "zk-export":
@@ -41,8 +42,16 @@ def write_offsets(file: OffsetsFile, kind: WrittenKind) -> str:
 
 
 def unsayable(file: OffsetsFile, kind: WrittenKind) -> list[SavedRow]:
-    """The rows that a file of this kind leaves out: those without an offset, except for json."""
-    return [] if kind == "json" else [row for row in file.rows if row.position is None]
+    """The rows that a file of this kind leaves out: those without an offset, and those with a name that it would tear
+    (torn).  json leaves out none."""
+    return [] if kind == "json" else [row for row in file.rows if row.position is None or torn(row, kind)]
+
+
+def torn(row: SavedRow, kind: WrittenKind) -> str | None:
+    """Return the name of a row that ImportZkOffsets would cut in two; None for other kinds, and other names."""
+    if kind != "zk-export":
+        return None
+    return next((name for name in (row.group, row.topic) if name is not None and _CUTS & set(name)), None)
 
 
 def _check(rows: Sequence[SavedRow]) -> None:
@@ -80,7 +89,4 @@ def _quoted(value: str) -> str:
 def _export(row: SavedRow) -> str:
     if row.group is None:
         raise ConsumerError(f"{row.tp}: ExportZkOffsets names a group in each line, and this row has none; use csv")
-    for name in (row.group, row.topic):
-        if ":" in name or "/" in name or "\n" in name or "\r" in name:
-            raise ConsumerError(f"{row.tp} of group {row.group!r}: {name!r} cannot stand in such a line: {_COLON}")
     return f"/consumers/{row.group}/offsets/{row.topic}/{row.partition}:{row.position}\n"

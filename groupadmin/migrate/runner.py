@@ -320,7 +320,7 @@ class StepRunner:
                 row.write.store,
                 row.write.tp,
                 before=_before(row.write),
-                after=row.write.position,
+                after=row.write.position if isinstance(row.write.position, int) else None,
             )
             for row in done
         ]

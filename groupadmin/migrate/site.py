@@ -22,15 +22,15 @@ from groupadmin.snapshot.reader import WIDE, read_snapshots
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.offsets.migrationmarker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
 from zkconsumer.session.nodes import read_nodes
-from zkconsumer.session.zkcalls import WriteOutcome
+from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A group's marker node as read.  marker: None without a node, or when it cannot be parsed; .unclear says why.
+    """A group's marker node as read.  marker: None without a node, or when it cannot be read; .unclear says why.
 
-    version: of the node; None: there is no node.
+    version: of the node; None: there is no node, or it is closed to us.
     """
 
     marker: Marker | None = None
@@ -41,9 +41,13 @@ class Marked:
 def read_markers(session: ZkSession, groups: Iterable[str]) -> dict[str, Marked]:
     """The marker nodes of these groups.  Raises ZooKeeperAway."""
     names = list(groups)
-    nodes = read_nodes(session, [marker_path(name) for name in names])
+    closed: Closed = {}
+    nodes = read_nodes(session, [marker_path(name) for name in names], closed)
     found = {}
     for name in names:
+        if marker_path(name) in closed:
+            found[name] = Marked(unclear=closed[marker_path(name)])
+            continue
         node = nodes[marker_path(name)]
         if node is None:
             found[name] = Marked()
@@ -81,7 +85,9 @@ def write_markers(session: ZkSession, wanted: Mapping[str, tuple[Marker, Marked]
 def other_plan(marked: Marked, plan_id: str, standing: Standing) -> MigrationRefused | None:
     """Why this group belongs to another plan, by its marker and the journal; None: it does not."""
     if marked.unclear:
-        return MigrationRefused("marker unclear", marked.unclear, "delete the node if nothing of yours wrote it")
+        closed = marked.version is None
+        remedy = "give the credentials for the node" if closed else "delete the node if nothing of yours wrote it"
+        return MigrationRefused("marker unclear", marked.unclear, remedy)
     there, (phase, reached_ms) = marked.marker, standing.past[-1]
     if there is None or there.phase is Phase.ROLLED_BACK:
         return None
@@ -124,11 +130,14 @@ class Site:
         return self._cluster
 
     def unplanned_snapshots(self, groups: Sequence[str], to_groups: Mapping[str, str]) -> dict[str, GroupSnapshot]:
-        """Snapshots of groups without a plan, with the cluster as last read."""
+        """Snapshots of groups without a plan, with the cluster as last read.  Groups that are closed to us are left out
+        (AdminClient.closed)."""
         found: dict[str, GroupSnapshot] = {}
         wide = self._wide()
         for some in self._batches(groups, wide):
-            found |= read_snapshots(self.admin, some, self.cluster, to_groups=to_groups, wide=wide)
+            found |= read_snapshots(
+                self.admin, some, self.cluster, to_groups=to_groups, wide=wide, closed=self.admin.closed
+            )
         return found
 
     def snapshots(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:

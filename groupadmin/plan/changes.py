@@ -7,8 +7,8 @@
 
 For a group with two stores (dual) both are written, since its members start from the larger offset; a store that holds
 the value already is left alone.  Offsets outside the log are refused, or moved to its nearer end (clamp), or left out
-(skip); `keep` writes them unchanged and is for undoing only.  An unreadable value is not overwritten unless
-overwrite_unreadable is set: no undo file could restore it.
+(skip); `keep` writes them unchanged and is for undoing only.  A node whose data is no offset is overwritten like any
+other: the undo file restores its data.  A store that did not answer is not written: no undo file could restore it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-from groupadmin.plan.resets import Bounds, Problem, TargetOffset
+from groupadmin.plan.resets import Bounds, Problem, Target, TargetOffset
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.offsets.store import NONE, Committed, Unknown, UnreadableNode
 from zkconsumer.options.arguments import NotThere, WrongUsage
 
 OutOfRangePolicy = Literal["refuse", "clamp", "skip", "keep"]
@@ -41,7 +41,7 @@ class Change:
     group: str
     tp: TopicPartition
     before: Mapping[StoreName, Committed]
-    after: int | None
+    after: Target
     _: KW_ONLY
     bounds: Bounds | None
     action: Action
@@ -58,7 +58,6 @@ def plan_changes(
     existing: Collection[TopicPartition],
     stores: Sequence[StoreName],
     out_of_range: OutOfRangePolicy = "refuse",
-    overwrite_unreadable: bool = False,
     former: Callable[[TopicPartition], Collection[StoreName]] = lambda tp: (),
 ) -> list[Change]:
     """A change for each partition with a target, in order.
@@ -86,7 +85,6 @@ def plan_changes(
                     held=held,
                     bounds=span,
                     policy=out_of_range,
-                    overwrite=overwrite_unreadable,
                     former=old,
                 )
             )
@@ -98,6 +96,11 @@ def refused(changes: Iterable[Change]) -> list[Change]:
     return [change for change in changes if change.action == "refused"]
 
 
+def restorable(there: Committed) -> bool:
+    """True if an undo file can restore what a store holds."""
+    return isinstance(there, UnreadableNode) or not isinstance(there, Unknown)
+
+
 def _usable(
     group: str, wanted: Mapping[TopicPartition, TargetOffset | Problem], existing: Collection[TopicPartition]
 ) -> None:
@@ -106,7 +109,7 @@ def _usable(
         for tp, each in wanted.items()
         if isinstance(each, TargetOffset) and each.position is not None
     ]
-    wrong = [f"{tp}: position {position} is negative" for tp, position in rows if position < 0]
+    wrong = [f"{tp}: position {at} is negative" for tp, at in rows if isinstance(at, int) and at < 0]
     missing = [f"{tp} does not exist" for tp, _ in rows if tp not in existing]
     if wrong or missing:
         raise (WrongUsage if wrong else NotThere)(f"group {group}: {'; '.join([*wrong, *missing])}")
@@ -120,24 +123,26 @@ def _change(
     held: Mapping[StoreName, Committed],
     bounds: Bounds | None,
     policy: OutOfRangePolicy,
-    overwrite: bool,
     former: Collection[StoreName],
 ) -> Change:
     after, action, why = wanted.position, "write", wanted.note
-    if after is not None:
+    if isinstance(after, int):
         after, action, outside = in_range(tp, after, bounds, policy)
         why = "; ".join(filter(None, (why, outside)))
         if action != "write":
             return Change(group, tp, held, after, bounds=bounds, action=action, why=why)
     goal = NONE if after is None else after
     differ = tuple(store for store, there in held.items() if there != goal or store in former)
-    unread = [f"{store}: {there.reason}" for store, there in held.items() if isinstance(there, Unknown)]
+    unread = [
+        f"{store}: {there.reason}"
+        for store, there in held.items()
+        if isinstance(there, Unknown) and not restorable(there)
+    ]
     if unread:
-        unread_text = "; ".join(unread)
-        if not overwrite:
-            text = f"{tp}: what is there cannot be read, so it could not be brought back ({unread_text})"
-            return Change(group, tp, held, after, bounds=bounds, action="refused", why=text)
-        why = "; ".join(filter(None, (why, f"{tp}: overwrites what cannot be read ({unread_text})")))
+        text = f"{tp}: what is there cannot be read, so it could not be brought back ({'; '.join(unread)})"
+        return Change(group, tp, held, after, bounds=bounds, action="refused", why=text)
+    if any(isinstance(held[store], UnreadableNode) for store in differ):
+        why = "; ".join(filter(None, (why, f"{tp}: the node's data is no offset; the undo file keeps it")))
     return Change(
         group, tp, held, after, bounds=bounds, action="write" if differ else "unchanged", why=why, stores=differ
     )

@@ -25,7 +25,7 @@ from typing import Literal
 from groundwork.sentences import iso
 from groupadmin.files.model import SavedRow
 from kafkawire.model import TopicPartition
-from zkconsumer.offsets.store import Committed, Unknown
+from zkconsumer.offsets.store import Committed, Unknown, UnreadableNode
 from zkconsumer.options.arguments import WrongUsage
 
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
@@ -98,11 +98,15 @@ class TimeAnswer:
     error: int = 0
 
 
+Target = int | UnreadableNode | None
+"""What a store will hold: an offset; None: nothing; UnreadableNode: data that an undo file restores."""
+
+
 @dataclass(frozen=True, slots=True)
 class TargetOffset:
-    """Target offset of a partition; None: delete it.  note: a sentence for the operator, or empty."""
+    """Target offset of a partition.  note: a sentence for the operator, or empty."""
 
-    position: int | None
+    position: Target
     note: str = ""
 
 

@@ -1,21 +1,23 @@
 """Undo: the file with the previous state of the stores, which is written before anything else, and reading it back.
 
 It has a row for each partition that will be written, with the state of each store: an offset, or none; undoing deletes
-an offset that did not exist before.  A store that could not be read is absent from its row, with a warning, since it
-cannot be restored.  `zkconsumer offsets import FILE --execute` reads it like any other file; the states per store
-distinguish an undo file (and an export) from a file with offsets only.
+an offset that did not exist before.  A node of ZooKeeper whose data is no offset is kept as it was, and undoing writes
+the same data.  A store that could not be read is absent from its row, with a warning, since it cannot be restored.
+`zkconsumer offsets import FILE --execute` reads it like any other file; the states per store distinguish an undo file
+(and an export) from a file with offsets only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
-from groupadmin.plan.changes import Change
-from groupadmin.plan.resets import TargetOffset
+from groupadmin.plan.changes import Change, restorable
+from groupadmin.plan.resets import Target, TargetOffset
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.offsets.store import NONE, Committed, Unknown, UnreadableNode
 from zkconsumer.options.arguments import WrongUsage
 
 
@@ -41,7 +43,7 @@ def undo_file(
         stores |= change.before.keys()
         rows.append(_row(change, (znodes or {}).get(key), (metadata or {}).get(key)))
         for store, there in change.before.items():
-            if isinstance(there, Unknown):
+            if isinstance(there, Unknown) and not restorable(there):
                 warnings.append(f"group {change.group}, {change.tp}: {store} cannot be brought back: {there.reason}")
     source: Source = "dual" if len(stores) > 1 else "kafka" if "kafka" in stores else "zookeeper"
     return OffsetsFile(
@@ -51,9 +53,11 @@ def undo_file(
 
 def _row(change: Change, znode: ZnodeState | None, metadata: str | None) -> SavedRow:
     zookeeper, kafka = change.before.get("zookeeper"), change.before.get("kafka")
-    node = None if zookeeper is None or isinstance(zookeeper, Unknown) else ZnodeState(_number(zookeeper))
+    node = None if zookeeper is None or not restorable(zookeeper) else ZnodeState(_number(zookeeper))
+    if isinstance(zookeeper, UnreadableNode):
+        node = ZnodeState.holding(zookeeper.data)
     if node is not None and znode is not None:
-        node = ZnodeState(node.offset, znode.mzxid, znode.version, znode.mtime_ms)
+        node = replace(node, mzxid=znode.mzxid, version=znode.version, mtime_ms=znode.mtime_ms)
     text = metadata if isinstance(kafka, int) else None
     held = None if kafka is None or isinstance(kafka, Unknown) else KafkaState(_number(kafka), text)
     numbers = [there for there in change.before.values() if isinstance(there, int)]
@@ -128,15 +132,17 @@ def texts(rows: Iterable[SavedRow], group: str) -> dict[TopicPartition, str]:
     return {tp: text for tp, text in found.items() if text}
 
 
-def _states(row: SavedRow) -> dict[StoreName, int | None]:
-    states: dict[StoreName, int | None] = {}
+def _states(row: SavedRow) -> dict[StoreName, Target]:
+    states: dict[StoreName, Target] = {}
     if row.kafka is not None:
         states["kafka"] = row.kafka.offset
     if row.zookeeper is not None:
-        states["zookeeper"] = row.zookeeper.offset
+        data = row.zookeeper.data
+        reason = f"{row.tp}: the file has {data!r}, which is no offset"
+        states["zookeeper"] = row.zookeeper.offset if data is None else UnreadableNode(reason, data)
     return states
 
 
-def same(there: Committed, wanted: int | None) -> bool:
+def same(there: Committed, wanted: Target) -> bool:
     """Whether a store holds the target: the check after a write, and after an undo."""
     return there is NONE if wanted is None else there == wanted

@@ -20,7 +20,15 @@ from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.retry import LEADERS_AGAIN
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders, no_cluster, read_brokers, refuse_other_generation
+from kafkawire.cluster.zookeeper import (
+    TOPICS,
+    ZookeeperLeaders,
+    closed_node,
+    no_cluster,
+    read_brokers,
+    refuse_other_generation,
+    what_is_wrong,
+)
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
@@ -31,6 +39,7 @@ from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import NoBrokers, OtherCluster
 from zkconsumer.group.topicnodes import read_topic_nodes
 from zkconsumer.session.nodes import read_nodes
+from zkconsumer.session.zkcalls import Closed
 from zkconsumer.session.zksession import ZkSession
 
 Tell = Callable[[str], object]
@@ -47,6 +56,7 @@ class AdminClient:
     session     None: Kafka only
     bootstrap   brokers to use; empty: those registered in ZooKeeper
     tell        called with a sentence about data that could not be read
+    closed      groups that a read of many left out, since a node of theirs is closed to us, and why
     clock_ms    ms since the epoch
     """
 
@@ -56,6 +66,7 @@ class AdminClient:
     _: KW_ONLY
     bootstrap: Sequence[tuple[str, int]] = ()
     tell: Tell = discard
+    closed: dict[str, str] = field(default_factory=dict)
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     now: Callable[[], float] = now
     sleep: Callable[[float], object] = sleep
@@ -125,8 +136,9 @@ def read_cluster(admin: AdminClient) -> Cluster:
     view = _view(admin, brokers)
     if session is not None and admin.bootstrap:
         _must_be_one(session.connect, brokers, view.brokers)
-    for topic in {*view.topics, *view.errors} - topics.keys():
-        topics[topic] = TopicRow(tuple(view.partitions(topic)))
+    for topic in {*view.topics, *view.errors}:
+        if topic not in topics or not topics[topic].partitions:
+            topics[topic] = TopicRow(tuple(view.partitions(topic)))
     return Cluster({**brokers, **view.brokers}, topics, view)
 
 
@@ -160,21 +172,26 @@ def brokers_of(admin: AdminClient, cluster: Cluster) -> list[Broker]:
 
 def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
     names = sorted(session.children(TOPICS) or ())
-    nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names])
+    closed: Closed = {}
+    nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names], closed)
+    for path in closed:  # the brokers' metadata has it
+        admin.tell(closed_node(path))
     znodes = admin.dialect.znodes
     if znodes.PARTITIONS_BY_BROKER:
         counted = read_topic_nodes(session, admin.dialect, names)
-        return {name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes[f"{TOPICS}/{name}"] is not None}
+        return {
+            name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes.get(f"{TOPICS}/{name}") is not None
+        }
     found = {}
     for name in names:
-        node = nodes[f"{TOPICS}/{name}"]
+        node = nodes.get(f"{TOPICS}/{name}")
         if node is None:
-            continue  # deleted after the listing
+            continue  # deleted after the listing, or closed to us
         try:
             ids = admin.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
         except RemoteError as senseless:
-            admin.tell(str(senseless))
-            continue
+            admin.tell(f"{what_is_wrong(senseless)}: left out")
+            ids = []  # it exists all the same
         found[name] = TopicRow(tuple(ids), node.czxid, node.ctime_ms)
     return found
 

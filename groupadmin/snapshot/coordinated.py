@@ -2,14 +2,14 @@
 
     found = read_coordinated(admin, read_cluster(admin), ["billing"])
 
-By DescribeGroups to each group's coordinator, which is not looked up but computed (snapshot/kafka.py).  ZooKeeper is
-not asked.
+By DescribeGroups to each group's coordinator, which is not looked up but computed, and by ConsumerGroupDescribe or
+ShareGroupDescribe for groups of 4.x's newer protocols (snapshot/kafka.py).  ZooKeeper is not asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from groupadmin.snapshot import kafka as kafkaside
@@ -104,6 +104,8 @@ def _group(name: str, broker: Broker | None, row: Mapping[str, Any] | str) -> Co
 
 def _member(row: Mapping[str, Any], consumers: bool) -> CoordinatedMember:
     member = CoordinatedMember(row["member_id"], row["client_id"], row["client_host"].lstrip("/"))
+    if "partitions" in row:  # a newer protocol
+        return replace(member, topics=tuple(sorted(row["topics"])), partitions=tuple(sorted(row["partitions"])))
     if not consumers:
         return member
     topics: Sequence[str] = ()

@@ -7,6 +7,7 @@
     /consumers/G/offsets/T/x     any other name              foreign
     /consumers/G/owners/T/1-0    pykafka: broker-partition   foreign
     /consumers/G/ids/C           no JSON                     foreign
+    /consumers/G/partition_0     JSON, of Storm              foreign
 
 An unreadable number in a node with a valid name is Unknown, not foreign.  Foreign nodes are not interpreted beyond
 their names: the partitions of a topic whose offsets they may hold stay open until the operator sets them.
@@ -25,6 +26,8 @@ from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.offsets.store import position_of
 
+FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
+OURS = (*FOLDERS, "migration")  # zkconsumer.offsets.migrationmarker
 SHOWN = 200  # characters of a foreign node's data in plans and reports
 BYTES_NAME = re.compile(r"""b(['"])(.*)\1""")
 ONE_NODE = re.compile(r"\d+:-?\d+(,\d+:-?\d+)*")
@@ -40,30 +43,43 @@ class Znode:
     mzxid: int
     czxid: int
     mtime_ms: int
+    sessionless: bool = False  # persistent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sorted:
-    """A group's nodes: offsets, those under /offset, owners by partition, ids, and foreign ones."""
+    """A group's nodes: offsets, those under /offset, owners by partition, ids, and foreign ones.
+
+    sessionless: paths of owner and id nodes that no session holds.
+    """
 
     zookeeper: Mapping[TopicPartition, ZkRow]
     offset_path: Mapping[TopicPartition, ZkRow]
     owners: Mapping[TopicPartition, str]
     members: tuple[str, ...]
     foreign: tuple[Foreign, ...]
+    sessionless: tuple[str, ...] = ()
 
 
 def sort_nodes(group: str, nodes: Mapping[str, Znode], dialect: Dialect) -> Sorted:
     """Sort all nodes below /consumers/GROUP, given by path.  Raises nothing: a node that is not understood is
     foreign."""
     found = _Found(group, nodes, dialect)
+    found.beside()
     return Sorted(
         zookeeper=dict(found.offsets("offsets")),
         offset_path=dict(found.offsets("offset")),
         owners=dict(found.owners()),
         members=tuple(found.ids()),
         foreign=tuple(found.foreign),
+        sessionless=tuple(path for path, node in sorted(nodes.items()) if node.sessionless and is_held(group, path)),
     )
+
+
+def is_held(group: str, path: str) -> bool:
+    """True for paths of owner and id nodes, which a live member holds by its session."""
+    names = path.removeprefix(f"{CONSUMERS}/{group}/").split("/")
+    return (names[0], len(names)) in (("ids", 2), ("owners", 3))
 
 
 class _Found:
@@ -74,6 +90,15 @@ class _Found:
         self._home = f"{CONSUMERS}/{group}"
         self._nodes = nodes
         self._dialect = dialect
+
+    def beside(self) -> None:
+        """Nodes beside the folders of a group."""
+        for path, node in sorted(self._nodes.items()):
+            home, _, name = path.rpartition("/")
+            if home == self._home and name not in OURS:
+                storm = b'"offset"' in node.data
+                text = "the offset of another client, as Storm keeps it" if storm else "a node of another client"
+                self._no("offset" if storm else "folder", path, node, text, None)
 
     def offsets(self, folder: str) -> Iterator[tuple[TopicPartition, ZkRow]]:
         for topic, partition, path, node in self._below(folder):

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from groundwork.decimals import decimal_int
+from groupadmin.snapshot.tree import closed_groups, groups_in_zookeeper
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.listoffsets import LATEST, problems
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders
+from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders, told_of
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
@@ -28,6 +29,8 @@ from zkconsumer.group.membership import threads_of
 from zkconsumer.group.topicnodes import no_brokers, read_topic_nodes
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
+from zkconsumer.session.nodes import list_children
+from zkconsumer.session.zkcalls import Closed
 from zkconsumer.session.zksession import ZkSession
 
 Tell = Callable[[str], object]
@@ -35,11 +38,12 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """Summary of a group.  topics: number of topics with an owned partition or a committed offset."""
+    """Summary of a group.  topics: number of topics with an owned partition or a committed offset.  None: not known,
+    for a node of the group is closed to us."""
 
     group: str
-    members: int
-    topics: int
+    members: int | None
+    topics: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class GroupNodes:
     partitions: Mapping[str, Sequence[PartitionId]]
     owners: Mapping[TopicPartition, str]
     committed: Sequence[TopicPartition]  # partitions with an offset node
+    sessionless: frozenset[TopicPartition] = frozenset()  # partitions whose owner node no session holds
+    left_out: tuple[str, ...] = ()  # sentences about topics whose node makes no sense, or is closed to us
 
     @property
     def threads(self) -> dict[str, Threads]:
@@ -80,7 +86,8 @@ class GroupNodes:
 @dataclass(frozen=True, slots=True)
 class GroupRow:
     """One partition of a group.  committed: an offset, NONE or Unknown.  start, end: of the log, None: unknown.
-    owner: None without an owner.  readable: end for the lag, where it is not the log's (GroupSnapshot.readable_end)."""
+    owner: None without an owner.  readable: end for the lag, where it is not the log's (GroupSnapshot.readable_end).
+    deleted: the cluster does not have the partition (any more)."""
 
     topic: str
     partition: PartitionId
@@ -90,25 +97,46 @@ class GroupRow:
     end: int | None
     start: int | None = None
     readable: int | None = None
+    deleted: bool = False
 
     @property
     def lag(self) -> int | None:
-        """Messages (0.7: bytes) from the committed offset to the log end, or to a transaction that is not over;
-        negative when the offset is beyond the end."""
-        if not isinstance(self.committed, int) or self.end is None:
-            return None
-        return (self.end if self.readable is None else self.readable) - self.committed
+        """Messages (0.7: bytes) from the committed offset, or from the start of the log if that is later, to the log
+        end, or to a transaction that is not over; negative when the offset is beyond the end."""
+        end = self.end if self.readable is None else self.readable
+        return lag(self.committed, self.start, end) if self.end is not None else None
+
+    @property
+    def lost(self) -> int:
+        """Messages (0.7: bytes) after the committed offset that the log does not hold any more."""
+        return max(0, self.start - self.committed) if isinstance(self.committed, int) and self.start is not None else 0
+
+
+def lag(committed: Committed, start: int | None, end: int | None) -> int | None:
+    """Return what is left to read from a committed offset.  What retention deleted does not count: no member can read
+    it.  Negative, and shown as such, when the offset is beyond the end; None when the offset or the end is unknown."""
+    if not isinstance(committed, int) or end is None:
+        return None
+    return end - (committed if start is None else max(committed, min(start, end)))
 
 
 # groups and members ---------------------------------------------------------------------------------------------------
 
 
-def list_groups(session: ZkSession, dialect: Dialect) -> list[GroupSummary]:
-    """All groups, sorted.  Raises ZooKeeperAway."""
-    znodes, found = dialect.znodes, []
-    for group in sorted(session.children(CONSUMERS) or ()):
-        topics = {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
-        found.append(GroupSummary(group, len(session.children(znodes.ids(group)) or ()), len(topics)))
+def list_groups(session: ZkSession, dialect: Dialect, closed: dict[str, str]) -> list[GroupSummary]:
+    """All groups, sorted.  closed: filled with the groups that are closed to us, and why.  Raises ZooKeeperAway."""
+    ids = {group: dialect.znodes.ids(group) for group in groups_in_zookeeper(session)}
+    folders = {group: _folders(dialect, group) for group in ids}
+    shut: Closed = {}
+    listed = list_children(session, [path for group in ids for path in (ids[group], *folders[group])], shut)
+    closed |= closed_groups(shut)
+    found = []
+    for group in ids:
+        if group in closed:
+            found.append(GroupSummary(group, None, None))
+            continue
+        topics = {topic for folder in folders[group] for topic in listed[folder] or ()}
+        found.append(GroupSummary(group, len(listed[ids[group]] or ()), len(topics)))
     return found
 
 
@@ -134,7 +162,15 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
     held = session.read([dialect.znodes.owner(group, tp) for tp in owned])
     owners = {tp: held[dialect.znodes.owner(group, tp)] for tp in owned}
     texts = {tp: node.data.decode("utf-8", "replace") for tp, node in owners.items() if node is not None}
-    return GroupNodes(group, members=tuple(members), partitions=partitions, owners=texts, committed=committed)
+    return GroupNodes(
+        group,
+        members=tuple(members),
+        partitions=partitions,
+        owners=texts,
+        committed=committed,
+        sessionless=frozenset(tp for tp, node in owners.items() if node is not None and not node.owner),
+        left_out=tuple(told_of(session)),
+    )
 
 
 def _folders(dialect: Dialect, group: str) -> list[str]:

@@ -7,10 +7,12 @@ is retried for a while.  Only the records of __consumer_offsets have commit time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
+from groundwork.sentences import counted
 from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow
 from kafkawire.cluster.client import KafkaClient
@@ -20,6 +22,8 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LinkLost, LocalError, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.exchange import exchange
+from kafkawire.protocol import apis, grouptypes
+from kafkawire.protocol.api import Api
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
 from kafkawire.protocol.request import Request
 from zkconsumer.offsetlog import OffsetLog, read_offset_log
@@ -34,6 +38,11 @@ COORDINATOR_AGAIN = RetryPolicy(retries=None, timeout_s=10.0, backoff=Backoff(0.
 
 NO_SUCH_PARTITION = 3
 DEAD = "Dead"  # a state of DescribeGroups: also of a group that the coordinator does not know
+SHARE = "share"
+NEWER: Mapping[str, tuple[Api, Callable[..., Request[Any]]]] = {
+    "consumer": (apis.CONSUMER_GROUP_DESCRIBE, grouptypes.describe_consumer_groups),
+    SHARE: (apis.SHARE_GROUP_DESCRIBE, grouptypes.describe_share_groups),
+}
 
 K = TypeVar("K")
 Question = tuple[K, str, Request[Any]]  # its key, a group it is about, and the request
@@ -59,7 +68,7 @@ def positions(
     }
     questions = [(key, key[0], fetch(admin.dialect, key[0], tps)) for key, tps in pieces.items()]
     found: dict[str, dict[TopicPartition, KafkaRow]] = {group: {} for group in wanted}
-    for key, (broker, reply) in _asked(admin, cluster, questions, _offsets_again).items():
+    for key, (broker, reply) in ask_coordinators(admin, cluster, questions, _offsets_again).items():
         group, tps = key[0], pieces[key]
         if isinstance(reply, str):
             found[group] |= {tp: KafkaRow(Unknown(f"group {group}, {tp}: {reply}")) for tp in tps}
@@ -72,32 +81,80 @@ def positions(
 def described(
     admin: AdminClient, cluster: Cluster, groups: Sequence[str]
 ) -> dict[str, tuple[Broker | None, Mapping[str, Any] | str]]:
-    """DescribeGroups of each group: the coordinator, and its row, or a sentence why there is none (0.9 and later).
+    """Each group by its coordinator: the broker, and its row, or a sentence why there is none (0.9 and later).
 
-    __consumer_offsets must exist.  A group whose members coordinate by the newer protocol (KIP-848, 4.0) is listed, and
-    described as Dead: that is a sentence, too.
+    __consumer_offsets must exist.  A group of a newer protocol (4.0) is listed, and Dead for DescribeGroups: it is
+    described by its type.  Its row has the same names, but for `type`, and members with `topics` and `partitions`.
     """
+    classic = partial(admin.dialect.requests.describe_groups, admin.dialect)
+    found = _described_by(admin, cluster, groups, classic)
+    dead = {
+        group: broker for group, (broker, row) in found.items() if not isinstance(row, str) and row["state"] == DEAD
+    }
+    by_type: dict[str, list[str]] = {}
+    for group, kind in _listed(admin, dead).items():
+        by_type.setdefault(kind, []).append(group)
+    for kind, some in by_type.items():
+        api, describe = NEWER.get(kind, (None, None))
+        if api is None or describe is None or not grouptypes.speaks(admin.dialect, api, api.newest):
+            why = f"lists it as a {kind} group, which is not described here" if kind else "does not describe it"
+            found |= {group: (dead[group], f"{dead[group]} {why}") for group in some}
+            continue
+        rows = _described_by(admin, cluster, some, partial(describe, admin.dialect))
+        found |= {
+            group: (broker, row if isinstance(row, str) else _as_classic(kind, row))
+            for group, (broker, row) in rows.items()
+        }
+    return found
+
+
+def _described_by(
+    admin: AdminClient, cluster: Cluster, groups: Sequence[str], request: Callable[[Sequence[str]], Request[Any]]
+) -> dict[str, tuple[Broker | None, Mapping[str, Any] | str]]:
+    found: dict[str, tuple[Broker | None, Mapping[str, Any] | str]] = {}
+    questions = [(part, part[0], request(part)) for part in _by_partition(cluster, groups)]
+    for part, (broker, reply) in ask_coordinators(admin, cluster, questions, _groups_again).items():
+        rows = {} if isinstance(reply, str) else {row["group"]: row for row in reply["groups"]}
+        for group in part:
+            found[group] = broker, _described(group, broker, rows.get(group), reply)
+    return found
+
+
+def _by_partition(cluster: Cluster, groups: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the groups in parts of one partition of __consumer_offsets, and so of one coordinator."""
     by_partition: dict[int, list[str]] = {}
     count = len(cluster.view.partitions(OFFSETS_TOPIC)) or 1
     for group in groups:
         by_partition.setdefault(group_partition(group, count), []).append(group)
-    questions = []
-    for some in by_partition.values():  # of one partition, and so of one coordinator
+    for some in by_partition.values():
         for first in range(0, len(some), GROUPS_PER_REQUEST):
-            part = tuple(some[first : first + GROUPS_PER_REQUEST])
-            questions.append((part, part[0], admin.dialect.requests.describe_groups(admin.dialect, part)))
-    found: dict[str, tuple[Broker | None, Mapping[str, Any] | str]] = {}
-    for part, (broker, reply) in _asked(admin, cluster, questions, _groups_again).items():
-        rows = {} if isinstance(reply, str) else {row["group"]: row for row in reply["groups"]}
-        for group in part:
-            found[group] = broker, _described(group, broker, rows.get(group), reply)
-    dead = {
-        group: broker for group, (broker, row) in found.items() if not isinstance(row, str) and row["state"] == DEAD
+            yield tuple(some[first : first + GROUPS_PER_REQUEST])
+
+
+def _as_classic(kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a newer protocol with the names of DescribeGroups."""
+    members = [
+        {
+            "member_id": member["member_id"],
+            "client_id": member["client_id"],
+            "client_host": member["client_host"],
+            "topics": tuple(member["subscribed"]),
+            "partitions": tuple(
+                TopicPartition(topic["topic"], number)
+                for topic in member["assignment"]["topics"]
+                for number in topic["partitions"]
+            ),
+        }
+        for member in row["members"]
+    ]
+    protocol_type = "share" if kind == SHARE else "consumer"
+    return {
+        "state": row["state"],
+        "protocol_type": protocol_type,
+        "protocol": row["assignor"],
+        "type": kind,
+        "members": members,
     }
-    for group in _listed(admin, dead):
-        broker = dead[group]
-        found[group] = broker, f"{broker} lists it and does not describe it: its members use the protocol of KIP-848"
-    return found
 
 
 def _described(group: str, broker: Broker | None, row: Mapping[str, Any] | None, reply: Any) -> Mapping[str, Any] | str:
@@ -108,28 +165,57 @@ def _described(group: str, broker: Broker | None, row: Mapping[str, Any] | None,
     return row
 
 
-def _listed(admin: AdminClient, groups: Mapping[str, Broker | None]) -> set[str]:
-    """Those of these groups that their coordinators list."""
+def _listed(admin: AdminClient, groups: Mapping[str, Broker | None]) -> dict[str, str]:
+    """The type of each of these groups that its coordinator lists, in lower case; "" before 4.0."""
     whom = {broker for broker in groups.values() if broker is not None}
     request = admin.dialect.requests.list_groups(admin.dialect)
-    names: set[str] = set()
+    found: dict[str, str] = {}
     for reply in exchange(admin.links, {broker: [(broker, request)] for broker in whom}, PURPOSE).values():
         if not isinstance(reply, LinkLost) and not reply["error"]:
-            names |= {row["group"] for row in reply["groups"]}
-    return names & groups.keys()
+            found |= {row["group"]: row.get("type", "").lower() for row in reply["groups"] if row["group"] in groups}
+    return found
 
 
-def members(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Members of each group by its coordinator (0.9 and later); __consumer_offsets must exist.
+@dataclass(frozen=True, slots=True)
+class Coordinated:
+    """What a coordinator says of a group.  members: their ids; a sentence instead when it does not answer, since the
+    group may be active."""
 
-    When a coordinator does not answer, a sentence takes the place of a member, since the group may be active.
-    """
+    members: tuple[str, ...] = ()
+    share: bool = False
+
+
+def coordinated(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> dict[str, Coordinated]:
+    """Return what its coordinator says of each group (0.9 and later); __consumer_offsets must exist."""
     return {
-        group: (f"(the members of group {group} are unknown: {row})",)
+        group: Coordinated((f"(the members of group {group} are unknown: {row})",))
         if isinstance(row, str)
-        else tuple(member["member_id"] for member in row["members"])
+        else Coordinated(tuple(member["member_id"] for member in row["members"]), row.get("type") == SHARE)
         for group, (_, row) in described(admin, cluster, groups).items()
     }
+
+
+def share_positions(
+    admin: AdminClient, cluster: Cluster, groups: Sequence[str]
+) -> dict[str, dict[TopicPartition, KafkaRow]]:
+    """Return where share groups begin, by partition: everything before is done.  Other offsets they do not have."""
+    if not grouptypes.speaks(admin.dialect, apis.SHARE_GROUP_OFFSETS):
+        return {}
+    questions = [(group, group, grouptypes.share_group_offsets(admin.dialect, group)) for group in groups]
+    found: dict[str, dict[TopicPartition, KafkaRow]] = {}
+    for group, (broker, reply) in ask_coordinators(admin, cluster, questions, _groups_again).items():
+        rows = [] if isinstance(reply, str) else [row for row in reply["groups"] if row["group"] == group]
+        found[group] = {}
+        for row in rows:
+            if row["error"]:
+                admin.tell(str(refusal(row["error"], broker, group=group)))
+            for topic in row["topics"]:
+                for each in topic["partitions"]:
+                    tp = TopicPartition(topic["topic"], each["partition"])
+                    found[group][tp] = _row(group, tp, broker, {**each, "offset": each["start_offset"], "metadata": ""})
+        if isinstance(reply, str):
+            admin.tell(f"where share group {group} begins is not known: {reply}")
+    return found
 
 
 def names(admin: AdminClient, cluster: Cluster) -> dict[str, str]:
@@ -173,7 +259,7 @@ def _groups_again(reply: Mapping[str, Any]) -> int:
     return next((row["error"] for row in reply["groups"] if row["error"] in AGAIN), 0)
 
 
-def _asked(
+def ask_coordinators(
     admin: AdminClient, cluster: Cluster, questions: Iterable[Question[K]], again: Callable[[Any], int]
 ) -> dict[K, tuple[Broker | None, Any]]:
     """The broker that answered, and the response, or a sentence when none came in time."""
@@ -264,4 +350,9 @@ def _log(admin: AdminClient, cluster: Cluster, group: str | None, timeout_s: flo
         return None
     for text in log.missing:
         admin.tell(f"read only in part: {text}")
+    if log.unknown:
+        admin.tell(
+            f"{counted(log.unknown, 'record')} of __consumer_offsets {'is' if log.unknown == 1 else 'are'} not"
+            f" understood, so commit times and topics of groups may be missing; the first: {log.first_unknown}"
+        )
     return log

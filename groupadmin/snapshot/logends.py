@@ -87,7 +87,7 @@ def on_borders(admin: AdminClient, cluster: Cluster, changes: list[Change], poli
     note."""
     if not admin.dialect.offsets.entries_only:
         return changes
-    asked = {c.tp: c.after for c in changes if c.action == "write" and c.after is not None and not _at_an_end(c)}
+    asked = {c.tp: c.after for c in changes if c.action == "write" and isinstance(c.after, int) and not _at_an_end(c)}
     wrong = _wrong(admin, cluster, asked)
     return [_judged(change, wrong.get(change.tp, ""), policy) for change in changes]
 

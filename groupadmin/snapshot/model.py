@@ -18,7 +18,7 @@ from typing import Literal
 
 from groundwork.sentences import counted
 from kafkawire.dialects import Store as StoreName
-from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
 from zkconsumer.offsets.dual import ahead_of, larger
 from zkconsumer.offsets.former import TopicCreation, committed_before, topic_in, written_before
 from zkconsumer.offsets.modes import Mode
@@ -51,7 +51,7 @@ class KafkaRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """An existing topic.  czxid, ctime_ms: creation of its node; None: unknown."""
+    """An existing topic.  partitions: empty if not known.  czxid, ctime_ms: creation of its node; None: unknown."""
 
     partitions: tuple[PartitionId, ...]
     czxid: int | None = None
@@ -98,8 +98,10 @@ class GroupSnapshot:
     offset_path    nodes under /consumers/GROUP/offset, where brokers of 1.1.0 kept OffsetCommit v0
     foreign        nodes that are not understood
     members, owners    ids and owner nodes in ZooKeeper
+    sessionless    paths of those that no session holds: they never go away by themselves
     kafka_members  members of a group of this name that Kafka coordinates; None: it cannot be asked (before 0.9)
     modes          of the members that publish one
+    share          it is a share group: its offsets are where it begins, and are changed by share groups' own requests
     kafka_absent   __consumer_offsets does not exist, so Kafka holds nothing and got no request (which would create it)
     left_zookeeper a migration moved the group to Kafka: larger offsets in ZooKeeper are old
     """
@@ -115,8 +117,10 @@ class GroupSnapshot:
     foreign: tuple[Foreign, ...] = ()
     members: tuple[str, ...] = ()
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
+    sessionless: tuple[str, ...] = ()
     kafka_members: tuple[str, ...] | None = None
     modes: Mapping[str, Mode] = field(default_factory=dict)
+    share: bool = False
     kafka_absent: bool = False
     left_zookeeper: bool = False
     to_group: str | None = None
@@ -143,6 +147,14 @@ class GroupSnapshot:
             return None
         beyond = stable is None or (isinstance(there, int) and there > stable)
         return bounds[1] if beyond else stable
+
+    def deleted(self, tp: TopicPartition) -> bool:
+        """True if the cluster has no such partition (any more).  One of 0.7 is absent while its broker is, and counts
+        as existing; so does one of a topic whose partitions are not known."""
+        topic = self.topics.get(tp.topic)
+        if isinstance(tp.partition, BrokerPartition):
+            return False
+        return topic is None or (bool(topic.partitions) and not topic.has(tp.partition))
 
     def former_stores(self, tp: TopicPartition) -> set[StoreName]:
         """The stores whose offset belongs to an earlier topic of the same name (zkconsumer.offsets.former)."""
@@ -232,6 +244,8 @@ def active_members(snapshot: GroupSnapshot) -> str | None:
         there.append(f"owner nodes of another client, {_some(foreign)}")
     if snapshot.kafka_members:
         there.append(f"members in Kafka, {_some(snapshot.kafka_members)}")
+    if snapshot.sessionless:
+        there.append(f"no session holds {_some(snapshot.sessionless)}: `zkconsumer groups unblock` deletes such nodes")
     return f"group {snapshot.group} is active: {'; '.join(there)}" if there else None
 
 

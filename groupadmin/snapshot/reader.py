@@ -17,7 +17,7 @@ from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.foreign import Znode, sort_nodes
 from groupadmin.snapshot.logends import last_stable, log_bounds
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow
-from groupadmin.snapshot.tree import read_trees
+from groupadmin.snapshot.tree import closed_groups, read_trees
 from kafkawire.errors import RegistrationError
 from kafkawire.model import TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
@@ -27,6 +27,7 @@ from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_
 from zkconsumer.offsets.modes import Mode, modes_path, read_mode
 from zkconsumer.offsets.store import NONE
 from zkconsumer.session.nodes import list_children, read_nodes
+from zkconsumer.session.zkcalls import Closed
 
 WIDE = 200_000  # limit of offsets to request that may not exist
 
@@ -40,19 +41,23 @@ def read_snapshots(
     also: Mapping[str, Collection[TopicPartition]] | None = None,
     wide: bool | None = None,
     bounds: bool = True,
+    closed: dict[str, str] | None = None,
 ) -> dict[str, GroupSnapshot]:
     """A snapshot of each group; that of an unknown group is empty.
 
     to_groups: names in Kafka that differ.  also: partitions by group to request from Kafka and the leaders although
     ZooKeeper has no nodes for them.  wide: request every partition from Kafka, since a group may have offsets for
     topics that ZooKeeper does not name; None: unless there are too many.  bounds: whether to read log bounds.
+    closed: filled with the groups of which a node is closed to us, and why; they are left out.  Without it such a node
+    is NodeClosed.
     Data that could not be read is Unknown or absent, and reported; when a coordinator does not answer, kafka_members
     has a sentence instead of members.  Raises ZooKeeperAway.
     """
     names = list(dict.fromkeys(groups))
     read_at = admin.clock_ms()
-    trees = read_trees(admin.session, names) if admin.session is not None else {name: {} for name in names}
-    left = _left_zookeeper(admin, names)
+    trees = read_trees(admin.session, names, closed) if admin.session is not None else {name: {} for name in names}
+    left = _left_zookeeper(admin, list(trees), closed)
+    names = [name for name in trees if closed is None or name not in closed]
     found = {
         name: _from_zookeeper(admin, cluster, name, nodes=trees[name], read_at=read_at, left_zookeeper=name in left)
         for name in names
@@ -75,8 +80,8 @@ def members_now(admin: AdminClient, cluster: Cluster, groups: Iterable[str]) -> 
         for path, ids in list_children(admin.session, folders).items():
             found[folders[path]] = tuple(ids or ())
     if admin.coordinates and cluster.keeps_offsets:
-        for name, members in kafkaside.members(admin, cluster, names).items():
-            found[name] += members
+        for name, there in kafkaside.coordinated(admin, cluster, names).items():
+            found[name] += there.members
     return found
 
 
@@ -95,6 +100,7 @@ def _from_zookeeper(
         foreign=(*ordered.foreign, *foreign),
         members=ordered.members,
         owners=ordered.owners,
+        sessionless=ordered.sessionless,
         modes=modes,
         kafka_members=() if admin.coordinates else None,
         kafka_absent=not (admin.keeps_kafka and cluster.keeps_offsets),
@@ -103,14 +109,17 @@ def _from_zookeeper(
     )
 
 
-def _left_zookeeper(admin: AdminClient, groups: Sequence[str]) -> set[str]:
+def _left_zookeeper(admin: AdminClient, groups: Sequence[str], closed: dict[str, str] | None) -> set[str]:
     """Groups that a migration moved to Kafka, by their markers; an invalid marker is reported."""
     if admin.session is None:
         return set()
-    nodes = read_nodes(admin.session, [marker_path(group) for group in groups])
+    shut: Closed | None = None if closed is None else {}
+    nodes = read_nodes(admin.session, [marker_path(group) for group in groups], shut)
+    if closed is not None and shut:
+        closed |= closed_groups(shut)
     found = set()
     for group in groups:
-        node = nodes[marker_path(group)]
+        node = nodes.get(marker_path(group))
         try:
             if node is not None and read_marker(group, node.data).left_zookeeper:
                 found.add(group)
@@ -171,7 +180,9 @@ def _with_kafka(
     asked = {name: [*{*every, *related[name]}] if everything else related[name] for name in groups}
     kafka_name = {name: each.to_group or name for name, each in groups.items()}
     rows = kafkaside.positions(admin, cluster, {kafka_name[name]: tps for name, tps in asked.items()})
-    known = kafkaside.members(admin, cluster, list(kafka_name.values())) if admin.coordinates else {}
+    known = kafkaside.coordinated(admin, cluster, list(kafka_name.values())) if admin.coordinates else {}
+    shares = kafkaside.share_positions(admin, cluster, [name for name, there in known.items() if there.share])
+    rows |= {name: {**rows[name], **held} for name, held in shares.items()}
     found = {}
     for name, each in groups.items():
         keep = set(related[name])
@@ -182,7 +193,10 @@ def _with_kafka(
         }
         topics = {tp.topic for tp, row in answers.items() if row.position is not NONE}  # with all their partitions
         held = {tp: row for tp, row in answers.items() if tp in keep or tp.topic in topics}
-        found[name] = replace(each, kafka=held, kafka_members=known.get(kafka_name[name], each.kafka_members))
+        there = known.get(kafka_name[name])
+        found[name] = replace(each, kafka=held)
+        if there is not None:
+            found[name] = replace(found[name], kafka_members=there.members, share=there.share)
     return found
 
 

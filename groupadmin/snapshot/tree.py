@@ -1,19 +1,19 @@
 """Reading of all nodes below groups, many groups at once, level by level; and deletion of a group's nodes.
 
 /consumers/GROUP/{ids,owners,offsets,offset,modes}/...    three levels are read; no client has deeper nodes
+/consumers/GROUP/...                                      other nodes, such as Storm's: their data alone
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from groupadmin.snapshot.foreign import Znode
+from groupadmin.snapshot.foreign import FOLDERS, OURS, Znode
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
-from zkconsumer.session.zkcalls import WriteOutcome
+from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
-FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
 DEEPEST = 3  # levels below such a folder; a node of the third one is foreign
 Tree = dict[str, Znode]
 
@@ -23,33 +23,56 @@ def groups_in_zookeeper(session: ZkSession) -> list[str]:
     return sorted(session.children(CONSUMERS) or ())
 
 
-def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
-    """The nodes in the folders of each group by path, without the folders themselves.  Raises ZooKeeperAway."""
+def read_trees(session: ZkSession, groups: Iterable[str], closed: Closed | None = None) -> dict[str, Tree]:
+    """The nodes in the folders of each group by path, without the folders themselves, and nodes beside these folders.
+
+    Raises ZooKeeperAway.
+
+    closed: filled with the groups of which a node is closed to us, and why; they are left out.  Without it such a node
+    is NodeClosed.
+    """
     names = list(groups)
+    shut: Closed | None = None if closed is None else {}
     trees: dict[str, Tree] = {name: {} for name in names}
     homes = {f"{CONSUMERS}/{name}": name for name in names}
-    folders = {
-        f"{home}/{child}": homes[home]
-        for home, children in list_children(session, homes).items()
+    there = {
+        (home, child): f"{home}/{child}"
+        for home, children in list_children(session, homes, shut).items()
         for child in children or ()
-        if child in FOLDERS
     }
-    level = folders
+    level = {path: homes[home] for (home, child), path in there.items() if child in FOLDERS}
+    beside = {path: homes[home] for (home, child), path in there.items() if child not in OURS}
     for depth in range(DEEPEST):
-        below = {
+        below = dict(beside) if depth == 0 else {}
+        below |= {
             f"{path}/{child}": level[path]
-            for path, children in list_children(session, level).items()
+            for path, children in list_children(session, level, shut).items()
             for child in children or ()
         }
-        nodes = {path: node for path, node in read_nodes(session, below).items() if node is not None}
+        nodes = {path: node for path, node in read_nodes(session, below, shut).items() if node is not None}
         for path, node in nodes.items():
             trees[below[path]][path] = Znode(
-                node.data, version=node.version, mzxid=node.mzxid, czxid=node.czxid, mtime_ms=node.mtime_ms
+                node.data,
+                version=node.version,
+                mzxid=node.mzxid,
+                czxid=node.czxid,
+                mtime_ms=node.mtime_ms,
+                sessionless=not node.owner,
             )
-        level = {path: below[path] for path, node in nodes.items() if node.children}
+        level = {path: below[path] for path, node in nodes.items() if node.children and path not in beside}
         if not level or depth == DEEPEST - 1:
             break
-    return trees
+    if closed is not None and shut:
+        closed |= closed_groups(shut)
+    return {name: tree for name, tree in trees.items() if closed is None or name not in closed}
+
+
+def closed_groups(closed: Closed) -> dict[str, str]:
+    """Return the groups whose nodes these are, each with why its first one is closed to us."""
+    found: dict[str, str] = {}
+    for path, why in closed.items():
+        found.setdefault(path.split("/")[2], why)
+    return found
 
 
 def everything_below(session: ZkSession, group: str) -> dict[str, Read]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from groundwork.jsontext import json_value
 from groundwork.pauses import Pace
@@ -82,7 +82,7 @@ def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
         try:
             found[broker] = znodes.broker(broker, text)
         except RemoteError as useless:
-            left_out(zk, str(useless), "what it leads cannot be read or written")
+            left_out(zk, useless, "what it leads cannot be read or written")
     return found
 
 
@@ -141,12 +141,23 @@ def broker_ids(reader: object, names: Iterable[str]) -> dict[str, int]:
 UNREADABLE = "none of its partitions can be read or written"
 
 
-def left_out(reader: object, text: str, so: str = UNREADABLE) -> None:
+def left_out(reader: object, senseless: str | RemoteError, so: str = UNREADABLE) -> None:
     """Warn that a node makes no sense.  Nodes are read again and again: once for each reader is enough."""
+    text = what_is_wrong(senseless) if isinstance(senseless, RemoteError) else senseless
     told = _told.setdefault(reader, set())
     if text not in told and len(told) < MAX_TOLD:
         told.add(text)
         log.warning("%s: left out, %s", printable(text), so)
+
+
+def what_is_wrong(senseless: RemoteError) -> str:
+    """Return the sentence about a node that is left out beside others of our generation."""
+    return senseless.why if isinstance(senseless, OtherGeneration) else str(senseless)
+
+
+def closed_node(path: str) -> str:
+    """Return the sentence about a node that is left out because its ACL does not let us read it."""
+    return f"{path} is closed to us: see zookeeper.auth"
 
 
 def told_of(reader: object) -> list[str]:
@@ -228,7 +239,7 @@ def _leave_out(zk: Any, znodes: Znodes, refused: Sequence[RemoteError], others: 
     if strange is not None and not others and not read_brokers(zk, znodes):
         raise strange
     for one in refused:
-        left_out(zk, str(one))
+        left_out(zk, one)
 
 
 def read_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -296,7 +307,7 @@ def _read_states(
             try:
                 found[tp] = znodes.state(nodes[path], str(tp))
             except RemoteError as senseless:
-                left_out(zk, str(senseless), "as if it had no leader")
+                left_out(zk, senseless, "as if it had no leader")
     return found
 
 
@@ -385,7 +396,7 @@ def _counted_leaders(zk: Any, znodes: CountedZnodes, tps: Sequence[TopicPartitio
             try:
                 counts[tp] = znodes.count(nodes[path], f"topic {tp.topic} on broker {_broker(tp)}")
             except RemoteError as senseless:
-                left_out(zk, str(senseless))
+                left_out(zk, senseless)
     return {tp: _broker(tp) if _index(tp) < counts.get(tp, 0) else None for tp in tps}
 
 
@@ -425,16 +436,19 @@ def _children(zk: Any, path: str) -> list[str]:
 
 def _children_of(zk: Any, paths: Iterable[str]) -> dict[str, list[str]]:
     """Names of the children of each node that is there."""
-    return {path: list(names) for path, names in _asked(zk.get_children_async, paths).items()}
+    return {path: list(names) for path, names in _asked(zk, zk.get_children_async, paths).items()}
 
 
 def _read(zk: Any, paths: Iterable[str]) -> dict[str, bytes]:
     """The data of each node that is there; empty where it holds null, as the topic nodes of the original 0.7 do."""
-    return {path: found[0] or b"" for path, found in _asked(zk.get_async, paths).items()}
+    return {path: found[0] or b"" for path, found in _asked(zk, zk.get_async, paths).items()}
 
 
-def _asked(ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
+def _asked(zk: Any, ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
+    """The responses by path.  Nodes that are closed to us are left out, with a warning; raises NoAuthError if all
+    are."""
     waiting, found = list(paths), dict[str, Any]()
+    closed: dict[str, NoAuthError] = {}
     for at in range(0, len(waiting), WINDOW):
         asked = [(path, ask(path)) for path in waiting[at : at + WINDOW]]
         for path, answer in asked:
@@ -442,4 +456,10 @@ def _asked(ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
                 found[path] = answer.get()
             except NoNodeError:
                 continue
+            except NoAuthError as refused:
+                closed[path] = refused
+    if closed and not found:
+        raise next(iter(closed.values()))
+    for path in closed:
+        left_out(zk, closed_node(path))
     return found

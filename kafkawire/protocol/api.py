@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkawire.errors import LocalError
 from kafkawire.primitives import Bytes, Reader, Writer
-from kafkawire.protocol.schema import Array, Struct, Type, int32, string
+from kafkawire.protocol.schema import NEVER, Array, Struct, Type, int32, string
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +20,7 @@ class Api:
     newest: int
     request: Struct
     reply: Struct
+    flexible: int = NEVER  # the first version with tagged fields, also in the headers of request and reply
 
     def __repr__(self) -> str:
         return f"<Api {self.key} {self.name} v0-v{self.newest}>"

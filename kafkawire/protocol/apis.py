@@ -2,7 +2,8 @@
 
 Here: logs and clusters.  Beside it: groups and their offsets (groupapis), topics made and changed (adminapis),
 transactions (transactionapis), logins (saslapis); APIS has them all.  The versions are those without compact strings
-and tagged fields ("flexible", KIP-482), which every broker up to 4.x takes.
+and tagged fields ("flexible", KIP-482), which every broker up to 4.x takes; only groups of 4.x's newer protocols need
+flexible ones (groupapis).
 
 throttle_time_ms comes last in a Produce and an ApiVersions reply and first in every other.  Topics and partitions of a
 reply may come in another order than they were asked for: match by name.
@@ -16,6 +17,8 @@ from kafkawire.errors import LocalError
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS, DESCRIBE_CONFIGS
 from kafkawire.protocol.api import Api as Api
 from kafkawire.protocol.api import by_topic
+from kafkawire.protocol.groupapis import CONSUMER_GROUP_DESCRIBE as CONSUMER_GROUP_DESCRIBE
+from kafkawire.protocol.groupapis import DELETE_GROUPS as DELETE_GROUPS
 from kafkawire.protocol.groupapis import DESCRIBE_GROUPS as DESCRIBE_GROUPS
 from kafkawire.protocol.groupapis import GROUP_COORDINATOR as GROUP_COORDINATOR
 from kafkawire.protocol.groupapis import HEARTBEAT as HEARTBEAT
@@ -23,7 +26,10 @@ from kafkawire.protocol.groupapis import JOIN_GROUP as JOIN_GROUP
 from kafkawire.protocol.groupapis import LEAVE_GROUP as LEAVE_GROUP
 from kafkawire.protocol.groupapis import LIST_GROUPS as LIST_GROUPS
 from kafkawire.protocol.groupapis import OFFSET_COMMIT as OFFSET_COMMIT
+from kafkawire.protocol.groupapis import OFFSET_DELETE as OFFSET_DELETE
 from kafkawire.protocol.groupapis import OFFSET_FETCH as OFFSET_FETCH
+from kafkawire.protocol.groupapis import SHARE_GROUP_DESCRIBE as SHARE_GROUP_DESCRIBE
+from kafkawire.protocol.groupapis import SHARE_GROUP_OFFSETS as SHARE_GROUP_OFFSETS
 from kafkawire.protocol.groupapis import SYNC_GROUP as SYNC_GROUP
 from kafkawire.protocol.saslapis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkawire.protocol.schema import (
@@ -217,6 +223,11 @@ APIS: dict[int, Api] = {
         DESCRIBE_CONFIGS,
         SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
+        DELETE_GROUPS,
+        OFFSET_DELETE,
+        CONSUMER_GROUP_DESCRIBE,
+        SHARE_GROUP_DESCRIBE,
+        SHARE_GROUP_OFFSETS,
     )
 }
 

@@ -9,9 +9,16 @@ from __future__ import annotations
 from kafkawire.protocol.api import Api, by_topic
 from kafkawire.protocol.schema import (
     Array,
+    CompactArray,
+    Ranged,
     Struct,
+    Type,
     between,
     blob,
+    boolean,
+    compact_nullable_string,
+    compact_string,
+    flexible,
     int8,
     int16,
     int32,
@@ -19,6 +26,7 @@ from kafkawire.protocol.schema import (
     nullable_string,
     since,
     string,
+    uuid,
 )
 
 OF_GROUP, OF_TRANSACTION = 0, 1  # key_type of GroupCoordinator: whose coordinator is asked for
@@ -140,11 +148,143 @@ DESCRIBE_GROUPS = Api(
 LIST_GROUPS = Api(
     16,
     "ListGroups",
-    2,
-    request=Struct(),
+    5,  # v4: with states (KIP-518); v5: with types (KIP-848): Classic, Consumer, Share, Streams
+    request=Struct(3, states=since(4, CompactArray(compact_string)), types=since(5, CompactArray(compact_string))),
     reply=Struct(
+        3,
         throttle_time_ms=since(1, int32),
         error=int16,
-        groups=Array(Struct(group=string, protocol_type=string)),
+        groups=flexible(
+            3,
+            Array(Struct(group=string, protocol_type=string)),
+            CompactArray(
+                Struct(
+                    3,
+                    group=compact_string,
+                    protocol_type=compact_string,
+                    state=since(4, compact_string),
+                    type=since(5, compact_string),
+                )
+            ),
+        ),
     ),
+    flexible=3,
+)
+DELETE_GROUPS = Api(
+    42,
+    "DeleteGroups",
+    1,
+    request=Struct(groups=Array(string)),
+    reply=Struct(throttle_time_ms=int32, results=Array(Struct(group=string, error=int16))),
+)
+OFFSET_DELETE = Api(
+    47,
+    "OffsetDelete",
+    0,
+    request=Struct(group=string, topics=by_topic()),
+    reply=Struct(error=int16, throttle_time_ms=int32, topics=by_topic(error=int16)),
+)
+_ASSIGNED = Struct(
+    0,
+    topics=CompactArray(Struct(0, topic_id=uuid, topic=compact_string, partitions=CompactArray(int32))),
+)
+_MEMBER: dict[str, Type | Ranged] = {
+    "rack": compact_nullable_string,
+    "epoch": int32,
+    "client_id": compact_string,
+    "client_host": compact_string,
+    "subscribed": CompactArray(compact_string),
+}
+
+
+def _described(**member: Type | Ranged) -> Struct:
+    """Groups with their members, as the coordinator of 4.x describes those of its newer protocols."""
+    return Struct(
+        0,
+        throttle_time_ms=int32,
+        groups=CompactArray(
+            Struct(
+                0,
+                error=int16,
+                error_message=compact_nullable_string,
+                group=compact_string,
+                state=compact_string,
+                group_epoch=int32,
+                assignment_epoch=int32,
+                assignor=compact_string,
+                members=CompactArray(Struct(0, **member)),
+                authorized_operations=int32,
+            )
+        ),
+    )
+
+
+_DESCRIBE = Struct(0, groups=CompactArray(compact_string), authorized_operations=boolean)
+CONSUMER_GROUP_DESCRIBE = Api(
+    69,
+    "ConsumerGroupDescribe",
+    0,
+    request=_DESCRIBE,
+    reply=_described(
+        member_id=compact_string,
+        instance_id=compact_nullable_string,
+        **_MEMBER,
+        subscribed_regex=compact_nullable_string,
+        assignment=_ASSIGNED,
+        target=_ASSIGNED,
+    ),
+    flexible=0,
+)
+SHARE_GROUP_DESCRIBE = Api(
+    77,
+    "ShareGroupDescribe",
+    1,  # v0: only the preview in 4.0
+    request=_DESCRIBE,
+    reply=_described(member_id=compact_string, **_MEMBER, assignment=_ASSIGNED),
+    flexible=0,
+)
+SHARE_GROUP_OFFSETS = Api(
+    90,
+    "DescribeShareGroupOffsets",
+    0,
+    request=Struct(
+        0,
+        groups=CompactArray(
+            Struct(
+                0,
+                group=compact_string,
+                topics=CompactArray(Struct(0, topic=compact_string, partitions=CompactArray(int32)), nullable_since=0),
+            )
+        ),
+    ),
+    reply=Struct(
+        0,
+        throttle_time_ms=int32,
+        groups=CompactArray(
+            Struct(
+                0,
+                group=compact_string,
+                topics=CompactArray(
+                    Struct(
+                        0,
+                        topic=compact_string,
+                        topic_id=uuid,
+                        partitions=CompactArray(
+                            Struct(
+                                0,
+                                partition=int32,
+                                start_offset=int64,
+                                leader_epoch=int32,
+                                error=int16,
+                                error_message=compact_nullable_string,
+                            )
+                        ),
+                    )
+                ),
+                error=int16,
+                error_message=compact_nullable_string,
+            )
+        ),
+    ),
+    flexible=0,
 )

@@ -2,16 +2,18 @@
 
     key     version:int16   0, 1: group topic partition:int32      an offset
                             2: group                               what the coordinator knows of a group (0.9 on)
+                            3 and later: ...                       groups of the newer protocols (3.7 on): StateRecord
     value   version:int16   of an offset
                             0: offset metadata timestamp                          0.8.2
                             1: offset metadata commit_time expire_time            0.9 to 2.0, or with a retention given
                             2: offset metadata commit_time                        2.1
                             3: offset leader_epoch:int32 metadata commit_time     2.1 and later
-                            of a group: 0 to 3, members with their subscriptions (left undecoded)
+                            4: the same in the compact encoding, with tags        4.1 and later
+                            of a group: 0 to 4, members with their subscriptions (left undecoded)
     null value              the offset was deleted or has expired, the group is over
 
-offsets and times (ms since the epoch) are int64, texts int16-prefixed UTF-8.  Later versions (compact encodings of 3.x
-and 4.x) and whatever else is in there come as UnknownRecord, to be counted: a reader of the whole log must not stop.
+offsets and times (ms since the epoch) are int64, texts int16-prefixed UTF-8.  Later versions and whatever else is in
+there come as UnknownRecord, to be counted and reported: a reader of the whole log must not stop.
 """
 
 from __future__ import annotations
@@ -22,7 +24,23 @@ from typing import Any
 from groundwork.java import string_hash
 from kafkawire.errors import RemoteError, WireError
 from kafkawire.primitives import INT16, Bytes, Reader
-from kafkawire.protocol.schema import Array, Struct, between, blob, int32, int64, nullable_string, since, string, until
+from kafkawire.protocol.schema import (
+    Array,
+    CompactArray,
+    Struct,
+    between,
+    blob,
+    compact_blob,
+    compact_nullable_string,
+    compact_string,
+    flexible,
+    int32,
+    int64,
+    nullable_string,
+    since,
+    string,
+    until,
+)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -50,37 +68,41 @@ OFFSET_KEY = Record("offset key", 1, Struct(group=string, topic=string, partitio
 GROUP_KEY, GROUP_KEY_VERSION = Struct(group=string), 2
 OFFSET_VALUE = Record(
     "offset value",
-    3,
+    4,
     Struct(
+        4,
         offset=int64,
         leader_epoch=since(3, int32),
-        metadata=nullable_string,
+        metadata=flexible(4, nullable_string, compact_nullable_string),
         timestamp=until(1, int64),
         commit_timestamp=since(1, int64),
         expire_timestamp=between(1, 1, int64),
     ),
 )
+_text = flexible(4, string, compact_string)
+_nullable_text = flexible(4, nullable_string, compact_nullable_string)
+_MEMBER = Struct(
+    4,
+    member_id=_text,
+    instance_id=since(3, _nullable_text),
+    client_id=_text,
+    client_host=_text,
+    rebalance_timeout=since(1, int32),
+    session_timeout=int32,
+    subscription=flexible(4, blob, compact_blob),
+    assignment=flexible(4, blob, compact_blob),
+)
 GROUP_VALUE = Record(
     "group value",
-    3,
+    4,
     Struct(
-        protocol_type=string,
+        4,
+        protocol_type=_text,
         generation=int32,
-        protocol=nullable_string,
-        leader=nullable_string,
+        protocol=_nullable_text,
+        leader=_nullable_text,
         changed_timestamp=since(2, int64),
-        members=Array(
-            Struct(
-                member_id=string,
-                instance_id=since(3, nullable_string),
-                client_id=string,
-                client_host=string,
-                rebalance_timeout=since(1, int32),
-                session_timeout=int32,
-                subscription=blob,
-                assignment=blob,
-            )
-        ),
+        members=flexible(4, Array(_MEMBER), CompactArray(_MEMBER)),
     ),
 )
 
@@ -126,6 +148,13 @@ class GroupRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRecord:
+    """State of a group of a newer protocol (KIP-848, share, streams), left undecoded.  kind: the version of its key."""
+
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownRecord:
     """why: a sentence.  group, topic, partition are None where the key could not be read."""
 
@@ -135,13 +164,15 @@ class UnknownRecord:
     partition: int | None = None
 
 
-Read = OffsetRecord | GroupRecord | UnknownRecord
+Read = OffsetRecord | GroupRecord | StateRecord | UnknownRecord
 
 
 def read_record(key: Bytes | None, value: Bytes | None) -> Read:
     """What one message of __consumer_offsets says.  Raises nothing."""
     if key is None:
         return UnknownRecord("a record without a key")
+    if len(key) >= INT16.size and (kind := INT16.unpack_from(key)[0]) > GROUP_KEY_VERSION:
+        return StateRecord(kind)
     try:
         fields = _key(key)
     except WireError as why:

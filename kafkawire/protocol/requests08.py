@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkawire.errors import NOT_ANSWERED, LocalError, RemoteError, Truncated, error_info
 from kafkawire.model import RECORD_BATCH, TopicPartition
-from kafkawire.primitives import Writer, utf8
+from kafkawire.primitives import Reader, Writer, utf8
 from kafkawire.protocol import apis
 from kafkawire.protocol.apis import Api
 from kafkawire.protocol.bodies import (
@@ -269,8 +269,9 @@ class Request:
         return sum(map(len, self.buffers))
 
     def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
-        head = request_header(self.api.key, self.version, correlation_id, client_id, self.size)
-        return [head, *self.buffers]
+        tags = b"\0" if self.version >= self.api.flexible else b""  # the header's, of which there are none
+        head = request_header(self.api.key, self.version, correlation_id, client_id, len(tags) + self.size)
+        return [head + tags, *self.buffers]
 
     def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None = None) -> Body[Any]:
         size, answered = reply_header(head)
@@ -291,6 +292,10 @@ class Request:
     def _read(self, data: memoryview) -> object:
         if self.quick is not None and (found := self.quick(data)) is not None:
             return found
+        if self.version >= self.api.flexible:
+            header = Reader(data, f"header of a {self.api.name} reply")
+            header.tags()
+            data = data[header.at :]
         fields = self.api.decode_reply(self.version, data)
         return self.finish(fields) if self.finish else fields
 
@@ -537,8 +542,10 @@ def describe_groups(d: ApiVersions, groups: Sequence[str]) -> Request:
 
 
 def list_groups(d: ApiVersions) -> Request:
-    """The groups of the asked broker only: ask every one."""
-    return _request(d, apis.LIST_GROUPS, {})
+    """The groups of the asked broker only: ask every one.  With a state from v4 on, and a type from v5 on."""
+    version = d.speaks(apis.LIST_GROUPS.key)
+    filters: dict[str, Any] = {name: [] for name, since in (("states", 4), ("types", 5)) if version >= since}
+    return _request(d, apis.LIST_GROUPS, filters, version)
 
 
 def api_versions(d: ApiVersions) -> Request:

@@ -5,6 +5,10 @@
 
 since(n, type) and until(n, type) put a field's versions beside it; a field that a version lacks is neither read nor
 written, nor in the dict.  Null comes back as None.  bytes and message sets come back as views on the reader's data.
+
+Flexible versions (KIP-482) have lengths as varints and tagged fields at the end of each structure, which are skipped:
+compact_string, CompactArray, and the version that a Struct is given first.  flexible(n, old, new): the type before
+version n, and from it on.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any, Protocol
 
 from groundwork.decimals import MAX_INT32
 from kafkawire import primitives
-from kafkawire.errors import LocalError, RemoteError
+from kafkawire.errors import LocalError, RemoteError, Truncated
 from kafkawire.primitives import INT16, INT32, Reader, Writer, utf8
 
 NEVER = 0x8000  # a version no api reaches
@@ -130,9 +134,15 @@ class Array:
     def least(self, version: int) -> int:
         return INT32.size
 
+    def _count(self, reader: Reader, least: int) -> int:
+        return reader.count(least)
+
+    def _write_count(self, writer: Writer, count: int) -> None:
+        writer.integer(INT32, count)
+
     def read(self, reader: Reader, version: int) -> list[Any] | None:
         at = reader.at
-        count = reader.count(self.of.least(version))
+        count = self._count(reader, self.of.least(version))
         if count == -1:
             if version < self.nullable_since:
                 raise RemoteError(f"{reader.what} at byte {at}: null where an array must be")
@@ -156,12 +166,113 @@ class Array:
         if value is None:
             if version < self.nullable_since:
                 raise LocalError("null where an array must be")
-            writer.integer(INT32, -1)
+            self._write_count(writer, -1)
             return
         items = list(value)
-        writer.integer(INT32, len(items))
+        self._write_count(writer, len(items))
         for item in items:
             self.of.write(writer, item, version)
+
+
+@dataclass(frozen=True, eq=False)
+class CompactArray(Array):
+    """An array of flexible versions: its count is a varint, one more than it has; 0 is null."""
+
+    def least(self, version: int) -> int:
+        return 1
+
+    def _count(self, reader: Reader, least: int) -> int:
+        at = reader.at
+        count = reader.unsigned() - 1
+        if count * max(least, 1) > reader.left:
+            raise Truncated(f"{reader.what} at byte {at}: {count} elements cannot fit the {reader.left} bytes left")
+        return count
+
+    def _write_count(self, writer: Writer, count: int) -> None:
+        writer.unsigned(count + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class CompactString(String):
+    """A string of flexible versions: its length is a varint, one more than it has; 0 is null."""
+
+    def least(self, version: int) -> int:
+        return 1
+
+    def read(self, reader: Reader, version: int) -> str | None:
+        at = reader.at
+        length = reader.unsigned() - 1
+        if length == -1 and not self.nullable:
+            raise RemoteError(f"{reader.what} at byte {at}: null where a string must be")
+        return None if length == -1 else reader.text(length)
+
+    def write(self, writer: Writer, value: str | None, version: int) -> None:
+        if value is None and not self.nullable:
+            raise LocalError("null where a string must be")
+        data = b"" if value is None else utf8(value)
+        writer.unsigned(0 if value is None else len(data) + 1)
+        writer.raw(data)
+
+
+@dataclass(frozen=True, eq=False)
+class CompactBlob(Blob):
+    """Bytes of flexible versions: their length is a varint, one more than there are; 0 is null."""
+
+    def least(self, version: int) -> int:
+        return 1
+
+    def read(self, reader: Reader, version: int) -> memoryview | None:
+        length = reader.unsigned() - 1
+        return None if length == -1 and self.nullable else reader.take(length)
+
+    def write(self, writer: Writer, value: primitives.Bytes | None, version: int) -> None:
+        if value is None and not self.nullable:
+            raise LocalError("null where bytes must be")
+        data = b"" if value is None else value
+        writer.unsigned(0 if value is None else len(data) + 1)
+        writer.raw(data)
+
+
+class Uuid:
+    """16 bytes."""
+
+    def least(self, version: int) -> int:
+        return 16
+
+    def read(self, reader: Reader, version: int) -> memoryview:
+        return reader.take(16)
+
+    def write(self, writer: Writer, value: primitives.Bytes, version: int) -> None:
+        if len(value) != 16:
+            raise LocalError(f"a UUID of {len(value)} bytes")
+        writer.raw(value)
+
+
+@dataclass(frozen=True)
+class Switched:
+    """One type before a version, another from it on."""
+
+    first: int
+    old: Type
+    new: Type
+
+    def of(self, version: int) -> Type:
+        """Return the type of a version."""
+        return self.new if version >= self.first else self.old
+
+    def least(self, version: int) -> int:
+        return self.of(version).least(version)
+
+    def read(self, reader: Reader, version: int) -> Any:
+        return self.of(version).read(reader, version)
+
+    def write(self, writer: Writer, value: Any, version: int) -> None:
+        self.of(version).write(writer, value, version)
+
+
+def flexible(first: int, old: Type, new: Type) -> Switched:
+    """Return a type that changes with the first flexible version."""
+    return Switched(first, old, new)
 
 
 @dataclass(frozen=True)
@@ -204,9 +315,10 @@ def between(first: int, last: int, kind: Type) -> Ranged:
 
 
 class Struct:
-    """Named fields in wire order: a dict."""
+    """Named fields in wire order: a dict.  tagged_since: the first version with tagged fields behind them."""
 
-    def __init__(self, **fields: Type | Ranged) -> None:
+    def __init__(self, tagged_since: int = NEVER, /, **fields: Type | Ranged) -> None:
+        self._tagged_since = tagged_since
         self._fields = {name: kind if isinstance(kind, Ranged) else Ranged(kind) for name, kind in fields.items()}
         self.fields = cache(self._select)
         self.least = cache(self._least)
@@ -217,7 +329,7 @@ class Struct:
         return [(name, field.type) for name, field in self._fields.items() if field.first <= version <= field.last]
 
     def _least(self, version: int) -> int:
-        return sum(kind.least(version) for _, kind in self.fields(version))
+        return sum(kind.least(version) for _, kind in self.fields(version)) + (version >= self._tagged_since)
 
     def _integers_in_front(self, version: int) -> tuple[tuple[str, ...], struct.Struct, list[tuple[str, Type]]]:
         """Names of the integers that a version begins with, their layout, and the fields behind them."""
@@ -235,6 +347,8 @@ class Struct:
         reader.at += layout.size
         for name, kind in behind:
             found[name] = kind.read(reader, version)
+        if version >= self._tagged_since:
+            reader.tags()
         return found
 
     def write(self, writer: Writer, value: Mapping[str, Any], version: int) -> None:
@@ -249,6 +363,8 @@ class Struct:
                 kind.write(writer, value[name], version)
             except LocalError as exc:
                 raise LocalError(f"{name}: {exc}") from None
+        if version >= self._tagged_since:
+            writer.unsigned(0)
 
 
 int8 = Integer(primitives.INT8)
@@ -261,5 +377,9 @@ topic_name = String(least_bytes=1)
 nullable_string = String(nullable=True)
 blob = Blob()
 nullable_blob = Blob(nullable=True)
+compact_string = CompactString()
+compact_nullable_string = CompactString(nullable=True)
+compact_blob = CompactBlob()
+uuid = Uuid()
 message_set = Blob()  # its int32 counts bytes, like that of any bytes
 nullable_message_set = Blob(nullable=True)  # beside an error, from 3.x on

@@ -76,7 +76,7 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
     where = f"broker {broker_id}"
     said = broker_text(text, where)
     if said.startswith("{"):
-        raise OtherGeneration(f"{where}: its node holds {said[:30]!r}..: {_NEWER}")
+        raise OtherGeneration(f"{where}: its node holds {said[:30]!r}..", _NEWER)
     parts = said.split(":")
     address = host_and_port(*parts[1:]) if len(parts) == 3 else None
     if address is None:
@@ -88,7 +88,7 @@ def broker_id(name: str, where: str = "topic") -> int:
     """The broker of a child of a topic's node.  Raises NodeError: 0.8 and later have "partitions" there."""
     found = broker_named(name)
     if found is None:
-        raise OtherGeneration(f"{where}: {name[:60]!r} under its node is not a broker id: {_NEWER}")
+        raise OtherGeneration(f"{where}: {name[:60]!r} under its node is not a broker id", _NEWER)
     return found
 
 

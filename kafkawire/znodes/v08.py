@@ -86,7 +86,7 @@ def broker(broker_id: int, text: str | bytes, protocol: str = PLAINTEXT) -> Brok
     where = f"broker {broker_id}"
     said = broker_text(text, where)
     if of_counting_broker(said):
-        raise OtherGeneration(f"{where}: its node holds creatorId:host:port: {_OLDER}")
+        raise OtherGeneration(f"{where}: its node holds creatorId:host:port", _OLDER)
     node = json_object(said, where)
     host, port = node.get("host"), node.get("port")
     plain = host_and_port(host, port) if isinstance(host, str) and is_int(port) else None
@@ -145,7 +145,7 @@ class OfListener:
 def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
     """Replicas (broker ids, the preferred leader first) by partition, in order of partitions; there may be gaps."""
     if not text.strip():
-        raise OtherGeneration(f"{where}: its node is empty: {_OLDER}")
+        raise OtherGeneration(f"{where}: its node is empty", _OLDER)
     partitions = json_object(text, where).get("partitions")
     if not isinstance(partitions, dict):
         raise NodeError(f"{where}: no 'partitions' in its node")

@@ -43,7 +43,7 @@ def group_key(group: str) -> bytes:
 
 
 def offset_value(value: StoredOffset, version: int) -> bytes:
-    """An offset in version 0 to 3.  LocalError when the version has no place for what is in it, or needs more."""
+    """An offset in version 0 to 4.  LocalError when the version has no place for what is in it, or needs more."""
     fields: dict[str, Any] = {"version": version, "offset": value.offset, "metadata": value.metadata}
     fields["timestamp" if version == 0 else "commit_timestamp"] = value.commit_ms
     if value.expire_ms is not None:
@@ -54,7 +54,7 @@ def offset_value(value: StoredOffset, version: int) -> bytes:
 
 
 def group_value(value: StoredGroup, version: int) -> bytes:
-    """A group in version 0 to 3; what we do not decode is written empty."""
+    """A group in version 0 to 4; what we do not decode is written empty."""
     members = []
     for member_id, client_id, host in value.members:
         row: dict[str, Any] = {"member_id": member_id, "client_id": client_id, "client_host": host}

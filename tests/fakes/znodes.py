@@ -4,8 +4,9 @@
     zk.nodes[path].data, zk.set(path, data), zk.delete(path)   somebody else's hand
     zk.session()                                               a ZkSession as far as reads and writes go
     zk.calls                                                   (what, path) of each call, in order
+    zk.closed.add(path)                                        an ACL that lets nobody read the node
 
-Leaves out: sessions, watches, ephemerals, ACLs, being away.
+Leaves out: sessions, watches, ephemerals, other ACLs, being away.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
 
 from zkconsumer.session.zkcalls import ZkCalls
 
@@ -87,6 +88,7 @@ class FakeZookeeper:
         self.zxid = 0
         self.calls: list[tuple[str, str]] = []
         self.nodes: dict[str, FakeNode] = {}
+        self.closed: set[str] = set()
         for path, data in self.filled.items():
             self.set(path, data)
 
@@ -120,6 +122,8 @@ class FakeZookeeper:
         self.calls.append(("get", path))
         if path not in self.nodes:
             return Answer(error=NoNodeError(path))
+        if path in self.closed:
+            return Answer(error=NoAuthError())
         node = self.nodes[path]
         node.numChildren = len(self.below(path))
         return Answer((node.data, node))
@@ -132,6 +136,8 @@ class FakeZookeeper:
 
     def get_children_async(self, path: str, watch: Any = None) -> Answer:
         self.calls.append(("list", path))
+        if path in self.closed:
+            return Answer(error=NoAuthError())
         return Answer(self.below(path)) if path in self.nodes else Answer(error=NoNodeError(path))
 
     def get_children(self, path: str) -> list[str]:

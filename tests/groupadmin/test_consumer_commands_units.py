@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,12 +13,16 @@ import pytest
 from groundwork.output import EXIT
 from groupadmin.commands import verify
 from groupadmin.commands.cli import outcome
-from groupadmin.commands.lag import total, verdict
+from groupadmin.commands.lag import GroupLag, total, verdict
+from groupadmin.snapshot.coordinated import CoordinatedGroup, CoordinatedMember
 from groupadmin.snapshot.groups import GroupNodes, GroupRow, host_of
+from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Message
 from kafkawire.offsets import MESSAGE_OFFSETS
+from zkconsumer.commands.common import clear_errors
 from zkconsumer.commands.messageformat import MessageFormat
+from zkconsumer.errors import NoSuchGroup
 from zkconsumer.offsets.store import NONE, Unknown
 
 BINARY = b"\xff\x00"
@@ -97,7 +102,7 @@ def test_verify_rebalance_takes_its_group_as_the_other_commands_do(
 ):
     @contextmanager
     def nowhere(*given: object) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(session=None, dialect=None)
+        yield SimpleNamespace(session=None, links=None, dialect=dialect("0.8.2"))
 
     monkeypatch.setattr(verify, "connected", nowhere)
     monkeypatch.setattr(
@@ -107,6 +112,29 @@ def test_verify_rebalance_takes_its_group_as_the_other_commands_do(
     )
     assert outcome(["verify-rebalance", *args, "-z", "h"]) == 0
     assert "group billing: 0 members" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("in_zookeeper", [False, True])
+def test_a_group_that_kafka_coordinates_is_not_called_healthy_nor_unknown(
+    in_zookeeper: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    @contextmanager
+    def at(*given: object) -> Iterator[SimpleNamespace]:
+        with clear_errors():
+            yield SimpleNamespace(session=None, links=None, dialect=dialect("3.9"))
+
+    def read_group(session: object, spoken: object, group: str) -> GroupNodes:
+        if not in_zookeeper:
+            raise NoSuchGroup(f"group {group} is not known to ZooKeeper")
+        return GroupNodes(group, members=(), partitions={}, owners={}, committed=())
+
+    group = CoordinatedGroup("billing", "Stable", members=(CoordinatedMember("m", "c", "h"),))
+    monkeypatch.setattr(verify, "connected", at)
+    monkeypatch.setattr(verify, "read_group", read_group)
+    monkeypatch.setattr(verify, "read_cluster", lambda admin: None)
+    monkeypatch.setattr(verify, "read_coordinated", lambda admin, cluster, groups: {"billing": group})
+    assert outcome(["verify-rebalance", "billing", "-z", "h"]) == EXIT["not found"]
+    assert "has no member in ZooKeeper, and 1 member that Kafka coordinates" in capsys.readouterr().err
 
 
 def test_lag_says_what_its_column_store_means(capsys: pytest.CaptureFixture[str]):
@@ -152,14 +180,16 @@ def test_a_partition_without_a_commit_is_no_lag_and_one_that_cannot_be_read_is_u
         GroupRow("t", 3, None, 40, end=None),
         GroupRow("t", 4, None, 40, end=30),
     ]
-    assert total(rows) == (60, 2)
+    assert total(rows) == (60, 3)
 
 
 @pytest.mark.parametrize(
     ("lag", "unknown", "code"), [(10, 0, "done"), (11, 3, "exceeded"), (10, 1, "partly"), (0, 0, "done")]
 )
 def test_a_threshold_is_exceeded_above_it_and_unknown_lag_is_no_success(lag: int, unknown: int, code: str):
-    assert verdict([("quiet", 0, 0), ("g", lag, unknown)], 10, MESSAGE_OFFSETS) == EXIT[code]
+    quiet = GroupLag("quiet", members=0, partitions=1, behind=0, unknown=0, uncommitted=0)
+    groups = [quiet, replace(quiet, group="g", behind=lag, unknown=unknown)]
+    assert verdict(groups, 10, MESSAGE_OFFSETS) == EXIT[code]
 
 
 @pytest.mark.parametrize(

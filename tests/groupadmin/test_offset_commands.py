@@ -22,6 +22,7 @@ from tests.groupadmin.snapshot.worlds import Fakes, fakes
 from zkconsumer.commands.common import Connection, clear_errors
 
 G = "/consumers/g"
+DAY = 86_400_000  # ms
 BOTH = {"t": 2, OFFSETS_TOPIC: 1}
 ENDS = {("t", 0): 100, ("t", 1): 100}
 WRITE = ("set", "-z", "zk", "--group", "g")
@@ -213,12 +214,49 @@ def test_neither_zookeeper_nor_brokers_is_a_usage_error(cluster: Start):
     assert "-z (ZooKeeper) or -b is missing" in c.err
 
 
-def test_an_unreadable_number_is_not_overwritten(cluster: Start):
+def importing(c: Cluster) -> tuple[str, ...]:
+    Path("seven").write_text("t,0,7\n")
+    return ("offsets", "import", "seven", "-z", "zk", "--group", "g")
+
+
+@pytest.mark.parametrize(
+    ("args", "after"),
+    [
+        (("offsets", *WRITE, "t:0=7"), "7"),
+        (("offsets", "reset", "-z", "zk", "--group", "g", "--topic", "t:0", "--to-earliest"), "0"),
+        (("offsets", "delete", "-z", "zk", "--group", "g", "--topic", "t:0"), None),
+        (("offsets", "copy-group", "other", "g", "-z", "zk", "--merge"), "6"),
+        (importing, "7"),
+        (("groups", "delete", "-z", "zk", "--group", "g"), None),
+    ],
+)
+@pytest.mark.parametrize("data", [b"what", b"\xff\xfe 7", b""])
+def test_each_command_repairs_a_node_that_holds_no_offset_and_its_undo_file_restores_the_bytes(
+    cluster: Start, args: Any, after: str | None, data: bytes
+):
+    path = f"{G}/offsets/t/0"
+    c = cluster({"t": 2}, {path: data, "/consumers/other/offsets/t/0": b"6"})
+    assert outcome([*(args(c) if callable(args) else args), "--execute"]) == 0
+    assert c.node(0) == after
+    assert c.run("import", c.undo.name, "-z", "zk", "--execute", "--undo-dir", "more") == 0
+    assert c.f.zk.nodes[path].data == data
+
+
+def test_what_is_copied_must_be_an_offset_and_the_refusal_names_what_repairs_it(cluster: Start):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"what"})
-    assert c.run(*WRITE, "t:0=7", "--execute") == EXIT["refused"]
-    assert "cannot be read" in c.err
+    for command in (("offsets", "copy-group", "g", "h"), ("groups", "rename", "g", "h")):
+        assert c._said(outcome([*command, "-z", "zk", "--execute"])) == EXIT["refused"]
+        assert "`zkconsumer offsets set` corrects it" in c.err
     assert c.node(0) == "what"
+
+
+def test_a_store_that_does_not_answer_is_not_overwritten(cluster: Start):
+    c = cluster(BOTH, {f"{G}/offsets/t/0": b"5"})
+    c.f.kafka.script("offset_fetch", *[Fail(12)] * 4)
+    assert c.run(*WRITE, "t:0=7", "--execute") == EXIT["refused"]
+    assert "cannot be read, so it could not be brought back" in c.err
     assert "--clamp" not in c.err
+    assert c.node(0) == "5"
 
 
 def test_what_kafka_refuses_is_not_written_to_zookeeper_and_ends_with_4(cluster: Start):
@@ -351,6 +389,55 @@ def test_an_empty_log_without_a_committed_offset_is_no_lag(cluster: Start):
     c = cluster({"quiet": 1}, {f"{G}/owners/quiet/0": b"g_host-1-0"})
     assert c.lag("--group", "g", "--threshold", "0") == 0
     assert "group g: 0 messages behind, in 1 partition, 0 unknown\n" in c.err
+
+
+def test_an_offset_of_a_deleted_topic_is_no_lag_and_is_named_with_what_removes_it(cluster: Start):
+    c = cluster(
+        {"t": 2}, {f"{G}/offsets/gone/0": b"5", f"{G}/offsets/t/0": b"90", "/consumers/old/offsets/gone/0": b"5"}
+    )
+    assert c.lag("--threshold", "20", "-o", "json") == 0
+    assert json.loads(c.out) == [
+        {"group": "g", "members": 0, "partitions": 2, "lag": 10, "unknown": 0},
+        {"group": "old", "members": 0, "partitions": 0, "lag": None, "unknown": 0},
+    ]
+    assert "`zkconsumer offsets delete --group g --topic gone` removes them" in c.err
+    assert c.lag("--group", "g", "--threshold", "20") == 0
+    assert "gone/0 does not exist (any more)" in c.err
+    assert "group g: 10 messages behind, in 2 partitions, 0 unknown" in c.err
+
+
+def test_a_topic_whose_node_cannot_be_read_is_not_taken_for_a_deleted_one(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/odd/0": b"5", f"{G}/offsets/t/0": b"90", "/brokers/topics/odd": b""})
+    assert c.lag("--threshold", "20") == EXIT["partly"]
+    assert "group g: the lag of 1 partition is not known" in c.err
+
+
+def test_an_offset_beyond_the_end_is_unknown_lag_and_retention_takes_off_it(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"120", f"{G}/offsets/t/1": b"90", "/consumers/h/offsets/t/0": b"3"})
+    c.f.kafka.logs["t", 0].empty_at = 60
+    assert c.lag("--threshold", "50", "-o", "json") == EXIT["partly"]
+    assert [(row["group"], row["lag"], row["unknown"]) for row in json.loads(c.out)] == [("g", 10, 1), ("h", 40, 0)]
+    assert "group g: the committed offset of t/0 is beyond the end of the log" in c.err
+    assert "group h: 57 messages behind its committed offsets were deleted by retention" in c.err
+
+
+STORM = b'{"topology":{"id":"x"},"offset":4285,"partition":0,"topic":"t"}'
+
+
+@pytest.mark.parametrize(
+    ("nodes", "code"),
+    [
+        ({f"{G}/ids/m": b"{}"}, "partly"),
+        ({f"{G}/partition_0": STORM}, "partly"),
+        ({f"{G}/offsets/partition_0": STORM}, "partly"),
+        ({f"{G}/ids": b""}, "done"),  # left over: nothing reads in its name
+    ],
+)
+def test_a_group_of_which_nothing_is_known_is_not_0_behind(cluster: Start, nodes: dict[str, bytes], code: str):
+    c = cluster({"t": 2}, nodes)
+    assert c.lag("--threshold", "5", "-o", "json") == EXIT[code]
+    (row,) = json.loads(c.out)
+    assert row["lag"] is None
 
 
 def test_lag_of_a_group_that_nobody_knows_is_not_found(cluster: Start):
@@ -527,14 +614,39 @@ def test_an_active_group_is_neither_renamed_nor_deleted(cluster: Start):
 def test_groups_are_deleted_by_expression_and_age_and_come_back(cluster: Start):
     c = cluster({"t": 2}, {f"/consumers/{name}/offsets/t/0": b"5" for name in ("old1", "old2", "young", "other")})
     for name in ("old1", "old2", "other"):
-        c.f.zk.nodes[f"/consumers/{name}/offsets/t/0"].mtime -= 40 * 86_400_000
+        c.f.zk.nodes[f"/consumers/{name}/offsets/t/0"].mtime -= 40 * DAY
     args = ("delete", "-z", "zk", "--group", "old.*", "--group", "young", "--regex", "--inactive-for", "30d")
     assert c.groups(*args) == 0
     assert [c.node(0, name) for name in ("old1", "old2", "young")] == ["5"] * 3
+    assert not [call for call in c.f.zk.calls if call[0] not in ("get", "list")]
     assert c.groups(*args, "--execute") == 0
     assert [c.node(0, name) for name in ("old1", "old2", "young", "other")] == [None, None, "5", "5"]
     assert c.run("import", c.undo.name, "-z", "zk", "--execute", "--undo-dir", "more") == 0
     assert [c.node(0, name) for name in ("old1", "old2")] == ["5", "5"]
+
+
+def test_a_group_that_never_committed_goes_by_the_age_of_its_node_but_not_one_with_nodes_of_others(cluster: Start):
+    c = cluster(
+        {"t": 2}, {"/consumers/none/ids": b"", "/consumers/new/ids": b"", "/consumers/storm/partition_0": STORM}
+    )
+    for name in ("none", "storm"):
+        c.f.zk.nodes[f"/consumers/{name}"].ctime -= 40 * DAY
+    args = ("delete", "-z", "zk", "--group", ".*", "--regex", "--inactive-for", "30d", "-o", "json", "--execute")
+    assert c.groups(*args) == 0
+    rows = {row["group"]: (row["youngest"], row["action"]) for row in json.loads(c.out)}
+    assert rows == {"none": ("40d", "delete"), "new": ("90m", "left alone"), "storm": (None, "left alone")}
+    assert sorted(c.f.zk.below("/consumers")) == ["new", "storm"]
+
+
+def test_no_group_is_deleted_for_its_age_by_a_clock_that_is_ahead_of_zookeepers(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    for node in c.f.zk.nodes.values():
+        node.mtime -= 40 * DAY
+    c.f.zk.now_ms -= 39 * DAY
+    args = ("delete", "-z", "zk", "--group", "g", "--inactive-for", "30d", "--execute")
+    assert c.groups(*args) == EXIT["refused"]
+    assert "ahead of ZooKeeper's, by which group g was written 24h ago: nothing was deleted" in c.err
+    assert (c.node(0), f"{G}/deleting" in c.f.zk.nodes) == ("5", False)
 
 
 def test_describe_shows_both_stores_and_a_stale_number_hides_none(cluster: Start):

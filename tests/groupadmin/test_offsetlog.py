@@ -81,8 +81,8 @@ def test_groups_of_the_new_consumer_are_told_apart_and_what_nobody_can_read_is_c
     log = read_offset_log(cluster.bootstrap)
     assert log.coordinated == {"new": stored}
     assert log.groups() == ["new"]
-    assert (log.records, log.unknown) == (7, 3)
-    assert "version 9: known are 0 to 3" in log.first_unknown
+    assert (log.records, log.unknown) == (7, 2)
+    assert "version 9: known are 0 to 4" in log.first_unknown
 
 
 def test_looking_creates_nothing_and_asks_no_coordinator():

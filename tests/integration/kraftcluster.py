@@ -47,9 +47,11 @@ class KraftCluster:
 
 
 @contextmanager
-def kraft_cluster(folder: Path, version: str = "3.9.1") -> Iterator[KraftCluster]:
+def kraft_cluster(
+    folder: Path, version: str = "3.9.1", settings: Mapping[str, str] | None = None
+) -> Iterator[KraftCluster]:
     """A broker of its own for the tests of a module."""
-    with KraftBroker(folder / "broker", version) as broker:
+    with KraftBroker(folder / "broker", version, settings=settings) as broker:
         at = _At(broker.brokers, version, folder)
         with ModernProducer(at, folder) as producer:  # type: ignore[arg-type]
             yield KraftCluster(broker, folder, producer)

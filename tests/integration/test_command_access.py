@@ -14,6 +14,8 @@ from kazoo.security import make_digest_acl
 
 from groundwork.options import Secret, load
 from groundwork.zksecurity import ZkSecurity, ZooKeeper
+from groupadmin.commands import dropin
+from groupadmin.commands.cli import outcome
 from kafkawire.model import Broker
 from localkafka.client import started_client
 from mirrormaker.options import TargetOptions
@@ -82,6 +84,49 @@ def test_each_command_reads_what_is_closed_to_others(home: str, ann: KazooClient
     assert "127.0.0.1,9" in run("brokers", "-z", home, "--zk-auth", ANN, "-o", "csv").stdout
     one = run("consume", "--topic", "t", "--partition", "0", "--zk-config", str(file), code=1)
     assert "Connection refused" in one.stderr
+
+
+READERS_OF_MANY = (
+    ["groups", "list"],
+    ["lag"],
+    ["offsets", "get", "--group", ".*", "--regex"],
+    ["offsets", "export"],
+    ["offsets", "export", "-o", "csv"],
+    ["migrate", "plan", "--all"],
+    ["groups", "delete", "--group", ".*", "--regex", "--dry-run"],
+)
+
+
+def test_a_group_that_is_closed_to_us_costs_itself_where_many_are_read(home: str, ann: KazooClient, capsys):
+    """Each of these ended with 1 without a row, and mostly without the name of the node."""
+    for group in ("a:b", "g", "s"):
+        ann.create(f"/consumers/{group}/offsets/t/0", b"7", makepath=True)
+    ann.set_acls("/consumers/s/offsets", [CLOSED])
+    ann.create("/brokers/topics/hidden", b'{"partitions":{"0":[1]}}', acl=[CLOSED])  # and so does a topic
+    at = ["-z", home, "--kafka-version", "0.8.2"]
+    for args in READERS_OF_MANY:
+        code, said = outcome([*args, *at]), capsys.readouterr()
+        assert (code, "g" in said.out, "a:b" in said.out) == (4, True, True), (args, said)
+        assert "group s cannot be read: " in said.err, (args, said)
+        assert "/consumers/s/offsets: " in said.err, (args, said)
+    assert outcome(["groups", "list", *at, "-o", "csv"]) == 4
+    assert capsys.readouterr().out == "group,members,topics\na:b,0,1\ng,0,1\ns,,\n"
+    assert outcome(["lag", "-o", "csv", *at]) == 4
+    assert "\ns,,,,\n" in capsys.readouterr().out
+    assert outcome(["offsets", "get", "--group", "s", *at]) == 1
+
+    where = ["--zookeeper", home, "--kafka-version", "0.8.2"]
+    assert dropin.outcome(dropin.consumer_groups, [*where, "--list"]) == 0  # its name is known
+    assert capsys.readouterr().out == "a:b\ng\ns\n"
+    assert dropin.outcome(dropin.consumer_groups, [*where, "--describe", "--all-groups"]) == 4
+    assert "g      t      0" in capsys.readouterr().out
+    for code, export in (
+        (dropin.outcome(dropin.offset_export, where), capsys.readouterr()),
+        (outcome(["offsets", "export", "-o", "zk-export", *at]), capsys.readouterr()),
+    ):
+        assert (code, export.out) == (4, "/consumers/g/offsets/t/0:7\n")
+        assert "group 'a:b', topic 't': left out, for ImportZkOffsets would cut 'a:b' in two" in export.err
+        assert "group s cannot be read: " in export.err
 
 
 def test_a_throwaway_group_is_closed_to_others_and_still_removed(source, unique, tmp_path: Path):

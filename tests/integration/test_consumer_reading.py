@@ -210,9 +210,15 @@ def test_an_unreadable_committed_offset_is_not_zero(source, unique):
     zk = source.registry().zk
     path = f"/consumers/{group}/offsets/{topic}/0"
     zk.create(path, b"twelve", makepath=True)
+    command = ["consume", "-z", source.zookeeper, "--group", group, "--topic", topic, "--timeout-ms", "1500"]
+    consumed = subprocess.run(
+        [sys.executable, "-m", "groupadmin.commands.main", *command], capture_output=True, text=True, timeout=60
+    )
+    assert consumed.returncode == 4, consumed
+    assert f"error: not everything was read: {topic}/0 cannot be read on\n" in consumed.stderr
     with Reader(source.zookeeper, group, {topic: 1}, rebalance_backoff_ms=1600) as reader:
-        wait_until(lambda: reader.kinds("offset"), 10, "the complaint")
-        assert f"offset node {path} holds 'twelve'" in reader.kinds("offset")[0]
+        wait_until(lambda: reader.kinds("unread"), 10, "the complaint")
+        assert f"offset node {path} holds 'twelve'" in reader.kinds("unread")[0]
         assert reader.got == []
         zk.set(path, b"12")
         wait_for_messages(8, reader)

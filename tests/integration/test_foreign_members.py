@@ -48,11 +48,12 @@ class Planted:
         node = {"version": 1, "partitions": {str(p): [0] for p in range(partitions)}}
         self.zk.create(f"/brokers/topics/{name}", json.dumps(node).encode(), makepath=True)
 
-    def member(self, name: str, text: str) -> None:
-        self.zk.create(f"/consumers/g/ids/{name}", text.encode(), makepath=True)
+    def member(self, name: str, text: str, copied: bool = False) -> None:
+        self.zk.create(f"/consumers/g/ids/{name}", text.encode(), makepath=True, ephemeral=not copied)
 
-    def own(self, partition: int, owner: str) -> None:
-        self.zk.create(f"/consumers/g/owners/t/{partition}", owner.encode(), makepath=True)
+    def own(self, partition: int, owner: str, copied: bool = False) -> None:
+        """copied: no session holds the node."""
+        self.zk.create(f"/consumers/g/owners/t/{partition}", owner.encode(), makepath=True, ephemeral=not copied)
 
     def free(self, partition: int) -> None:
         self.zk.delete(f"/consumers/g/owners/t/{partition}")
@@ -143,15 +144,45 @@ def test_members_that_write_otherwise_are_counted_and_their_owners_respected(pla
         assert not ours.kinds("claim")
 
 
-def test_one_owner_node_that_stays_for_ever_costs_its_partition_only(planted):
+def test_one_owner_node_that_stays_for_ever_costs_its_partition_only(planted, tmp_path, capsys):
     planted.topic("t", 4)
-    planted.own(2, "a-dead-process-0")
+    planted.own(2, "a-dead-process-0", copied=True)
+    unblock = ["groups", "unblock", "-z", planted.connect, "--group", "g", "--undo-dir", str(tmp_path), "--execute"]
     with reader(planted) as ours:
         reads(ours, 0, 1, 3)
         assert planted.owners()[2] == "a-dead-process-0"
-        planted.free(2)
+        told = ours.kinds("unread")[0]
+        assert "t/2 is not read: it is owned by a-dead-process-0 (node /consumers/g/owners/t/2: no session" in told
+        assert outcome(unblock) == 0
+        assert "undo: zkconsumer groups unblock " in capsys.readouterr().err
         reads(ours, 0, 1, 2, 3)
         wait_until(lambda: ours.connector.settled, 5, "the whole share")
+        assert len(planted.ids()) == 1  # of a live session
+    (undo,) = tmp_path.iterdir()
+    restore = ["groups", "unblock", "-z", planted.connect, "--restore", str(undo)]
+    assert outcome([*restore, "--dry-run"]) == 0
+    assert planted.owners() == {}
+    assert outcome([*restore, "--execute"]) == 0
+    assert planted.owners() == {2: "a-dead-process-0"}
+    capsys.readouterr()
+    assert outcome(["groups", "delete", "-z", planted.connect, "--group", "g", "--kafka-version", "0.8.2"]) == 3
+    assert "no session holds /consumers/g/owners/t/2: `zkconsumer groups unblock` deletes" in capsys.readouterr().err
+
+
+def test_an_id_node_of_a_copied_tree_is_found_and_deleted(planted, tmp_path, capsys):
+    """The partitions that it is assigned were read by no member, and nothing said why."""
+    planted.topic("t", 2)
+    planted.member("g_zz", STATIC, copied=True)
+    with reader(planted) as ours:
+        reads(ours, 0)
+        wait_until(lambda: ours.connector.settled, 5, "a settled group")
+        _audit_twice(ours)
+        assert [text for text in ours.kinds("claim") if "the id node of member g_zz: no session holds it" in text]
+        assert outcome(["verify-rebalance", "g", "-z", planted.connect, "--kafka-version", "0.8.2", "-o", "csv"]) == 4
+        assert "\nno session,,,g_zz,True," in capsys.readouterr().out
+        unblock = ["groups", "unblock", "-z", planted.connect, "--group", "g"]
+        assert outcome([*unblock, "--undo-dir", str(tmp_path), "--execute"]) == 0
+        reads(ours, 0, 1)
 
 
 def test_what_a_stranger_calls_nodes_and_writes_into_them_costs_what_it_stands_for(planted, capsys):
@@ -170,6 +201,15 @@ def test_what_a_stranger_calls_nodes_and_writes_into_them_costs_what_it_stands_f
         planted.zk.set("/brokers/topics/aaa", b'{"version":1,"partitions":{"\xc2\xb2":[0]}}')
         planted.free(2)
         reads(ours, 0, 1, 2, 3)
+        planted.zk.set("/brokers/topics/aaa", b"")
+        for command in (["groups", "members"], ["groups", "describe"], ["verify-rebalance"]):
+            capsys.readouterr()
+            code = outcome([*command, "-z", planted.connect, "--group", "g", "--kafka-version", "0.8.2"])
+            said = capsys.readouterr()
+            assert code == (4 if command == ["verify-rebalance"] else 0), said  # of g_x, which cannot be read
+            assert said.err.count("topic aaa: its node is empty: left out\n") == 1
+            assert "cluster of 0.7" not in said.err
+        planted.zk.set("/brokers/topics/aaa", b'{"version":1,"partitions":{"\xc2\xb2":[0]}}')
     capsys.readouterr()
     assert outcome(["topics", "-z", planted.connect, "--kafka-version", "0.8.2"]) == 0
     said = capsys.readouterr()

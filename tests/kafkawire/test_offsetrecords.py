@@ -12,6 +12,7 @@ from kafkawire.errors import LocalError
 from kafkawire.protocol.offsetrecords import (
     GroupRecord,
     OffsetRecord,
+    StateRecord,
     StoredGroup,
     StoredOffset,
     UnknownRecord,
@@ -32,12 +33,12 @@ def stored(version: int) -> st.SearchStrategy[StoredOffset]:
         metadata=texts,
         commit_ms=int64,
         expire_ms=int64 if version == 1 else st.none(),
-        leader_epoch=st.none() | st.integers(0, 2**31 - 1) if version == 3 else st.none(),
+        leader_epoch=st.none() | st.integers(0, 2**31 - 1) if version >= 3 else st.none(),
     )
 
 
 @pytest.mark.parametrize("key_version", [0, 1])
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 @given(st.data())
 def test_an_offset_comes_back_as_it_was_written(key_version: int, version: int, data: st.DataObject):
     group, topic, partition = data.draw(texts), data.draw(texts), data.draw(int32)
@@ -47,7 +48,7 @@ def test_an_offset_comes_back_as_it_was_written(key_version: int, version: int, 
     assert read_record(key, None) == OffsetRecord(group, topic, partition, None)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 @given(
     texts,
     st.builds(
@@ -66,10 +67,10 @@ def test_a_group_comes_back_as_it_was_written(version: int, group: str, value: S
 
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=60))
 def test_whatever_is_in_the_topic_is_a_record_and_never_an_error(key: bytes | None, value: bytes | None):
-    assert isinstance(read_record(key, value), (OffsetRecord, GroupRecord, UnknownRecord))
+    assert isinstance(read_record(key, value), (OffsetRecord, GroupRecord, StateRecord, UnknownRecord))
 
 
-@given(st.sampled_from([0, 1, 2, 3]), st.data())
+@given(st.sampled_from([0, 1, 2, 3, 4]), st.data())
 def test_every_cut_and_every_tail_of_a_value_is_unknown_with_its_partition(version: int, data: st.DataObject):
     whole = offset_value(data.draw(stored(version)), version)
     key = offset_key("g", "t", 1)
@@ -89,14 +90,25 @@ def test_the_bytes_of_0_8_2_and_of_0_9():
     assert read_record(key, value) == OffsetRecord("grp", "t", 7, expected)
 
 
-@pytest.mark.parametrize("version", [-1, 3, 77])
-def test_a_key_of_another_version_is_unknown(version: int):
-    found = read_record(struct.pack(">h", version) + b"\0\1g", b"")
+def test_the_bytes_of_4_1_with_a_tagged_field():
+    value = struct.pack(">hqi", 4, 42, 6) + b"\5note" + struct.pack(">q", 1500000000000)
+    expected = OffsetRecord("g", "t", 0, StoredOffset(42, "note", 1500000000000, None, 6))
+    assert read_record(offset_key("g", "t", 0), value + b"\0") == expected
+    assert read_record(offset_key("g", "t", 0), value + b"\1\0\x10" + b"topic id of 16 b") == expected
+
+
+def test_a_key_of_another_version_is_unknown():
+    found = read_record(struct.pack(">h", -1) + b"\0\1g", b"")
     assert isinstance(found, UnknownRecord)
-    assert f"version {version}" in found.why
+    assert "version -1" in found.why
 
 
-@pytest.mark.parametrize("version", [-1, 4])
+@pytest.mark.parametrize("version", [3, 15, 77])
+def test_the_state_of_a_group_of_a_newer_protocol_is_nothing_unknown(version: int):
+    assert read_record(struct.pack(">h", version) + b"\0\1g", b"\0\7 whatever") == StateRecord(version)
+
+
+@pytest.mark.parametrize("version", [-1, 5])
 def test_a_value_of_another_version_is_unknown_and_is_not_written(version: int):
     found = read_record(offset_key("g", "t", 0), struct.pack(">h", version) + b"\0" * 30)
     assert isinstance(found, UnknownRecord)

@@ -44,7 +44,16 @@ def test_a_name_that_is_no_broker_id_costs_its_node(name: str, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize(
-    "data", [b"junk", b"", b"\xff", b"[]", b'{"partitions":{"\xc2\xb2":[1]}}', b'{"partitions":{"0":[99999999999]}}']
+    "data",
+    [
+        b"junk",
+        b"",
+        b'{"version":1}',
+        b"\xff",
+        b"[]",
+        b'{"partitions":{"\xc2\xb2":[1]}}',
+        b'{"partitions":{"0":[99999999999]}}',
+    ],
 )
 def test_a_topic_that_makes_no_sense_costs_itself_at_a_start_and_in_a_running_member(
     data: bytes, caplog: pytest.LogCaptureFixture
@@ -56,6 +65,7 @@ def test_a_topic_that_makes_no_sense_costs_itself_at_a_start_and_in_a_running_me
     assert list(read_view(zk, EIGHT.znodes, both).topics) == ["orders"]
     assert read_topic_nodes(zk.session(), EIGHT, both) == {"orders": [0]}
     assert "topic aaa: " in caplog.text
+    assert "0.7" not in caplog.text  # its brokers are of ours
 
 
 def test_a_topic_whose_node_makes_no_sense_for_a_while_was_not_deleted() -> None:

@@ -30,6 +30,10 @@ def values(kind: Type, version: int) -> st.SearchStrategy[Any]:
         return text | st.none() if kind.nullable else text
     if isinstance(kind, schema.Blob):
         return st.binary(max_size=20) | st.none() if kind.nullable else st.binary(max_size=20)
+    if isinstance(kind, schema.Uuid):
+        return st.binary(min_size=16, max_size=16)
+    if isinstance(kind, schema.Switched):
+        return values(kind.of(version), version)
     if isinstance(kind, Array):
         rows = st.lists(values(kind.of, version), max_size=3)
         return rows | st.none() if version >= kind.nullable_since else rows

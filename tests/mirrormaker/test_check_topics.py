@@ -78,7 +78,7 @@ def test_internal_topics_that_the_lists_select_are_named_with_the_option_that_le
     [source] = configuration.sources
     names, internal = chosen_topics(topics, source, configuration.mirror)
     assert (names, internal) == (["a", "b"], ["__transaction_state"])
-    online.say_internal([(source, SourceView({}, {}, internal))])
+    online.say_internal([(source, SourceView({}, {}, internal=internal))])
     assert capsys.readouterr().err == (
         "source dc1: __transaction_state not mirrored, internal (exclude.internal.topics)\n"
     )

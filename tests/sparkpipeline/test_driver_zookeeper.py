@@ -82,9 +82,9 @@ def access_of(cluster: FakeCluster) -> ClusterAccess:
 
 
 class Nodes(FakeZookeeper):
-    """As much of a kazoo client as group nodes need; closed: nodes of another identity."""
+    """As much of a kazoo client as group nodes need; unwritable: nodes of another identity."""
 
-    closed: frozenset[str] = frozenset()
+    unwritable: frozenset[str] = frozenset()
 
     def exists(self, path: str) -> Any:
         return self.nodes.get(path)
@@ -94,7 +94,7 @@ class Nodes(FakeZookeeper):
         self.set(path, data)
 
     def set_async(self, path: str, data: bytes, version: int = -1) -> Answer:
-        return Answer(error=NoAuthError()) if path in self.closed else super().set_async(path, data, version)
+        return Answer(error=NoAuthError()) if path in self.unwritable else super().set_async(path, data, version)
 
 
 def group(**nodes: str) -> Nodes:
@@ -119,7 +119,7 @@ def test_only_what_differs_is_written_and_all_of_it_is_read_back() -> None:
 
 def test_a_node_that_is_closed_to_us_is_told_and_the_others_are_written() -> None:
     zk = group(**{"offsets/t/0": "17", "offsets/t/1": "5"})
-    zk.closed = frozenset({"/consumers/g/offsets/t/0"})
+    zk.unwritable = frozenset({"/consumers/g/offsets/t/0"})
     found = write_offset_nodes(zk, "g", {T0: 18, T1: 6})
     assert found == {
         T0: "group g, t/0: 18 was to be written and 17 is there: its node may not be written: another identity made it",

@@ -30,7 +30,9 @@ class Session:
         self.nodes |= {path: Node(data, 0, session_id) for path, data in nodes.items()}
         return dict.fromkeys(nodes, WriteOutcome.DONE)
 
-    def read(self, paths: Iterable[str], watch: Any = None, session_id: int | None = None) -> dict[str, Node | None]:
+    def read(
+        self, paths: Iterable[str], watch: Any = None, session_id: int | None = None, closed: Any = None
+    ) -> dict[str, Node | None]:
         return {path: self.nodes.get(path) for path in paths}
 
     def stat(self, paths: Iterable[str], watch: Any = None, session_id: int | None = None) -> dict[str, Node | None]:

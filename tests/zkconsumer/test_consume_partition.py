@@ -14,7 +14,7 @@ from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry
 from zkconsumer.commands import partition
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
-from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import ConsumerError, DamagedMessage
 
 
 def fill(cluster: FakeCluster, first: int, last: int) -> None:
@@ -84,6 +84,18 @@ def test_an_offset_outside_the_log_is_refused_with_what_it_holds():
         fill(cluster, 0, 3)
         with pytest.raises(ConsumerError, match=r"t/0 at 9: its log holds 0 to 3; give --offset in between"):
             read(cluster, 9, None)
+
+
+def test_a_damaged_message_is_named_with_its_partition_behind_all_that_was_before_it():
+    damaged = entry(b"1")
+    out = io.BytesIO()
+    with FakeCluster({"t": 1}) as cluster:
+        fill(cluster, 0, 1)
+        cluster.append("t", 0, damaged[:-1] + b"x")
+        reader = OnePartition(cluster.bootstrap, "t", 0, start=0, release="0.8.2", timeout_ms=2000)
+        with pytest.raises(DamagedMessage, match=r"^t/0 at 1: the message is damaged: .*; give --offset behind it"):
+            reader.run(MessageFormat(), None, 200, out)
+    assert out.getvalue() == b"0\n"
 
 
 def test_what_is_not_there_is_said_and_not_created():

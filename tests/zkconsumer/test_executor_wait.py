@@ -12,6 +12,7 @@ from zkconsumer.events import ConsumerEvent
 from zkconsumer.group import executor as module
 from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.steps import Action, Do, Finished
+from zkconsumer.group.verify import SESSIONLESS
 from zkconsumer.session.zksession import SessionState
 
 NOBODY: Any = None  # waiting asks nobody
@@ -49,19 +50,20 @@ def test_a_second_member_with_one_consumer_id_names_the_option(monkeypatch: pyte
     class Held:
         consumer_id = "g_one"
         tries = 0
+        holder = "session 0x1"
 
         def register(self, now_ms: int) -> str | None:
             self.tries += 1
-            return "session 0x1" if self.tries < 3 else None
+            return self.holder if self.tries < 3 else None
 
         def wait_for_id(self, seconds: float) -> None:
             sleep(0.001)
 
-    for fixed, kind in (("one", "claim"), (None, "rebalance")):
+    def registered(fixed: str | None, group: Held) -> None:
         told.clear()
         executor = RebalanceExecutor(
             session=SimpleNamespace(state=SessionState.CONNECTED, fenced=False),
-            group=Held(),
+            group=group,
             claims=SimpleNamespace(sweep=list),
             fetchers=NOBODY,
             commits=NOBODY,
@@ -74,6 +76,13 @@ def test_a_second_member_with_one_consumer_id_names_the_option(monkeypatch: pyte
             closing=lambda: False,
         )
         assert executor.do(Action(Do.REGISTER, 1)) == Finished(1)
+
+    for fixed, kind in (("one", "claim"), (None, "rebalance")):
+        registered(fixed, Held())
         assert {event.kind for event in told} == {kind}
         named = "; consumer.id is one there too: give each member its own, or leave it out" if fixed else ""
         assert told[0].text == f"id node g_one is held by session 0x1; waiting until it ends{named}"
+    copied = Held()
+    copied.holder = SESSIONLESS  # and there is no other process to stop
+    registered("one", copied)
+    assert told[0].text == f"id node g_one: {SESSIONLESS}; waiting until it is deleted"

@@ -16,7 +16,8 @@ from zkconsumer.session.lease import LeaseOver
 from zkconsumer.session.zkcalls import WINDOW, Node
 
 
-@pytest.mark.parametrize(("data", "at"), [(b"0", 0), (b"81920", 81920), (b" 7\n", 7), (b"%d" % LARGEST, LARGEST)])
+@pytest.mark.parametrize(("data", "at"), [(b"0", 0), (b"81920", 81920), (b" 7\n", 7), (b"%d" % LARGEST, LARGEST),
+                                            (b"+5", 5), (b"-0", 0)])  # fmt: skip
 def test_decimal_text_is_a_position(data: bytes, at: int):
     assert position("/p", Node(data, 0, 0)) == at
 
@@ -25,10 +26,24 @@ def test_no_node_is_none():
     assert position("/p", None) is NONE
 
 
+@pytest.mark.parametrize("data", [b"-1", b"-2", b"%d" % (-LARGEST - 1)])
+def test_a_negative_number_is_none_as_for_the_jvm(data: bytes):
+    """Members of ours never read such a partition; PartitionTopicInfo.isOffsetInvalid resets it."""
+    tp = TopicPartition("t", 0)
+    zookeeper = FakeZookeeper({"/consumers/g/offsets/t/0": data})
+    store = ZookeeperOffsets(zookeeper.session(), dialect("0.8.2").znodes)
+    assert store.read("g", [tp]) == {tp: NONE}
+    assert store.commit("g", {tp: 7}, held()) == {tp: None}
+    assert zookeeper.nodes["/consumers/g/offsets/t/0"].data == b"7"
+
+
 NO_POSITION = [
     b"",
     b"null",
-    b"-1",
+    b"+",
+    b"+-5",
+    b"++5",
+    b"%d" % (-LARGEST - 2),
     b"1.5",
     b"0x10",
     b"\xff\xfe",

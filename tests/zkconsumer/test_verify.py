@@ -53,6 +53,13 @@ def test_an_owner_that_is_not_registered_is_found():
         assert kinds(owned(t0=f"a-{number}")) == [("not registered", T[0])]
 
 
+def test_nodes_that_no_session_holds_are_found_with_what_deletes_them():
+    """The advice was to stop a process that does not exist."""
+    facts = replace(owned(t0="gone-0", t2=None, t3=None), sessionless_owners={T[0]}, sessionless_members={"b"})
+    assert kinds(facts) == [("no session", "b"), ("no owner", T[2]), ("no owner", T[3]), ("no session", T[0])]
+    assert all("`zkconsumer groups unblock`" in one.text for one in verify(facts, "range") if one.kind == "no session")
+
+
 def test_an_owner_that_is_registered_and_not_the_assigned_thread_is_found():
     (found,) = verify(owned(t1="b-0"), "range")
     assert (found.kind, found.text, found.member) == ("not assigned", "t/1 is owned by b-0, and should be by a-0", "b")

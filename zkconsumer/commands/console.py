@@ -56,6 +56,7 @@ class Console:
         self._turn = threading.Lock()
         self._left: int | None = None
         self.parked: dict[TopicPartition, str] = {}  # at the end: the parked partitions, and why
+        self.unread: dict[TopicPartition, str] = {}  # assigned partitions that were not begun, and why
         self._stopping = False
         self._tells_start = named and config.auto_offset_reset == "largest"
 
@@ -103,6 +104,8 @@ class Console:
     def _on_event(self, event: ConsumerEvent) -> None:
         """In the event loop."""
         log_event(event)
+        if event.tp is not None and event.kind == "unread":
+            self.unread[event.tp] = event.text
         if event.kind == "start" and event.offset and self._tells_start:
             self._tells_start = False
             where = self._wanted if isinstance(self._wanted, str) else "its topics"
@@ -113,7 +116,9 @@ class Console:
 
     def _note_parked(self, connector: ConsumerConnector) -> None:
         try:
-            self.parked = {row.tp: row.parked for row in connector.status() if row.parked is not None}
+            owned = connector.status()
+            self.parked = {row.tp: row.parked for row in owned if row.parked is not None}
+            self.unread = {tp: why for tp, why in self.unread.items() if tp not in {row.tp for row in owned}}
         except (HubStopped, ConsumerError) as gone:  # it ends by an error of its own
             logging.getLogger(__name__).debug("what is parked is not known: %s", gone)
 

@@ -139,10 +139,13 @@ def consume(
     group = group or given.get("group.id") or given.get("groupid")
     with clear_errors(), _member(values, group, wanted, num_streams) as console:
         console.run(message_format, max_messages, timeout_ms)
-    if console.parked:
-        for why in console.parked.values():
-            print_note(f"parked: {why}")
-        names = ", ".join(str(tp) for tp in sorted(console.parked, key=str))
+    for why in console.parked.values():
+        print_note(f"parked: {why}")
+    for why in console.unread.values():
+        print_note(why)
+    left = {*console.parked, *console.unread}
+    if left:
+        names = ", ".join(str(tp) for tp in sorted(left, key=str))
         fail(f"not everything was read: {names} cannot be read on", EXIT["partly"])
 
 

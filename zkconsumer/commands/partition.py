@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, TypeVar
 
 from groundwork.output import print_note
@@ -20,13 +20,13 @@ from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import expected
-from kafkawire.errors import BrokerError, LinkLost
-from kafkawire.model import Broker, MessageSet, PartitionId, TopicPartition
+from kafkawire.errors import BrokerError, CorruptMessage, LinkLost
+from kafkawire.model import Broker, Message, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
 from zkconsumer.commands import pipes
 from zkconsumer.commands.messageformat import MessageFormat
-from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import ConsumerError, DamagedMessage
 from zkconsumer.refusals import MessageTooLarge, OffsetOutOfRange
 from zkconsumer.simple import SimpleConsumer
 
@@ -118,7 +118,7 @@ class OnePartition:
             if pipes.has_no_reader(to):
                 raise Stop
             fetched = self._fetch(position)
-            for message in fetched.messages():
+            for message in self._messages(fetched):
                 to.write(message_format.line(message))
                 printed, since = printed + 1, time.monotonic()
                 if printed == max_messages:
@@ -130,6 +130,17 @@ class OnePartition:
                 return
             if not fetched.runs and not self._waits:
                 time.sleep(WAIT_MS / 1000)
+
+    def _messages(self, fetched: MessageSet) -> Iterator[Message]:
+        """Yield the messages.  Raises DamagedMessage, with the partition and where it would have read on."""
+        at = fetched.start
+        try:
+            for message in fetched.messages():
+                yield message
+                at = message.resume_at
+        except CorruptMessage as damage:
+            helps = "give --offset behind it to read on"
+            raise DamagedMessage(self._tp, at, "the message is damaged", damage, helps) from damage
 
     def _see_large_batch(self, fetched: MessageSet) -> None:
         """Fetch more after two empty fetches before the end of the log: Kafka 3.x sends them for a batch larger than

@@ -20,7 +20,8 @@ from groundwork.tasks import Lock
 from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway
-from zkconsumer.session.zkcalls import Node, WriteOutcome
+from zkconsumer.group.verify import SESSIONLESS
+from zkconsumer.session.zkcalls import Closed, Node, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
@@ -95,11 +96,15 @@ class Claims:
             won |= {path for path, outcome in outcomes.items() if outcome is WriteOutcome.DONE}
             there = [path for path, outcome in outcomes.items() if outcome is not WriteOutcome.DONE]
             open_, contested = [], {}
-            for path, node in self._session.read(there, self._watch_foreign, session_id).items():
+            closed: Closed = {}
+            nodes = self._session.read(there, self._watch_foreign, session_id, closed)
+            contested |= {path: f"another member ({why})" for path, why in closed.items()}
+            for path, node in nodes.items():
                 if node is None:  # released between our create and our read
                     open_.append(path)
                 elif node.owner != session_id:
-                    contested[path] = node.data.decode("utf-8", "replace")
+                    holder = node.data.decode("utf-8", "replace")
+                    contested[path] = holder if node.owner else f"{holder} (node {path}: {SESSIONLESS})"
                 else:
                     self._take_over(path, node, data[path], session_id)
                     won.add(path)

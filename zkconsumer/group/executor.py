@@ -34,6 +34,7 @@ from zkconsumer.group.steps import (
     Report,
     Unrecoverable,
 )
+from zkconsumer.group.verify import SESSIONLESS
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.former import TopicCreation, former_read
@@ -176,6 +177,8 @@ class RebalanceExecutor:
                     f"; consumer.id is {fixed} there too: give each member its own, or leave it out" if fixed else ""
                 )
                 text = f"id node {self._group.consumer_id} is held by {holder}; waiting until it ends{helps}"
+                if holder == SESSIONLESS:
+                    text = f"id node {self._group.consumer_id}: {SESSIONLESS}; waiting until it is deleted"
                 self._on_event(ConsumerEvent("claim" if fixed else "rebalance", text))
             if self._closing():
                 held = f"id node {self._group.consumer_id} is held by {holder}"
@@ -289,6 +292,9 @@ class RebalanceExecutor:
         contested = self._claims.claim(action.assignment, keep=action.accept_partial)
         if not contested:
             return Finished(action.turn)
+        for tp, holder in contested.items():
+            if SESSIONLESS in holder:
+                self._on_event(ConsumerEvent("unread", f"{tp} is not read: it is owned by {holder}", tp))
         won = frozenset(action.assignment) - contested.keys() if action.accept_partial else frozenset()
         return ClaimsRefused(action.turn, contested, won)
 

@@ -35,9 +35,9 @@ from zkconsumer.group.membership import (
     surplus,
 )
 from zkconsumer.group.topicnodes import Creations, Partitions, read_topics
-from zkconsumer.group.verify import GroupFacts
+from zkconsumer.group.verify import SESSIONLESS, GroupFacts
 from zkconsumer.offsets.former import TopicCreation
-from zkconsumer.session.zkcalls import WriteOutcome
+from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
@@ -74,6 +74,7 @@ class GroupReader:
         self._changed = changed
         self._path = dialect.znodes.member(group, consumer_id)
         self._leave_out = LeftOut(log.warning)
+        self._sessionless: frozenset[str] = frozenset()  # members whose id nodes no session holds, as last read
         self._touches: dict[str, int] = {}  # topics whose watches fired since they were last read, and how often
         self._away = 0  # how often the connection went, and the watches with it
         self._away_read = 0
@@ -99,7 +100,7 @@ class GroupReader:
 
     def register(self, timestamp_ms: int) -> str | None:
         """Create our id node with its data in one call, or replace it where it holds another subscription of ours.
-        None: it is ours; else its holder, and it is watched.
+        None: it is ours; else who holds it, or that no session does, and it is watched.
 
         An id node of the same name and another session is left by our last session: it has to end first.
         """
@@ -121,7 +122,7 @@ class GroupReader:
                     self._written = {data: wanted}
                     return None
             elif node is not None:
-                return f"session {node.owner:#x}"
+                return f"session {node.owner:#x}" if node.owner else SESSIONLESS
         return "a node that comes and goes"
 
     def wait_for_id(self, timeout_s: float) -> None:
@@ -177,10 +178,14 @@ class GroupReader:
             return None
         tps = [TopicPartition(topic, p) for topic, ids in partitions.items() for p in ids]
         paths = {self._dialect.znodes.owner(self._group, tp): tp for tp in tps}
-        nodes = self._session.read(paths, session_id=session_id)
+        closed: Closed = {}
+        nodes = self._session.read(paths, session_id=session_id, closed=closed)
         owners = {paths[path]: node.data.decode("utf-8", "replace") for path, node in nodes.items() if node is not None}
+        owners |= {paths[path]: "a member whose node is closed to us" for path in closed}
         streams = {m: {t: n for t, n in by.items() if t in topics} for m, by in group.streams.items()}
-        return GroupFacts(streams, owners, partitions, {one.member: one.why for one in group.left_out}), assigned
+        unreadable = {one.member: one.why for one in group.left_out}
+        orphaned = {paths[path] for path, node in nodes.items() if node is not None and not node.owner}
+        return GroupFacts(streams, owners, partitions, unreadable, self._sessionless, orphaned), assigned
 
     @property
     def relaxed(self) -> bool:
@@ -222,7 +227,12 @@ class GroupReader:
         folder = self._dialect.znodes.ids(self._group)
         members = self._session.children(folder, self._watch_ids, session_id) or []
         paths = {f"{folder}/{member}": member for member in members}
+        # A closed id node fails the round.  Left out, its member's partitions would be claimed by one who cannot read
+        # their offsets.
         found = self._session.read(paths, self._watch_ids, session_id)
+        self._sessionless = frozenset(
+            paths[path] for path, node in found.items() if node is not None and not node.owner
+        )
         return {paths[path]: (node.data, node.owner) if node else None for path, node in found.items()}
 
     def _read_topics(self, session_id: int | None) -> list[str]:

@@ -61,7 +61,7 @@ class OwnedPartitions:
         known: dict[TopicPartition, Offset] = {}
         for tp, at in self._store.read(self._config.group_id, tps).items():
             if isinstance(at, Unknown):
-                self._on_event(ConsumerEvent("offset", f"{tp} is not read: {at.reason}", tp))
+                self._on_event(ConsumerEvent("unread", f"{tp} is not read: {at.reason}", tp))
             else:
                 known[tp] = None if at is NONE else at
         return known

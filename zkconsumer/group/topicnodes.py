@@ -4,23 +4,24 @@
     0.7             /brokers/topics/T/B    holds how many of them broker B has; it comes and goes with the broker
 
 A watch fires when the partitions of a topic change, and when a topic appears that was absent.  A node that cannot be
-parsed is left out, with a warning: the original counts no partitions of such a topic either.
+parsed, or is closed to us, is left out, with a warning: the original counts no partitions of such a topic either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from groundwork.pauses import Pace
-from kafkawire.cluster.zookeeper import BROKERS, left_out, refuse_secured
+from kafkawire.cluster.zookeeper import BROKERS, closed_node, left_out, refuse_secured
 from kafkawire.dialects import Dialect
 from kafkawire.errors import NoListener, RemoteError
 from kafkawire.interfaces import CountedZnodes, ListedZnodes
 from kafkawire.model import PartitionId
 from kafkawire.znodes.text import PAUSE_PARTITIONS
 from zkconsumer.offsets.former import TopicCreation
-from zkconsumer.session.zkcalls import Watch, ZkCalls
+from zkconsumer.session.zkcalls import Closed, Watch, ZkCalls
 from zkconsumer.session.zksession import ZkSession
 
 T = TypeVar("T")
@@ -85,14 +86,19 @@ def _listed(
     session: ZkCalls, znodes: ListedZnodes, topics: list[str], watch: Watch | None, session_id: int | None
 ) -> tuple[Partitions, Creations]:
     paths = {znodes.topic_path(topic): topic for topic in topics}
-    found = _watched(session, session.read, paths, watch, session_id)
+    closed: Closed = {}
+    found = _watched(session, partial(session.read, closed=closed), paths, watch, session_id)
     there = {paths[path]: node for path, node in found.items() if node is not None}
     partitions: Partitions = {}
     for topic, node in there.items():
         try:
             partitions[topic] = list(znodes.topic(node.data, f"topic {topic}"))
         except RemoteError as senseless:
-            left_out(session, str(senseless))
+            left_out(session, senseless)
+    for path in closed:
+        left_out(session, closed_node(path))
+    stats = session.stat(closed, watch, session_id) if closed else {}  # they exist, and were not deleted
+    there |= {paths[path]: node for path, node in stats.items() if node is not None}
     return partitions, {topic: TopicCreation(node.czxid, node.ctime_ms) for topic, node in there.items()}
 
 
@@ -107,7 +113,7 @@ def _counted(
             try:
                 broker = znodes.broker_id(name, f"topic {paths[path]}")
             except RemoteError as senseless:
-                left_out(session, str(senseless))
+                left_out(session, senseless)
                 continue
             brokers[znodes.count_path(paths[path], broker)] = (paths[path], broker)
     partitions: Partitions = {paths[path]: [] for path, names in found.items() if names is not None}
@@ -117,7 +123,7 @@ def _counted(
             try:
                 count = znodes.count(node.data, f"topic {topic} on broker {broker}")
             except RemoteError as senseless:
-                left_out(session, str(senseless))
+                left_out(session, senseless)
                 continue
             partitions[topic] += znodes.partitions(broker, count)
     return partitions

@@ -1,5 +1,7 @@
 """Health of a group: what ZooKeeper holds comes in, what is wrong with it goes out.  Pure.
 
+no session       an owner or id node that no session holds, as in a copied tree: it never goes away by itself, and its
+                 partitions are not read
 no owner         a partition that a member should read has no owner node: it is not read
 not registered   an owner node's thread belongs to no member: its process is gone, or registers elsewhere
 not assigned     the owner is not the thread that the assignment strategy gives
@@ -10,7 +12,7 @@ idle             more threads than partitions: allowed, so no fault
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from groundwork.decimals import decimal_int
@@ -19,6 +21,8 @@ from zkconsumer.group.assignor import RANGE, ROUNDROBIN, StrategyRefused, Thread
 from zkconsumer.group.membership import surplus, threads_of
 
 NO_OWNER = "no owner"
+NO_SESSION = "no session"
+SESSIONLESS = "no session holds it, so it never goes away; `zkconsumer groups unblock` deletes such nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +31,15 @@ class GroupFacts:
 
     streams: of each member that can be read, by topic.  unreadable: why the others cannot be.  owners: the text of each
     owner node.  partitions: in the dialect's order, of the topics that any member reads; a topic that is absent has
-    none.
+    none.  sessionless_members, sessionless_owners: whose nodes no session holds.
     """
 
     streams: Mapping[str, Mapping[str, int]]
     owners: Mapping[TopicPartition, str]
     partitions: Mapping[str, Sequence[PartitionId]]
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    sessionless_members: Set[str] = frozenset()
+    sessionless_owners: Set[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,10 @@ def verify(facts: GroupFacts, strategy: str | None = None, relaxed: bool = False
 def _verify(facts: GroupFacts, strategy: str, relaxed: bool) -> list[Finding]:
     threads = threads_of(facts.streams)
     findings = [Finding("unreadable", f"member {m}: {why}", member=m) for m, why in sorted(facts.unreadable.items())]
+    findings += [
+        Finding(NO_SESSION, f"the id node of member {m}: {SESSIONLESS}", member=m)
+        for m in sorted(facts.sessionless_members)
+    ]
     try:
         given = assign(strategy, facts.partitions, threads, relaxed)
     except StrategyRefused as e:
@@ -86,7 +96,11 @@ def _owners(facts: GroupFacts, threads: Mapping[str, Threads], wanted: Mapping[T
                 found.append(Finding(NO_OWNER, text, tp))
     for tp, owner in sorted(facts.owners.items(), key=lambda one: (one[0].topic, str(one[0].partition).zfill(10))):
         member = _member_of(owner, facts)
-        if member is None:
+        if tp in facts.sessionless_owners:
+            found.append(
+                Finding(NO_SESSION, f"the owner node of {tp}, which holds {owner!r}: {SESSIONLESS}", tp, member)
+            )
+        elif member is None:
             text = f"{tp} is owned by {owner!r}, which is no thread of a registered member"
             found.append(Finding("not registered", text, tp))
         elif tp in wanted and owner not in (wanted[tp], wanted[tp].rpartition("-")[0]):
@@ -116,7 +130,7 @@ def _idle_members(facts: GroupFacts, wanted: Mapping[TopicPartition, str]) -> li
     return [
         Finding("reads nothing", f"member {m} owns nothing, and should own {_some(due[m])}", member=m)
         for m in java_order(due)
-        if m not in busy
+        if m not in busy and m not in facts.sessionless_members
     ]
 
 

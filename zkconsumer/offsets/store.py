@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from groundwork.decimals import decimal_int
@@ -35,6 +35,14 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableNode(Unknown):
+    """An offset node whose data is no offset.  The data is known, so that whoever overwrites it can restore it."""
+
+    reason: str = field(compare=False)
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class FormerOffset:
     """A committed position in the log of an earlier topic of the same name (offsets/former.py); reason is the end of a
     sentence that begins with the partition and the position: where it is from, and when the topic was created."""
@@ -53,13 +61,19 @@ WHITESPACE = " \t\n\r\f\v"
 MAX_SHOWN = 200  # characters of what a node holds, in a sentence
 
 
-def position_of(path: str, data: bytes) -> int | Unknown:
-    """What an offset node of ZooKeeper says; text that is no number from 0 to LARGEST is Unknown, never 0."""
-    text = data.decode("utf-8", "backslashreplace")
-    found = decimal_int(text.strip(WHITESPACE), most=LARGEST)
+def position_of(path: str, data: bytes) -> int | _None | UnreadableNode:
+    """Return what an offset node of ZooKeeper says, as the JVM's consumer takes it: a negative number is none, `+5` is
+    5.  Text that is not an int64 is Unknown, never 0."""
+    text = data.decode("utf-8", "backslashreplace").strip(WHITESPACE)
+    signed = text[1:] if text[:1] == "+" and text[1:2] != "-" else text
+    found = decimal_int(signed, least=-LARGEST - 1, most=LARGEST)
     if found is not None:
-        return found
-    return Unknown(f"offset node {path} holds {text.strip()[:MAX_SHOWN]!r}, which is no position; correct or delete it")
+        return found if found >= 0 else NONE
+    return UnreadableNode(
+        f"offset node {path} holds {text[:MAX_SHOWN]!r}, which is no position; `zkconsumer offsets set` corrects it,"
+        " `zkconsumer offsets delete` deletes it",
+        data,
+    )
 
 
 class OffsetStore(Protocol):

@@ -14,9 +14,9 @@ from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite, TopicGone
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
-from zkconsumer.offsets.store import NONE, Committed, FormerOffset, position_of
+from zkconsumer.offsets.store import NONE, Committed, FormerOffset, Unknown, position_of
 from zkconsumer.session.lease import Lease, LeaseOver
-from zkconsumer.session.zkcalls import Before, Node, WriteOutcome
+from zkconsumer.session.zkcalls import Before, Closed, Node, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 
@@ -45,16 +45,21 @@ class ZookeeperOffsets:
         self._former: set[str] = set()  # paths of nodes that hold a FormerOffset
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The committed positions.  Raises ZooKeeperAway."""
+        """The committed positions; that of a node that is closed to us is Unknown.  Raises ZooKeeperAway."""
         paths = {tp: self._znodes.offset(group, tp) for tp in tps}
-        found = self._session.read(paths.values())
+        closed: Closed = {}
+        found = self._session.read(paths.values(), closed=closed)
+        unknown: dict[TopicPartition, Committed] = {
+            tp: Unknown(closed[path]) for tp, path in paths.items() if path in closed
+        }
+        paths = {tp: path for tp, path in paths.items() if path not in closed}
         for path, node in found.items():
             self._remember(path, node)
         topics = self._creations({tp.topic for tp, path in paths.items() if found[path] is not None})
         positions = {tp: self._position(tp, path, found[path], topics.get(tp.topic)) for tp, path in paths.items()}
         self._former.difference_update(paths.values())
         self._former |= {paths[tp] for tp, at in positions.items() if isinstance(at, FormerOffset)}
-        return positions
+        return positions | unknown
 
     def deleted(self, group: str, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return those whose node this member read or wrote, and that is not there any more: the next commit writes it

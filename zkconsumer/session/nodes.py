@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, NotEmptyError
+from kazoo.exceptions import BadVersionError, KazooException, NoAuthError, NoNodeError, NotEmptyError
 
-from zkconsumer.session.zkcalls import WriteOutcome
+from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 WRITES_PER_TRANSACTION = 100  # a request may have 1 MB
@@ -35,14 +35,19 @@ class Read(NamedTuple):
     children: int
 
 
-def read_nodes(session: ZkSession, paths: Iterable[str]) -> dict[str, Read | None]:
-    """The nodes, by path.  Raises ZooKeeperAway, and ConsumerError for a node that is closed to us."""
-    return session.ask("read nodes", _many, list(paths), _get)
+def read_nodes(session: ZkSession, paths: Iterable[str], closed: Closed | None = None) -> dict[str, Read | None]:
+    """The nodes, by path.  Raises ZooKeeperAway.
+
+    closed: filled with the nodes that are closed to us, which are left out; without it they are NodeClosed.
+    """
+    return _asked(session, "read", paths, _get, closed)
 
 
-def list_children(session: ZkSession, paths: Iterable[str]) -> dict[str, list[str] | None]:
-    """Names below each path, sorted; None where the node is not there."""
-    return session.ask("list nodes", _many, list(paths), _children)
+def list_children(
+    session: ZkSession, paths: Iterable[str], closed: Closed | None = None
+) -> dict[str, list[str] | None]:
+    """Names below each path, sorted; None where the node is not there.  closed: as of read_nodes."""
+    return _asked(session, "list", paths, _children, closed)
 
 
 def delete_nodes(session: ZkSession, versions: Mapping[str, int]) -> dict[str, WriteOutcome]:
@@ -112,8 +117,31 @@ def _takes_transactions(client: Any) -> bool:
     return said is None or (int(said[1]), int(said[2])) >= (3, 4)
 
 
-def _many(client: Any, paths: Sequence[str], call: Callable[[Any, str], tuple[Any, Callable[[Any], Any]]]) -> Any:
-    found: dict[str, Any] = {}
+def _asked(
+    session: ZkSession,
+    what: str,
+    paths: Iterable[str],
+    call: Callable[[Any, str], tuple[Any, Callable[[Any], T]]],
+    closed: Closed | None,
+) -> dict[str, T | None]:
+    found: dict[str, T | None] = {}
+    refused: list[str] = session.ask(f"{what} nodes", _many, list(paths), call, found)
+    for path in refused:
+        why = session.closed(f"{what} {path}")
+        if closed is None:
+            raise why
+        closed[path] = str(why)
+    return found
+
+
+def _many(
+    client: Any,
+    paths: Sequence[str],
+    call: Callable[[Any, str], tuple[Any, Callable[[Any], T]]],
+    found: dict[str, T | None],
+) -> list[str]:
+    """Fill in what was found at each path; return the paths of nodes that are closed to us."""
+    closed: list[str] = []
     for some in _slices(paths):
         asked = [(path, *call(client, path)) for path in some]
         for path, answer, read in asked:
@@ -121,7 +149,9 @@ def _many(client: Any, paths: Sequence[str], call: Callable[[Any, str], tuple[An
                 found[path] = read(answer.get())
             except NoNodeError:
                 found[path] = None
-    return found
+            except NoAuthError:
+                closed.append(path)
+    return closed
 
 
 def _get(client: Any, path: str) -> tuple[Any, Callable[[Any], Read]]:

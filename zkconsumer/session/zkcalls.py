@@ -25,7 +25,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import EventType
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from zkconsumer.errors import ConsumerError, ZooKeeperAway
+from zkconsumer.errors import ConsumerError, NodeClosed, ZooKeeperAway
 
 WINDOW = 200  # kazoo answers in order: a heartbeat waits for the requests before it, and must not wait for thousands
 
@@ -33,6 +33,7 @@ GONE = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTim
 
 T = TypeVar("T")
 Before = Callable[[], object]  # called before each window of requests; what it raises goes to the caller, unsent
+Closed = dict[str, str]  # filled by a read with the nodes that are closed to us: why, by path
 Watch = Callable[[str, bool], None]  # path, and whether the node itself changed (False: only the connection did)
 
 
@@ -109,8 +110,15 @@ class ZkCalls:
         return ZooKeeperAway(f"{what}: the connection to ZooKeeper at {self.hosts} was lost ({_say(e)})")
 
     def _refused(self, what: str, e: Exception) -> ConsumerError:
-        hint = "; the node is closed to us: see zookeeper.auth" if isinstance(e, NoAuthError) else ""
-        return ConsumerError(f"{what}: ZooKeeper at {self.hosts} refused: {_say(e)}{hint}")
+        if isinstance(e, NoAuthError):
+            return self.closed(what)
+        return ConsumerError(f"{what}: ZooKeeper at {self.hosts} refused: {_say(e)}")
+
+    def closed(self, what: str) -> NodeClosed:
+        """Return the error of a call that a node's ACL refused.  what: the call and its path."""
+        return NodeClosed(
+            f"{what}: ZooKeeper at {self.hosts} refused: NoAuthError; the node is closed to us: see zookeeper.auth"
+        )
 
     def _gather(
         self,
@@ -119,13 +127,16 @@ class ZkCalls:
         paths: Iterable[str],
         ask: Callable[[Any, str], Any],
         before: Before = lambda: None,
+        closed: Closed | None = None,
     ) -> dict[str, Any]:
         """All responses, by path; ask(client, path) sends one request.  A window is always waited for as a whole, so
         that no request is left in flight when one says that the session was lost; after that no other window is sent.
-        A node that is closed to us does not keep the others from being read.
+        A node that is closed to us does not keep the others from being read: it is left out where `closed` is given,
+        else the first one is raised at the end.
         """
         answers: dict[str, Any] = {}
-        waiting, failed = list(paths), None
+        waiting = list(paths)
+        failed: ConsumerError | None = None
         for at in range(0, len(waiting), WINDOW):
             client = self._connected(session_id)
             before()
@@ -136,6 +147,11 @@ class ZkCalls:
                     answers[path] = self._answer(f"{what} {path}", result)
                 except ZooKeeperAway as e:
                     away = away or e
+                except NodeClosed as e:
+                    if closed is None:
+                        failed = failed or e
+                    else:
+                        closed[path] = str(e)
                 except ConsumerError as e:
                     failed = failed or e
             if away is not None:
@@ -159,11 +175,20 @@ class ZkCalls:
         return {path: None if isinstance(found, NoNodeError) else list(found) for path, found in answers.items()}
 
     def read(
-        self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
+        self,
+        paths: Iterable[str],
+        watch: Watch | None = None,
+        session_id: int | None = None,
+        closed: Closed | None = None,
     ) -> dict[str, Node | None]:
-        """The nodes, pipelined; None for one that is not there (then nothing is watched)."""
+        """The nodes, pipelined; None for one that is not there (then nothing is watched).
+
+        closed: filled with the nodes that are closed to us, which are left out; without it they are NodeClosed.
+        """
         watcher = self._watcher(watch)
-        answers = self._gather("read", session_id, paths, lambda client, path: client.get_async(path, watcher))
+        answers = self._gather(
+            "read", session_id, paths, lambda client, path: client.get_async(path, watcher), closed=closed
+        )
         return {
             path: None if isinstance(found, NoNodeError) else _node(found[0] or b"", found[1])
             for path, found in answers.items()

@@ -38,9 +38,7 @@ def test_what_kafka_wrote_is_read():
     )
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"null", b"-1", b"1.5", b"\xff", b"99999999999999999999", b"9" * 5000, "٣".encode()]
-)
+@pytest.mark.parametrize("data", [b"", b"null", b"1.5", b"\xff", b"99999999999999999999", b"9" * 5000, "٣".encode()])
 def test_a_number_that_is_none_is_unknown_and_never_zero(data):
     sorted_nodes = found({"offsets/t/0": data})
     assert isinstance(sorted_nodes.zookeeper[A].position, Unknown)

@@ -15,12 +15,13 @@ from groupadmin.plan.changes import Change, plan_changes, refused
 from groupadmin.plan.resets import Problem, TargetOffset
 from groupadmin.plan.undo import by_store, same, texts, undo_file
 from kafkawire.model import TopicPartition
-from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.offsets.store import NONE, Unknown, UnreadableNode
 from zkconsumer.options.arguments import WrongUsage
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = ("zookeeper", "kafka")
-GARBAGE = Unknown("node holds 'null'")
+GARBAGE = UnreadableNode("node holds 'null'", b"null")
+UNKNOWN = Unknown("no coordinator answered")
 
 
 def one(position, before, stores=("zookeeper",), bounds=(10, 100), policy="refuse", **more) -> Change:
@@ -88,13 +89,13 @@ def test_a_problem_is_a_refusal_with_its_sentence():
     assert refused([change]) == [change]
 
 
-def test_what_cannot_be_read_is_not_overwritten_unless_that_is_asked_for():
-    change = one(50, [GARBAGE])
+def test_data_that_is_no_offset_is_overwritten_and_a_store_that_did_not_answer_is_not():
+    change = one(50, [UNKNOWN])
     assert change.action == "refused"
-    assert "node holds 'null'" in change.why
-    change = one(50, [GARBAGE], overwrite_unreadable=True)
+    assert "no coordinator answered" in change.why
+    change = one(50, [GARBAGE])
     assert (change.action, change.stores) == ("write", ("zookeeper",))
-    assert "overwrites what cannot be read" in change.why
+    assert "the undo file keeps it" in change.why
 
 
 def test_a_store_that_nobody_read_is_refused_like_one_that_cannot_be_read():
@@ -146,18 +147,20 @@ def look(state):
 
 
 HELD = st.one_of(st.just(NONE), st.integers(0, 200))
+IN_ZOOKEEPER = st.one_of(HELD, st.binary(max_size=3).map(lambda data: UnreadableNode("", data)))
 
 
 @given(
-    st.lists(HELD, min_size=4, max_size=4), st.lists(st.one_of(st.none(), st.integers(0, 200)), min_size=2, max_size=2)
+    st.tuples(HELD, HELD, IN_ZOOKEEPER, IN_ZOOKEEPER),
+    st.lists(st.one_of(st.none(), st.integers(0, 200)), min_size=2, max_size=2),
 )
 def test_undo_brings_back_exactly_what_was_there(before, after):
     """Also what lay outside the log, what the stores did not agree about, and that there was nothing."""
-    state = dict(zip(itertools.product(BOTH, (A, B)), before, strict=True))
+    state = dict(zip(itertools.product(("kafka", "zookeeper"), (A, B)), before, strict=True))
     former, log = dict(state), {A: (10, 100), B: (0, 150)}
     wanted = dict(zip((A, B), map(TargetOffset, after), strict=True))
     changes = plan_changes("g", wanted, look(state), bounds=log, existing=[A, B], stores=BOTH, out_of_range="clamp")
-    undo = undo_file(changes, "zk:2181", 1)
+    undo = read_offsets(write_offsets(undo_file(changes, "zk:2181", 1), "json"))
     apply(state, changes)
     for store, rows in by_store(undo.rows, "g", BOTH).items():
         back = plan_changes("g", rows, look(state), bounds=log, existing=[A, B], stores=[store], out_of_range="keep")
@@ -216,11 +219,11 @@ def test_what_is_not_written_is_not_in_the_undo_file():
 
 
 def test_what_cannot_be_brought_back_is_said():
-    changes = [one(50, [GARBAGE, 4], BOTH, overwrite_unreadable=True)]
-    undo = undo_file(changes, None, 0)
-    assert undo.rows[0].zookeeper is None
-    assert undo.warnings == ("group g, t/0: zookeeper cannot be brought back: node holds 'null'",)
-    assert by_store(undo.rows, "g", BOTH) == {"zookeeper": {}, "kafka": {A: TargetOffset(4)}}
+    change = Change("g", A, {"zookeeper": 4, "kafka": UNKNOWN}, None, bounds=None, action="write", stores=BOTH)
+    undo = undo_file([change], None, 0)
+    assert undo.rows[0].kafka is None
+    assert undo.warnings == ("group g, t/0: kafka cannot be brought back: no coordinator answered",)
+    assert by_store(undo.rows, "g", BOTH) == {"zookeeper": {A: TargetOffset(4)}, "kafka": {}}
 
 
 def test_a_file_of_mere_positions_goes_to_every_store():

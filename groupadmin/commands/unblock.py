@@ -1,0 +1,133 @@
+"""`zkconsumer groups unblock`: delete owner and id nodes of a group that no session holds, with undo.
+
+ZooKeeper deletes the nodes of a member with its session.  Nodes of a copied tree, or of a client that makes them
+persistent, stay for ever: no member gets their partitions, and there is no process to stop.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from groundwork.commands import Command
+from groundwork.output import EXIT, fail, write
+from groundwork.sentences import counted
+from groundwork.zksecurity import ZooKeeper
+from groupadmin.apply.savednodes import nodes_of_text, nodes_text
+from groupadmin.apply.undofile import keep_text
+from groupadmin.commands.editoptions import dry_run_option, undo_dir_option, usage_errors
+from groupadmin.commands.offsetviews import FILE, since
+from groupadmin.snapshot.foreign import is_held
+from groupadmin.snapshot.tree import everything_below
+from zkconsumer.commands.common import connected, print_note
+from zkconsumer.commands.options import execute_option, go_ahead, group_option, output_option, zookeeper_option
+from zkconsumer.errors import NoSuchGroup
+from zkconsumer.session.nodes import Read, delete_nodes
+from zkconsumer.session.zkcalls import WriteOutcome
+from zkconsumer.session.zksession import ZkSession
+
+COLUMNS = ("node", "holds", "age", "action")
+SHOWN = 200  # characters of a node's data
+
+
+@click.command(
+    "unblock",
+    cls=Command,
+    examples=[
+        "zkconsumer groups unblock -z zk1:2181/kafka --group billing",
+        "zkconsumer groups unblock -z zk1:2181/kafka --group billing --execute",
+        "zkconsumer groups unblock -z zk1:2181/kafka --restore undo-billing-20261129T200148Z.json --execute",
+    ],
+)
+@zookeeper_option()
+@group_option(required=False)
+@click.option("--restore", type=FILE, help="Create the nodes of an undo file again, in place of deleting.")
+@execute_option
+@dry_run_option
+@undo_dir_option
+@output_option()
+def unblock_command(
+    zookeeper: ZooKeeper,
+    group: str | None,
+    restore: Path | None,
+    execute: bool,
+    dry_run: bool,
+    undo_dir: Path,
+    output: str,
+) -> None:
+    """Delete owner and id nodes that no session holds.
+
+    They outlive their process, and their partitions are not read.  Nodes that a session holds are left alone: they go
+    with their process.
+
+    The undo file has the deleted nodes; --restore creates those that are missing.
+    """
+    if (group is None) == (restore is None):
+        raise click.UsageError("give one of --group and --restore")
+    with connected(zookeeper) as reach, usage_errors():
+        if group is not None:
+            _delete(reach.session, group, execute=execute, dry_run=dry_run, undo_dir=undo_dir, output=output)
+        elif restore is not None:
+            _restore(reach.session, restore, execute=execute, dry_run=dry_run, output=output)
+
+
+def sessionless(group: str, nodes: Mapping[str, Read]) -> dict[str, Read]:
+    """Return the owner and id nodes of a group that no session holds.  nodes: all nodes of the group."""
+    return {path: node for path, node in nodes.items() if is_held(group, path) and not node.owner and not node.children}
+
+
+def _delete(session: ZkSession, group: str, *, execute: bool, dry_run: bool, undo_dir: Path, output: str) -> None:
+    nodes = everything_below(session, group)
+    if not nodes:
+        raise NoSuchGroup(f"group {group} is not known to ZooKeeper at {session.connect}")
+    found, now_ms = sessionless(group, nodes), int(time.time() * 1000)
+    rows = [(path, _text(node.data), since(node.mtime_ms, now_ms), "delete") for path, node in found.items()]
+    if not _wanted(rows, f"delete {counted(len(found), 'node')} of group {group}", execute, dry_run, output):
+        return
+    text = nodes_text({path: node.data for path, node in found.items()}, session.connect, now_ms)
+    undo = keep_text(text, undo_dir, [group], now_ms)
+    words = ["zkconsumer", "groups", "unblock", "-z", session.connect, "--restore", str(undo), "--execute"]
+    print_note(f"undo: {shlex.join(words)}")
+    outcomes = delete_nodes(session, {path: node.version for path, node in found.items()})
+    left = [path for path, outcome in outcomes.items() if outcome in (WriteOutcome.CHANGED, WriteOutcome.EXISTS)]
+    if left:
+        fail(f"{counted(len(left), 'node')} changed meanwhile and not deleted, the first {left[0]}", EXIT["partly"])
+    print_note(f"{counted(len(found), 'node')} deleted")
+
+
+def _restore(session: ZkSession, file: Path, *, execute: bool, dry_run: bool, output: str) -> None:
+    saved = nodes_of_text(file.read_text(encoding="utf-8", errors="replace"))
+    there = {path for path, node in session.stat(saved).items() if node is not None}
+    missing = {path: data for path, data in saved.items() if path not in there}
+    rows = [(path, _text(data), None, "exists" if path in there else "create") for path, data in saved.items()]
+    if not missing:
+        write(rows, COLUMNS, output)
+        print_note("nothing to create")
+    elif _wanted(rows, f"create {counted(len(missing), 'node')}", execute, dry_run, output):
+        outcomes = session.create(missing)
+        left = [path for path, outcome in outcomes.items() if outcome is not WriteOutcome.DONE]
+        if left:
+            fail(f"{counted(len(left), 'node')} created by another client meanwhile: {left[0]}", EXIT["partly"])
+        print_note(f"{counted(len(missing), 'node')} created")
+
+
+def _wanted(rows: Sequence[Sequence[object]], what: str, execute: bool, dry_run: bool, output: str) -> bool:
+    """Print the plan; True if the operator wants it carried out."""
+    write(rows, COLUMNS, output)
+    sys.stdout.flush()  # before what follows on stderr
+    if not rows:
+        print_note("a session holds each owner and id node of the group: nothing to delete")
+        return False
+    if dry_run:
+        print_note(f"only a plan, nothing was done; without --dry-run: {what}")
+        return False
+    return go_ahead(execute, what)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")[:SHOWN]
