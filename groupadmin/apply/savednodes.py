@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from groundwork.jsontext import json_value
+from groundwork.sentences import iso
 from groupadmin.files.model import FileUnclear
 from groupadmin.snapshot.foreign import is_held
-from zkconsumer.options.arguments import iso
 
 FORMAT = "zkconsumer.nodes/1"
 

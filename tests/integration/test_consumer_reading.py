@@ -220,9 +220,30 @@ def test_an_unreadable_committed_offset_is_not_zero(source, unique):
         wait_until(lambda: reader.kinds("unread"), 10, "the complaint")
         assert f"offset node {path} holds 'twelve'" in reader.kinds("unread")[0]
         assert reader.got == []
+        (row,) = reader.connector.status()
+        assert (row.tp, row.position) == (TopicPartition(topic, 0), None)
+        assert "holds 'twelve'" in str(row.parked)
+        assert reader.connector.unpark(row.tp) is False
         zk.set(path, b"12")
         wait_for_messages(8, reader)
+        assert reader.connector.status()[0].parked is None
     assert [got.offset for got in reader.got] == list(range(12, 20))
+
+
+def test_a_seek_replaces_a_committed_offset_that_cannot_be_read(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 20)
+    zk = source.registry().zk
+    path = f"/consumers/{group}/offsets/{topic}/0"
+    zk.create(path, b"twelve", makepath=True)
+    with Reader(source.zookeeper, group, {topic: 1}, rebalance_backoff_ms=1600) as reader:
+        wait_until(lambda: reader.connector.status(), 10, "the parked partition")
+        reader.connector.seek(TopicPartition(topic, 0), 15)
+        wait_for_messages(5, reader)
+        reader.connector.commit_offsets()
+        assert zk.get(path)[0] == b"20"
+    assert [got.offset for got in reader.got] == list(range(15, 20))
 
 
 def test_a_committed_offset_outside_the_log_is_a_counted_gap_or_a_reset(source, unique):

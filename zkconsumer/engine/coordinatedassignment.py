@@ -119,7 +119,7 @@ class CoordinatedAssignment:
         self.member = self._member_of(context)
 
     def _member_of(self, context: EngineContext) -> GroupMember:
-        owned = OwnedPartitions(
+        self._owned = owned = OwnedPartitions(
             cursors=context.cursors,
             fetchers=self.fetchers,
             commits=self.commits,
@@ -241,7 +241,7 @@ class CoordinatedAssignment:
         return self._heartbeats.claim is not None and self._heartbeats.state is SessionState.CONNECTED
 
     def readable(self, cursor: Cursor) -> bool:
-        return True  # a partition whose position cannot be read has no cursor
+        return self._owned.readable(cursor)
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         raise ConsumerError(f"cannot {what}: with coordination kafka there is no ZooKeeper")

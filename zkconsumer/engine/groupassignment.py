@@ -134,7 +134,7 @@ class GroupAssignment:
             exclude_internal=config.exclude_internal_topics,
             changed=self._changed,
         )
-        executor = RebalanceExecutor(
+        self._rebalancing = executor = RebalanceExecutor(
             session=self.session,
             group=reader,
             claims=self._claims,
@@ -217,7 +217,7 @@ class GroupAssignment:
         return self.session.state is SessionState.CONNECTED
 
     def readable(self, cursor: Cursor) -> bool:
-        return True  # a partition whose position cannot be read has no cursor
+        return self._rebalancing.readable(cursor)
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         return self.session.ask(what, question, self._znodes, *args)

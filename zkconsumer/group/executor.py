@@ -138,6 +138,10 @@ class RebalanceExecutor:
         self._no_longer_recreated(assignment)
         self._claims.forget(assignment)
 
+    def readable(self, cursor: Cursor) -> bool:
+        """True unless the committed offset of a parked partition cannot be read."""
+        return self._owned.readable(cursor)
+
     def resubscribed(self) -> None:
         """The member subscribes to other topics: what is new to it begins as after a start."""
         if self._topics_before is None:

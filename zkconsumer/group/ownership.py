@@ -33,7 +33,11 @@ def some_of(partitions: Iterable[TopicPartition]) -> str:
 
 
 class OwnedPartitions:
-    """cursors: the partitions that the member owns and reads; made, started and dropped here."""
+    """cursors: the partitions that the member owns; made, started and dropped here.
+
+    One whose committed offset cannot be read has a parked cursor that no fetcher knows, so that the program sees it and
+    may seek.  Each round reads its offset again.
+    """
 
     def __init__(
         self,
@@ -55,16 +59,46 @@ class OwnedPartitions:
         self._config = config
         self._listener = listener
         self._on_event = on_event
+        self._unread: dict[TopicPartition, str] = {}  # owned, and why the committed offset cannot be read
 
-    def offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Read the committed offsets; one that cannot be read is reported and left out.  Raises ConsumerError."""
+    def offsets(self, assignment: Mapping[TopicPartition, str]) -> dict[TopicPartition, Offset]:
+        """Read the committed offsets of partitions that are not read yet, given with their threads.
+
+        One that cannot be read is reported, parked, and left out until the program seeks.  Raises ConsumerError.
+        """
+        found = self._store.read(self._config.group_id, assignment)
+        self.forget([tp for tp in self._unread if tp not in found])
         known: dict[TopicPartition, Offset] = {}
-        for tp, at in self._store.read(self._config.group_id, tps).items():
-            if isinstance(at, Unknown):
-                self._on_event(ConsumerEvent("unread", f"{tp} is not read: {at.reason}", tp))
-            else:
+        for tp, at in found.items():
+            if not isinstance(at, Unknown):
                 known[tp] = None if at is NONE else at
+                continue
+            if self._sought(tp) is not None:
+                known[tp] = None
+            elif self._unread.get(tp) != at.reason:
+                self._on_event(ConsumerEvent("unread", f"{tp} is not read: {at.reason}", tp))
+                self.forget([tp])
+                self._unread[tp] = at.reason
+                cursor = self._make_cursor(tp, assignment[tp], self._config.auto_offset_reset)
+                cursor.park(at.reason)
+                self.cursors[tp] = cursor
         return known
+
+    def _sought(self, tp: TopicPartition) -> int | None:
+        """Return the offset that the program chose for a partition whose committed offset cannot be read, if it did."""
+        return self.cursors[tp].position if tp in self._unread and tp in self.cursors else None
+
+    def readable(self, cursor: Cursor) -> bool:
+        """True unless the committed offset cannot be read, and the program did not seek.  It is read again; reading of
+        the partition begins with the next round."""
+        tp = cursor.tp
+        if tp not in self._unread or cursor.position is not None:
+            return True
+        found = self._store.read(self._config.group_id, [tp])[tp]
+        if not isinstance(found, int) or cursor.closing or tp not in self._unread:
+            return False
+        cursor.reset_to(found)
+        return True
 
     def start(
         self,
@@ -85,9 +119,12 @@ class OwnedPartitions:
         for tp, thread in assignment.items():
             if not ours(tp):
                 continue  # lost while its offset was read or the listener was called; the next event says so
+            sought = self._sought(tp)
+            self.forget([tp])  # parked until now
             cursor = self._make_cursor(tp, thread, reset_of(tp))
             prepare(cursor)
-            at = chosen.get(tp, found := located[tp])
+            found = located[tp]
+            at = chosen.get(tp, found if sought is None else sought)
             if isinstance(found, int):
                 cursor.committed = found
             if isinstance(at, FormerOffset):
@@ -134,10 +171,17 @@ class OwnedPartitions:
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
         """They are not ours any more."""
+        tps = list(tps)
+        for tp in tps:
+            self._unread.pop(tp, None)
         gone = [cursor for tp in tps if (cursor := self.cursors.pop(tp, None)) is not None]
         for cursor in gone:
             cursor.drop()
         Cursor.discard_fetched(gone)
+
+    def forget_unread(self) -> None:
+        """Forget the partitions whose committed offset cannot be read: who owns them is decided anew."""
+        self.forget(self._unread)
 
     def among(self, tps: Iterable[TopicPartition]) -> list[Cursor]:
         return [self.cursors[tp] for tp in tps if tp in self.cursors]

@@ -136,6 +136,7 @@ class GroupExecutor:
 
     def _join(self, action: Action) -> Report:
         self._heartbeats.end()
+        self.owned.forget_unread()
         self._topics.read()
         self._note_deleted()
         self._report_absent()
