@@ -250,6 +250,10 @@ class Source:
         """Why and where partitions are parked."""
         return {} if self._connector is None else self._connector.parked()
 
+    def drained(self, tp: TopicPartition) -> bool:
+        """True if nothing of a partition is in flight: where it is parked it stays parked."""
+        return self._connector is None or self._connector.drained(tp)
+
     def parked_partitions(self) -> list[PartitionStatus]:
         """The partitions that this member owns and that are parked."""
         return [] if self._connector is None else self._connector.parked_status()

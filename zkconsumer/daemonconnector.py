@@ -1,7 +1,7 @@
 """DaemonConnector: a ConsumerConnector for a program that shows an operator what goes on inside, as the mirror does.
 
 connections    rounds, silent_s, outage, fetch_connections
-partitions     parked, parked_status, set_paused, throttle, log_end
+partitions     parked, drained, parked_status, set_paused, throttle, log_end
 the cluster    topics, partitions, settings, owners, deleted, ask
 """
 
@@ -60,6 +60,10 @@ class DaemonConnector(ConsumerConnector):
     def parked(self) -> dict[TopicPartition, Parked]:
         """Why and where owned partitions are parked that have a position: the reason as an error, its position."""
         return {} if self._engine is None or self._closed else self._hub.call(self._engine.controls.parked)
+
+    def drained(self, tp: TopicPartition) -> bool:
+        """True if nothing of a partition is delivered that may still be done: where it is parked it stays parked."""
+        return self._engine is None or self._closed or self._hub.call(self._engine.controls.drained, tp)
 
     def parked_status(self) -> list[PartitionStatus]:
         """The rows of parked partitions alone."""

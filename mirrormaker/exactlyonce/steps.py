@@ -49,6 +49,11 @@ class Step:
         """The partitions that it is sent to."""
         return {part.tp for part, _ in self.items}
 
+    @property
+    def wanted(self) -> bool:
+        """Whether each of its parts may still be sent."""
+        return all(ticket.may_send() for _, ticket in self.items)
+
     def parts(self, stored: Callable[[], object], failed: Callable[[], object]) -> list[tuple[Part, StepTicket]]:
         """Its parts for one attempt.  stored(): called when the last of them is; failed(): when one of them failed."""
         return [(part, StepTicket(self, ticket, stored, failed)) for part, ticket in self.items]
@@ -132,14 +137,21 @@ class StepQueue:
         self._first = 0  # of the open ones: those before it are stored
 
     def take(self, max_bytes: int) -> list[Step]:
-        """Those that go into the open transaction now; at least one, if it is empty."""
+        """Those that go into the open transaction now; at least one, if it is empty.  None that is not wanted any more,
+        which would end the transaction with all that comes before it."""
         taken: list[Step] = []
-        while self.waiting and not self.full(max_bytes):
+        while self.waiting and not self.full(max_bytes) and self.waiting[0].wanted:
             step = self.waiting.popleft()
             self.size += step.size
             taken.append(step)
             self.open.append(step)
         return taken
+
+    def dismiss(self) -> None:
+        """Forget those at the head that are not wanted any more: a message in front of them parked the partition, which
+        is fetched again from there."""
+        while self.waiting and not self.waiting[0].wanted:
+            self.waiting.popleft()
 
     def full(self, max_bytes: int) -> bool:
         """Whether the open transaction takes no more of what waits."""
@@ -172,7 +184,7 @@ class StepQueue:
     @property
     def unwanted(self) -> bool:
         """Whether something of the open transaction may not be sent any more."""
-        return any(not ticket.may_send() for step in self._unstored() for _, ticket in step.items)
+        return not all(step.wanted for step in self._unstored())
 
     def _unstored(self) -> Sequence[Step]:
         """Open steps from the first on that is not stored."""

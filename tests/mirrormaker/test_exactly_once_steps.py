@@ -151,6 +151,22 @@ def test_a_part_that_may_not_be_sent_any_more_makes_the_transaction_unwanted():
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 
 
+def test_a_step_behind_where_the_partition_is_parked_does_not_end_the_transaction_of_those_before_it() -> None:
+    """Sets that were fetched before a damaged one was looked at come behind it."""
+    dead = Ticket()
+    dead.willing = False
+    queue = filled(step(1, Ticket()), step(2, Ticket()), step(9, dead), step(10, dead))
+    tickets = sent(queue)
+    assert len(tickets) == 2
+    assert not queue.unwanted
+    assert queue.end == 2
+    for ticket in tickets:
+        ticket.done()
+    queue.committed()
+    queue.dismiss()
+    assert not queue.waiting
+
+
 def test_a_position_is_that_of_the_same_log():
     rows = {A: StableOffset(40, metadata_of(7), 0), B: StableOffset(90, metadata_of(8), 0), C: StableOffset(30, "", 0)}
     assert position_of(rows, 7) == Position(40, True, (A, C))

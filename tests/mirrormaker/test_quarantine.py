@@ -71,6 +71,9 @@ class Partition:
     def parked(self) -> dict[TopicPartition, Parked]:
         return {TP: self.progress.parked} if self.progress.parked is not None and self.owned else {}
 
+    def drained(self, tp: TopicPartition) -> bool:
+        return self.progress.idle
+
     def unpark(self, tp: TopicPartition, *, go_on_at: int | None = None, measure: bool = False) -> bool:
         if self.progress.parked is None or not self.progress.idle:
             return False
@@ -482,3 +485,28 @@ def test_a_dead_letter_has_the_headers_of_its_message_where_the_target_has_any(
     (output,) = quarantine.handler_failed(message, failed)
     assert output.headers == (block if carried else None)
     assert read(output.value or b"").headers_left_out == left_out
+
+
+def test_a_message_that_parks_while_one_in_front_of_it_is_in_flight_does_not_take_its_case() -> None:
+    """Each would be isolated in turn, for ever: the one behind parks first, and the one in front parks there again."""
+    front = Parked(TooLarge("t/0: too large", LARGE, Broker(0, "b", 1)), 3, 4)
+    behind = Parked(CorruptMessage("wrong crc", 7), 7, 9)
+    now_at, drained = front, True
+    source: Any = SimpleNamespace(
+        name="dc1", dialect=dialect("0.8.2"), parked=lambda: {TP: now_at}, drained=lambda tp: drained,
+        unpark=lambda tp, **how: drained,
+    )  # fmt: skip
+    quarantine = Quarantine(source, TaskGroup(), policies=lambda topic: Policies(oversize="skip", corrupt="skip"))
+    fetched: Any = SimpleNamespace(tp=TP, start=3, resume_at=9)
+    quarantine.look_after(1.0)
+    case = quarantine.case(fetched)
+    assert case is not None
+    assert (case.begin, case.until) == (3, 4)
+    now_at, drained = behind, False
+    quarantine.look_after(2.0)
+    assert quarantine.case(fetched) is case
+    drained = True
+    quarantine.look_after(3.0)
+    found = quarantine.case(fetched)
+    assert found is not None
+    assert found.covers(behind)

@@ -139,6 +139,11 @@ class Controls:
         found = ((tp, cursor.parked_at) for tp, cursor in stopped if not cursor.closing)
         return {tp: where for tp, where in found if where is not None}
 
+    def drained(self, tp: TopicPartition) -> bool:
+        """True if nothing of an owned partition is delivered that may still be done."""
+        cursor = self._cursors.get(tp)
+        return cursor is None or cursor.drained
+
     def unpark(self, tp: TopicPartition, go_on_at: int | None = None, measure: bool = False) -> bool:
         cursor = self._cursors.get(tp)
         if cursor is None or not self._lease.holds(clocks.moment()) or cursor.parked is None:

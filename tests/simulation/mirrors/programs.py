@@ -85,9 +85,8 @@ class Programs:
         for number in range(len(self._cluster.controller.topics[topic].partitions)):
             tp = topic, number
             broker = self._cluster.brokers.get(self._cluster.leader(tp))
-            if broker is not None and broker.up and not broker.frozen:
-                if broker.leads(tp) is not None:
-                    found.append((tp, broker.replicas[tp]))
+            if broker is not None and broker.up and not broker.frozen and broker.leads(tp) is not None:
+                found.append((tp, broker.replicas[tp]))
         return found
 
     def _send(self, tp: Tp, data: bytes) -> None:

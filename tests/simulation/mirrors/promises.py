@@ -103,10 +103,12 @@ class MirrorPromises(Observer):
         if gone or not data or len(parts) != 6 or parts[1] != "consumers" or parts[3] != "offsets":
             return
         source = next(each for each in self._given.setup.sources if each.group == parts[2])
-        owner = self._world.zookeepers[source.zookeeper].nodes.get(f"/consumers/{parts[2]}/owners/{parts[4]}/{parts[5]}")
+        nodes = self._world.zookeepers[source.zookeeper].nodes
+        owner = nodes.get(f"/consumers/{parts[2]}/owners/{parts[4]}/{parts[5]}")
         if owner is None or owner.ephemeralOwner != session:
             whose = "nobody's" if owner is None else f"session {owner.ephemeralOwner}'s"
-            self.violated("who commits owns", f"{parts[4]}-{parts[5]}: session {session} commits {int(data)}, and it is {whose}")
+            who = f"{parts[4]}-{parts[5]}: session {session}"
+            self.violated("who commits owns", f"{who} commits {int(data)}, and it is {whose}")
         self.commit(source.name, ZOOKEEPER, (parts[4], int(parts[5])), int(data))
 
     def look(self) -> None:
@@ -152,7 +154,8 @@ class MirrorPromises(Observer):
         for source in report.sources:
             most = (TIGHT_BYTES if self._given.setup.tight else source.max_bytes) + FETCH_BYTES
             if source.held_bytes > most:
-                self.violated("memory", f"{mirror.name} holds {source.held_bytes:,} bytes of {source.name}, and may {most:,}")
+                held = f"{source.held_bytes:,} bytes of {source.name}"
+                self.violated("memory", f"{mirror.name} holds {held}, and may {most:,}")
         seen = set()
         for row in report.partitions:
             key = mirror.name, row.source, row.topic, row.partition
@@ -162,11 +165,9 @@ class MirrorPromises(Observer):
             if explained or progress != row.done:
                 self._moving[key] = row.done, now
             elif now - since > REASON_S:
-                self.violated(
-                    "reasons",
-                    f"{mirror.name} says that it reads {row.source}/{row.topic}-{row.partition}, and is at {row.done} of "
-                    f"{row.end} for {now - since:.1f} s",
-                )
+                what = f"{row.source}/{row.topic}-{row.partition}"
+                at = f"is at {row.done} of {row.end} for {now - since:.1f} s"
+                self.violated("reasons", f"{mirror.name} says that it reads {what}, and {at}")
         for key in [key for key in self._moving if key[0] == mirror.name and key not in seen]:
             del self._moving[key]
 
@@ -189,7 +190,9 @@ class MirrorPromises(Observer):
                 continue
             for (at, name), since in zip(reading.rows, reading.since, strict=True):
                 if since < until and not self._target.has(tp[0], name):
-                    self.violated("neighbours", f"{name.decode()} at {at} is not copied after {NEIGHBOUR_S:g} s; {troubled} is troubled")
+                    who = ", ".join(sorted(troubled))
+                    late = f"is not copied after {NEIGHBOUR_S:g} s"
+                    self.violated("neighbours", f"{name.decode()} at {at} {late}; things happen to {who} alone")
                     return
 
     # at the end ---------------------------------------------------------------------------------------------------
@@ -237,7 +240,8 @@ class MirrorPromises(Observer):
         lost = [name for name, why in self.lost.items() if why == "retention, counted"]
         missing = [name for name in lost if name not in copied[name.decode().split("/")[1]]]
         if len(missing) > reported:
-            self.violated("nothing lost", f"{len(missing)} messages are missing behind retention, and {reported} are counted as gaps")
+            what = f"{len(missing)} messages are missing behind retention"
+            self.violated("nothing lost", f"{what}, and {reported} are counted as gaps")
 
     def judge(self) -> None:
         """All is copied: how often, where, and in which order."""
@@ -247,6 +251,7 @@ class MirrorPromises(Observer):
         copies: Counter[bytes] = Counter()
         last: Counter[tuple[str, Tp, Tp, int]] = Counter()
         for target, reading in self._target.of.items():
+            where = f"{target[0]}-{target[1]}"
             for _, name in reading.committed_rows() if self._exact else reading.rows:
                 copies[name] += 1
                 source, topic, number = name.decode().partition("#")[0].split("/")
@@ -254,14 +259,15 @@ class MirrorPromises(Observer):
                 if (source, tp) in cut:
                     continue
                 if name not in place:
-                    self.violated("in place", f"{name.decode()} is in the target's {target[0]}-{target[1]}, and not in the source")
+                    self.violated("in place", f"{name.decode()} is in the target's {where}, and not in the source")
                     return
                 if topic != target[0] or (not setup.by_key and tp != target):
-                    self.violated("in place", f"{name.decode()} is in the target's {target[0]}-{target[1]}")
+                    self.violated("in place", f"{name.decode()} is in the target's {where}")
                 if copies[name] == 1:
                     at, line = place[name][2], (source, tp, target, kind_of(name) if setup.by_key else 0)
                     if at < last[line]:
-                        self.violated("in order", f"{name.decode()} comes behind a later message of {source}/{tp[0]}-{tp[1]}")
+                        later = f"a later message of {source}/{tp[0]}-{tp[1]}"
+                        self.violated("in order", f"{name.decode()} comes behind {later}")
                     last[line] = max(last[line], at)
         self.twice += sum(count - 1 for count in copies.values())
         count, often = max(((count, name) for name, count in copies.items()), default=(0, b""))

@@ -14,7 +14,6 @@ from random import Random
 
 from tests.simulation.brokers import SimCluster
 from tests.simulation.coordinators.host import OFFSETS_TOPIC
-from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.happenings import Happenings
 from tests.simulation.mirrors.programs import Programs
 from tests.simulation.mirrors.promises import MirrorPromises

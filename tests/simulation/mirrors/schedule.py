@@ -105,7 +105,7 @@ def schedule(seed: int, modes: tuple[str, ...] = MODES) -> MirrorSchedule:
     for topic in topics:
         events += [MirrorEvent(rng.uniform(0.0, CHAOS_S), "produce", topic, rng.randint(1, 9)) for _ in range(6)]
     weights = _weights(seed, setup, len(topics))
-    if weights is LOCAL:
+    if weights.keys() <= LOCAL.keys():
         topics = topics[:1]
     centers = [rng.uniform(4.0, CHAOS_S - 4) for _ in range(rng.randint(1, 3))]
     for _ in range(rng.randint(3, 14)):
@@ -119,7 +119,7 @@ def _weights(seed: int, setup: Setup, topics: int) -> Mapping[str, int]:
     if kind < 0.1:
         return ORDERLY
     if kind < 0.2 and topics > 1:
-        return LOCAL
+        return LOCAL if setup.mode != TARGET_END else {what: each for what, each in LOCAL.items() if what != "large"}
     weights = dict(WEIGHTS)
     if setup.mode == NUMBERED and len(setup.daemons) == 1:
         weights = {what: weight for what, weight in weights.items() if what not in TO_DAEMONS}
@@ -182,8 +182,9 @@ def _events(rng: Random, at: float, setup: Setup, weights: Mapping[str, int], to
         case "grow":
             return [MirrorEvent(at, what, topic, rng.randint(1, 2))]
         case "topic":
-            source = rng.choice(setup.sources).name
-            return [MirrorEvent(at, what, f"{source}/t{10 * int(source[2:]) - 7 + rng.randint(0, 1)}", rng.randint(1, 3))]
+            number = rng.randrange(len(setup.sources))
+            new = f"{setup.sources[number].name}/t{10 * number + rng.randint(3, 4)}"
+            return [MirrorEvent(at, what, new, rng.randint(1, 3))]
         case "damage" | "large" | "translate":
             return [before, MirrorEvent(at, what, topic)]
         case _:

@@ -58,10 +58,9 @@ class Translations:
                 for source_tp, at in read.items():
                     for offset, name in [] if source[source_tp].cut else source[source_tp].rows:
                         if offset >= at and last.get(name, position) < position:
-                            return (
-                                f"a group at {at} of {source_tp[0]}-{source_tp[1]} was sent to {position} of the target's "
-                                f"{tp[0]}-{tp[1]}, and {name.decode()} at {offset} is there at {last[name]}"
-                            )
+                            moved = f"a group at {at} of {source_tp[0]}-{source_tp[1]} was sent to {position} of"
+                            lies = f"{name.decode()} at {offset} is there at {last[name]}"
+                            return f"{moved} the target's {tp[0]}-{tp[1]}, and {lies}"
         return None
 
 
