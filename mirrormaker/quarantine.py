@@ -520,8 +520,8 @@ class Quarantine:
                     del self._cases[tp]
 
     def _over(self, tp: TopicPartition, where: Parked) -> None:
-        """Forget the case of a partition that is parked elsewhere, and not looked after there: parked.retry.ms fetches it
-        again."""
+        """Forget the case of a partition that is parked elsewhere, and not looked after there: each retry
+        (parked.retry.ms) fetches it again."""
         if (case := self._cases.pop(tp, None)) is not None:
             case.answer(refused=f"{tp}: it is parked elsewhere now: {where.reason}")
 
