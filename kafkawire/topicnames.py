@@ -26,7 +26,8 @@ from collections.abc import Collection, Iterable
 
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 """Topics that brokers call internal in their metadata."""
 NEVER_WRITTEN = INTERNAL_TOPICS | {"__cluster_metadata"}  # KRaft's log of the cluster, which no metadata lists
 LONGEST = 249  # characters that brokers from 0.10 on take

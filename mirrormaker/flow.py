@@ -578,7 +578,7 @@ class Flow:
             try:
                 found = attempt()
             except TopicRefused:
-                if self._waiting[name] == PREPARED:
+                if self._waiting.get(name) == PREPARED:  # a reload may have taken it out
                     del self._waiting[name]
                 raise
             except Closed:  # we are stopping: the log keeps why the topic waited

@@ -507,6 +507,7 @@ class Quarantine:
             case = self._cases.get(tp)
             if case is None or not (case.busy or case.covers(where)):
                 if not isolates(self.policies(tp.topic), where.reason):
+                    self._over(tp, where)
                     continue
                 if case is not None and not self._source.drained(tp):
                     continue  # the message of this case is in front of it, and may park the partition there
@@ -519,6 +520,12 @@ class Quarantine:
                 self.waiting.pop(str(tp), None)
                 if at - case.seen_at > FORGET_S:
                     del self._cases[tp]
+
+    def _over(self, tp: TopicPartition, where: Parked) -> None:
+        """Forget the case of a partition that is parked elsewhere, and not looked after there: each retry
+        (parked.retry.ms) fetches it again."""
+        if (case := self._cases.pop(tp, None)) is not None:
+            case.answer(refused=f"{tp}: it is parked elsewhere now: {where.reason}")
 
     def _opened(self, tp: TopicPartition, where: Parked) -> Case:
         """The case of a partition: the one there is, or a new one."""

@@ -48,6 +48,7 @@ class BarrierLink:
         self.proven = False
         self.unconfirmed = 0
         self._link, self._make, self._confirm = link, barrier, confirm
+        link.keeps_sent = not confirm  # nothing of it is sent again
         self._barriers: deque[_Barrier] = deque()  # in flight, oldest first
         self._tp: TopicPartition | None = None  # of the newest produce request
 

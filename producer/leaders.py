@@ -130,7 +130,8 @@ class Leaders:
                 self._everything = self._requested = True
             if due is not None and now() >= due:
                 due, self._requested = None, False
-                self._pace.made(now(), over=self._read_waiting())
+                found = self._read_waiting()
+                self._pace.made(now(), over=found)  # its end: one that took long was made just now
             elif self._first and self.failure is None:
                 self._read(self._first, set())
             if self._requested and due is None:

@@ -113,6 +113,7 @@ class Link:
         self.broken: LinkLost | None = None
         self.closed_here = False  # by close(), and by nothing that happened to it
         self.draining = False
+        self.keeps_sent = False  # closing it drops nothing of what was written, whatever is unanswered
         self._session = Session(client_id, buffers)
         self._connect = connect
         self._greeting: Greeting | None = getattr(connect, "greeting", None)
@@ -374,7 +375,7 @@ class Link:
     def _shut(self) -> None:
         opened, self._transport = self._transport, None
         if opened is not None:
-            opened.close(abort=self._session.outstanding > 0)
+            opened.close(abort=self._session.outstanding > 0 and not self.keeps_sent)
 
     def __repr__(self) -> str:
         state = "broken" if self.broken else "open" if self._transport else "closed"

@@ -26,9 +26,10 @@ from kafkawire.model import TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.adminrequests import NewTopic
 from kafkawire.protocol.transactionrequests import find_coordinator
+from kafkawire.topicnames import TRANSACTIONS_TOPIC
 from mirrormaker.config import Configuration
 from mirrormaker.exactlyonce.position import name_of
-from mirrormaker.exactlyonce.requirements import TRANSACTIONS, NoTransactions, lacking, require_transactions
+from mirrormaker.exactlyonce.requirements import NoTransactions, lacking, require_transactions
 from mirrormaker.options import SourceOptions, TargetOptions
 from mirrormaker.probe import (
     NoBrokers,
@@ -111,7 +112,7 @@ def require_coordinator(
     nobody coordinates them.  Without __transaction_state it is not asked: that would create it.
     """
     mirror, target = configuration.mirror, configuration.target
-    if not mirror.exactly_once or TRANSACTIONS not in view.topics or not found.topics:
+    if not mirror.exactly_once or TRANSACTIONS_TOPIC not in view.topics or not found.topics:
         return
     prefix = mirror.transactional_id_prefix or source.group_id
     name = name_of(prefix, source.name, TopicPartition(min(found.topics), 0))

@@ -45,6 +45,7 @@ from mirrormaker.selection import Selection
 from mirrormaker.source import Source
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import ConsumerError
+from zkconsumer.fetching.progress import Parked
 
 log = logging.getLogger(__name__)
 
@@ -219,13 +220,14 @@ def _throttle_off(mirror: RunningMirror, chosen: Sequence[tuple[str, str]]) -> l
 
 def parked(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     """A row for each parked partition."""
-    yield [_parked_row(flow, row) for flow, row in _parked(mirror, arguments)]
+    rows = _parked(mirror, arguments)
+    places = {flow.name: flow.source.parked() for flow in mirror.flows}
+    yield [_parked_row(flow, row, places[flow.name].get(row.tp)) for flow, row in rows]
 
 
-def _parked_row(flow: Flow, row: PartitionStatus) -> dict[str, Any]:
+def _parked_row(flow: Flow, row: PartitionStatus, where: Parked | None) -> dict[str, Any]:
     """Return a row of the table.  at: the message that it is parked at, as well as it is known.  policy: the options
     that say what becomes of such a message."""
-    where = flow.source.parked().get(row.tp)
     return {
         "source": flow.name,
         "topic": row.topic,

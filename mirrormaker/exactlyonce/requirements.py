@@ -13,12 +13,13 @@ from groundwork.decimals import decimal_int
 from groundwork.sentences import counted
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
+from kafkawire.topicnames import TRANSACTIONS_TOPIC
 from zkconsumer.errors import ConsumerError
 
-TRANSACTIONS, POSITIONS = "__transaction_state", "__consumer_offsets"
 REPLICATION = {
-    TRANSACTIONS: "transaction.state.log.replication.factor",
-    POSITIONS: "offsets.topic.replication.factor",
+    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+    OFFSETS_TOPIC: "offsets.topic.replication.factor",
 }
 LEAST_IN_SYNC = "transaction.state.log.min.isr"
 LONGEST_MS = "transaction.max.timeout.ms"
@@ -50,12 +51,12 @@ def lacking(settings: Mapping[str, str], view: ClusterView, timeout_ms: int) -> 
                 f"its brokers have yet to create {topic}, with {option} {wanted}, and the cluster has {brokers}: "
                 "lower it there, or add brokers"
             )
-    least, partitions = _number(settings, LEAST_IN_SYNC), view.topics.get(TRANSACTIONS, {}).values()
+    least, partitions = _number(settings, LEAST_IN_SYNC), view.topics.get(TRANSACTIONS_TOPIC, {}).values()
     replicas = min((len(each.replicas) for each in partitions), default=len(view.brokers))
     if least is not None and least > replicas:
         yield (
-            f"its brokers write {TRANSACTIONS} with at least {least} replicas in sync ({LEAST_IN_SYNC}), and it can "
-            f"have {replicas}: lower that there, or give the topic more replicas"
+            f"its brokers write {TRANSACTIONS_TOPIC} with at least {least} replicas in sync ({LEAST_IN_SYNC}), and it "
+            f"can have {replicas}: lower that there, or give the topic more replicas"
         )
     longest_ms = _number(settings, LONGEST_MS)
     if longest_ms is not None and longest_ms < timeout_ms:

@@ -114,7 +114,7 @@ def _source(base: SourceReport, living: Sequence[MirrorReport], past: MirrorRepo
         _counts(base, [*rows, *past.sources]),
         version=rows[0].version,
         state=worst.state,
-        reason="; ".join(_once(row.reason for row in rows if row.reason)),
+        reason="; ".join({untimed(row.reason): row.reason for row in rows if row.reason}.values()),
         owned=sum(row.owned for row in rows),
         lag=None if blind else sum(lag or 0 for lag in lags),
         lag_unit=rows[0].lag_unit,

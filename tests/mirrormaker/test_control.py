@@ -39,6 +39,7 @@ from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, Wait
 from mirrormaker.selection import Selection
 from mirrormaker.throttle import FlowThrottle
 from zkconsumer.errors import ConsumerError
+from zkconsumer.fetching.progress import Parked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,6 +86,9 @@ class Source:
 
     def partitions(self) -> list[Any]:
         return [SimpleNamespace(topic="orders", tp=TopicPartition("orders", 0), parked=None)]
+
+    def parked(self) -> dict[TopicPartition, Parked]:
+        return {}
 
     def set_paused(self, paused: dict[Any, bool]) -> None:
         self.paused = paused
@@ -243,6 +247,21 @@ def test_a_release_does_nothing_before_it_is_executed(mirror: Mirror) -> None:
     for wrong, sentence in (("orders", "which partition"), ("clicks:0", "is not parked"), ("order:0", "did you mean")):
         with pytest.raises(Refused, match=sentence):
             mirror.ask("release", what=wrong, to="skip", execute=True)
+
+
+def test_a_source_is_asked_once_where_its_parked_partitions_stand(mirror: Mirror) -> None:
+    tps, asked = [TopicPartition("orders", n) for n in range(3)], list[str]()
+
+    def places() -> dict[TopicPartition, Parked]:
+        asked.append("dc1")
+        return {tp: Parked(ValueError("too large"), 7) for tp in tps[:2]}
+
+    rows = [SimpleNamespace(topic=tp.topic, partition=tp.partition, tp=tp, parked="x", done=5, lag=1) for tp in tps]
+    mirror.source.partitions = lambda: rows  # type: ignore[method-assign]
+    mirror.source.parked = places  # type: ignore[method-assign]
+    mirror.flow.quarantine = SimpleNamespace(kinds=lambda *_: frozenset())
+    assert [row["at"] for row in mirror.ask("parked")] == [7, 7, 5]
+    assert asked == ["dc1"]
 
 
 def test_topics_are_explained(mirror: Mirror) -> None:

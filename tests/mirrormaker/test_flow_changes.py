@@ -157,6 +157,19 @@ def test_a_target_topic_that_is_gone_is_not_created_again_once_nothing_is_sent_t
     assert flow.waiting == {}
 
 
+def test_a_target_topic_that_is_gone_is_given_up_once_its_source_topic_is_not_selected(tasks: TaskGroup) -> None:
+    sends, targets = Pending(), Deleted(t=2, u=2)
+    flow = flow_of(tasks, targets, sends, selection=selecting())
+    flow.take(fetched("t", 0, 0), Share())
+    until(lambda: sends.parts)
+    del targets.counts["t"]
+    assert flow.target_is_gone("t")
+    until(lambda: "target topic t" in flow.waiting.get("t", ""))
+    flow.change(flow._rules, Selection(source="dc1", whitelist="u", exclude_internal=False), None)
+    until(lambda: not flow._returning)
+    assert (flow.waiting, tasks.death) == ({}, None)
+
+
 def test_a_topic_whose_name_becomes_reserved_is_held_back_and_its_neighbour_flows_on(tasks: TaskGroup) -> None:
     sends, held = Pending(), Share()
     flow = started(tasks, sends)

@@ -25,7 +25,7 @@ from mirrormaker.partitioning import NoSuchPartition
 from mirrormaker.quarantine import DeadLetters, Quarantine, ReleaseRefused
 from mirrormaker.routes import RouteRules, SourceTopic
 from producer.conversion import MessageHandlerFailed
-from producer.errors import TooLarge
+from producer.errors import TooLarge, Waiting
 from zkconsumer.errors import OutOfRange
 from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress
 
@@ -428,6 +428,24 @@ def test_a_partition_that_moves_while_its_dead_letter_is_sent_is_left_alone(star
     fetched = mirrored.source.fetched
     sleep(0.1)
     assert mirrored.source.fetched == fetched
+
+
+def test_a_partition_that_parks_farther_on_for_another_reason_is_fetched_again(start: Start) -> None:
+    mirrored = start(Policies())
+    mirrored.add(b"0", b"1")
+    submit, refusals = mirrored.target.submit, [BrokerError(-1, "t/0 on b:1")]
+
+    def refuse_once(part: Part, ticket: Ticket) -> None:
+        ticket.failed(refusals.pop(), None) if refusals else submit(part, ticket)
+
+    mirrored.flow.sender.submit = refuse_once  # type: ignore[method-assign,assignment]
+    mirrored.start()
+    mirrored.until_done()  # one by one
+    mirrored.target.refuses = Waiting(TP, "no leader")
+    mirrored.add(b"refuse 2")
+    mirrored.source.fetch(2)
+    assert mirrored.source.progress.parked is not None
+    mirrored.until(lambda: not mirrored.quarantine.holds(TP))  # parked.retry.ms fetches it again
 
 
 def test_many_are_logged_a_few_times_and_counted(start: Start, caplog: pytest.LogCaptureFixture) -> None:

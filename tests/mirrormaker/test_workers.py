@@ -234,11 +234,12 @@ def test_a_worker_without_partitions_is_ready_and_says_why_it_copies_nothing() -
 def test_the_worst_state_of_a_source_counts_and_each_reason_once() -> None:
     reports = {
         1: report(sources=(source(state="running", reason="a leader is missing"),)),
-        2: report(sources=(source(state="out of reach", reason="ZooKeeper"),)),
-        3: report(sources=(source(state="out of reach", reason="ZooKeeper", lag=None),)),
+        2: report(sources=(source(state="out of reach", reason="ZooKeeper silent for 12 s"),)),
+        3: report(sources=(source(state="out of reach", reason="ZooKeeper silent for 13 s", lag=None),)),
     }
     (found,) = merged(blank(), [worker(1), worker(2), worker(3)], reports, blank()).sources
-    assert (found.state, found.reason, found.lag) == ("out of reach", "a leader is missing; ZooKeeper", None)
+    assert found.reason == "a leader is missing; ZooKeeper silent for 13 s"
+    assert (found.state, found.lag) == ("out of reach", None)
 
 
 def test_the_memory_of_a_source_is_that_of_all_workers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import ANY, Broker, BrokerPartition, TopicPartition
-from kafkawire.net.link import Link
+from kafkawire.net.link import Connect, Link
 from kafkawire.net.links import Links, Pins
 from kafkawire.net.session import Reply
 from kafkawire.protocol.request import Request
@@ -118,6 +119,38 @@ def test_with_confirm_a_barrier_behind_each_produce_request_answers_for_it():
     assert [answer.request for answer in answers[1:]] == [first, second]
     assert all(answer.body is None for answer in answers)
     assert (link.unconfirmed, link.barrier_due) == (0, False)
+
+
+def test_what_counts_as_sent_arrives_though_a_barrier_behind_it_is_not_answered_when_the_link_is_closed():
+    size = 400_000
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # of what it accepts
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        plain = Link(Broker(3, *listening.getsockname()), "me", with_room_for(4 * size))
+        link = BarrierLink(plain, lambda tp: RELEASE.requests.barrier(RELEASE, tp), confirm=False)
+        link.produce(RELEASE.requests.produce(RELEASE, 0, 1000, {TP: [b"v" * size]}), TP)
+        link.written(1)
+        peer, _ = listening.accept()
+        link.close()
+        peer.settimeout(5)
+        arrived = 0
+        with peer:
+            while piece := peer.recv(1 << 20):
+                arrived += len(piece)
+        assert arrived > size
+
+
+def with_room_for(nbytes: int) -> Connect:
+    """Connect with so large a buffer that the kernel takes so much at once."""
+
+    def connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
+        opened = socket.socket()
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, nbytes)
+        opened.connect(address)
+        return opened
+
+    return connect
 
 
 # ---- what a connection makes of it ----------------------------------------------------------------------------------

@@ -98,3 +98,33 @@ def test_names_that_wait_are_asked_for_together_and_those_that_were_asked_for_ke
     assert source.asked[:2] == [["a"], ["absent", "b", "c"]]
     assert sorted(name for names in source.asked[2:] for name in names) == ["absent", "d", "e"]
     leaders.close()
+
+
+@pytest.mark.usefixtures("slow_elections")
+def test_a_look_up_that_takes_long_is_not_repeated_at_once(tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, clock = Source(), [1000.0]
+    source.go.set()
+    answers = source.read
+
+    def slow(topics: Sequence[str] | None, create: bool = True) -> ClusterView:
+        clock[0] += 10 * module.QUIET_S if topics == ["absent"] else 0
+        return answers(topics, create)
+
+    monkeypatch.setattr(source, "read", slow)
+    monkeypatch.setattr(module, "now", lambda: clock[0])
+    leaders = Leaders(
+        source,
+        by_name=True,
+        refresh_ms=-1,
+        backoff_ms=FOREVER_MS,
+        after_refresh=lambda old: None,
+        outages=Outages(lambda level, event: None),
+    )
+    tasks.spawn("leaders", leaders.run)
+    leaders.need("absent")
+    until(lambda: leaders.refreshes == 1)
+    leaders.need("absent")  # 10,000 s later
+    leaders.look_up("a")
+    until(lambda: "a" in leaders.view.topics)
+    assert source.asked == [["absent"], ["a"]]
+    leaders.close()

@@ -276,5 +276,8 @@ def test_an_entry_larger_than_the_share_comes_though_partitions_of_other_brokers
         offer = shares.offer(now)
         if offer.grant_whole(large, size):
             assert not asked  # it was alone
+            shares.ask(large, size)
+            shares.answered(large, size)
+            assert all(granted(shares.offer(now), holding) for holding in others)  # which wait no longer
             return
     raise AssertionError("it is never asked for")

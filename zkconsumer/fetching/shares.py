@@ -14,7 +14,8 @@ budget is divided beforehand:
     waits      new or stalled
 
 When every partition holds its slot, those that move can take all of the budget.  An entry that never fits beside the
-slots is asked for when nothing else is: for SAVE_S no other partition, of whichever broker, is asked for.
+slots is asked for when nothing else is: until then, for SAVE_S at most, no other partition, of whichever broker, is
+asked for.
 
 A broker may return an entry that is larger than what was asked for; entry_bytes is the largest such difference so far,
 and is kept free as well.
@@ -185,6 +186,11 @@ class Shares:
         if self.saved_for(now) is None and not any(each.held and each.waits for each in self._holdings):
             self._saved = holding, now + SAVE_S
 
+    def saved(self, holding: Holding) -> None:
+        """The entry of a partition is asked for: the others need not wait for it any more."""
+        if self._saved is not None and self._saved[0] is holding:
+            self._saved = None
+
     def saved_for(self, now: float) -> Holding | None:
         """Return the partition that all others wait for."""
         if self._saved is None or now >= self._saved[1] or self._saved[0].closed:
@@ -273,6 +279,7 @@ class Offer:
                 self._shares.save_for(holding, self._now)
             return False
         self._count(holding, size, own)
+        self._shares.saved(holding)
         return True
 
     def spent(self, least: int) -> bool:
