@@ -204,8 +204,7 @@ class Happenings:
                 cluster.thaw(broker.id)
                 cluster.heal(broker.id)
                 cluster.start(broker.id)
-        for mirror in self._world.mirrors.values():
-            mirror.start()
+        self.start_all()
         if self._setup.mode == TARGET_END:  # which leaves nothing out, so that nothing can be released
             for programs in self._run.programs.values():
                 programs.repair()
@@ -213,6 +212,11 @@ class Happenings:
             for topic in source.topics:
                 self._command("resume", topic, source.name)
                 self._end_throttle(topic, source.name)
+
+    def start_all(self) -> None:
+        """As systemd does with a unit that was to start, and had not ended yet."""
+        for mirror in self._world.mirrors.values():
+            mirror.start()
 
     def release(self) -> None:
         """An operator leaves out what is known to be damaged or too large, where partitions are parked at it."""

@@ -16,6 +16,7 @@ from tests.simulation.mirrors.setup import MAX_BYTES
 
 LARGE = 12_000  # bytes
 KINDS = 3
+DAMAGED = "damaged"
 CRC_AT = {0: 12, 1: 12, 2: 17}  # by message format
 
 
@@ -50,14 +51,15 @@ class Programs:
                 data[CRC_AT[data[16]]] ^= 1
                 self._damaged.append((stored, stored.data, name))
                 stored.data = bytes(data)
-                self.lost[name] = "damaged"
+                self.lost[name] = DAMAGED
             self._send(tp, self._set(tp, 2))
 
     def repair(self) -> None:
         """An operator gets what was damaged from elsewhere."""
         for stored, data, name in self._damaged:
             stored.data = data
-            self.lost.pop(name, None)
+            if self.lost.get(name) == DAMAGED:
+                del self.lost[name]
         self._damaged.clear()
 
     def produce_large(self, topic: str) -> None:

@@ -143,7 +143,7 @@ class MirrorPromises(Observer):
         reading = self._sources[source].of[tp]
         began = any(where[0] == source and where[2] == tp for where in self.committed)
         for at, name in reading.rows:
-            if at < begin and name not in self.lost and not self._target.has(tp[0], name):
+            if at < begin and not self._target.has(tp[0], name):
                 self.lost[name] = "retention, counted" if began else "retention"
 
     # what the mirror says of itself -------------------------------------------------------------------------------

@@ -131,6 +131,7 @@ class MirrorRun:
             world.run(CHECK_S)
             self._look_at_coordinators()
             if world.timeline.now >= inspect_at:
+                self._happenings.start_all()
                 self._look()
                 if self._given.setup.policy == PARK:
                     self._happenings.release()
