@@ -142,8 +142,9 @@ class MirrorPromises(Observer):
         self.look()
         reading = self._sources[source].of[tp]
         began = any(where[0] == source and where[2] == tp for where in self.committed)
+        copied = self._copied(tp[0])
         for at, name in reading.rows:
-            if at < begin and not self._target.has(tp[0], name):
+            if at < begin and name not in copied:
                 self.lost[name] = "retention, counted" if began else "retention"
 
     # what the mirror says of itself -------------------------------------------------------------------------------
