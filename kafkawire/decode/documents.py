@@ -5,7 +5,8 @@ Bytes come out as `name_utf8` where they are text and as `name_hex` where not; n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.compression import CODEC_NAMES
@@ -43,8 +44,72 @@ def framed_reader(data: bytes, what: str, framed: bool) -> Reader:
     return reader
 
 
-def ends(found: Scan, total: int, damage: CorruptMessage | None) -> Document:
+@dataclass(slots=True)
+class Part:
+    """One entry of a set, shown.  outer: what is said of a wrapper or a batch (`kind`) that begins at byte `begin`."""
+
+    messages: list[Document]
+    kind: str = ""
+    outer: Document | None = None
+    begin: int = 0
+
+
+_SEVERAL = {"wrapper": "wrappers", "batch": "batches"}
+Parts = Generator[Part, None, Scan]  # the entries of a set one by one, then how far it goes and its first damage
+
+
+def numbered(parts: Parts) -> Parts:
+    """Yield the parts; wrappers and batches say where they stand and which messages of the set they hold."""
+    before = 0
+    while True:
+        try:
+            part = next(parts)
+        except StopIteration as end:
+            found: Scan = end.value
+            return found
+        if part.outer is not None:
+            part.outer["position"] = part.begin
+            if "control" not in part.outer:
+                part.outer["holds"] = _holds(part.messages, before)
+        before += len(part.messages)
+        yield part
+
+
+def _holds(messages: list[Document], before: int) -> Document:
+    bounds: Document = {}
+    if messages and "offset" in messages[0]:
+        bounds = {"first_offset": messages[0]["offset"], "last_offset": messages[-1]["offset"]}
+    return {"messages": len(messages), "from": before} | bounds
+
+
+def collected(parts: Parts, total: int) -> tuple[Document, CorruptMessage | None]:
+    """Return the document of a set of `total` bytes, and its damage.
+
+    wrapper, batch       of a set that is one of these and nothing else
+    wrappers, batches    of any other, in the order of the set
+    """
+    parts, entries = numbered(parts), 0
+    outer: dict[str, list[Document]] = {}
+    messages: list[Document] = []
+    while True:
+        try:
+            part = next(parts)
+        except StopIteration as end:
+            found: Scan = end.value
+            break
+        entries += 1
+        messages += part.messages
+        if part.outer is not None:
+            outer.setdefault(part.kind, []).append(part.outer)
+    out: Document = {}
+    for kind, documents in outer.items():
+        out |= {kind: documents[0]} if entries == 1 else {_SEVERAL[kind]: documents}
+    return out | {"messages": messages} | ends(found, total), found.damage
+
+
+def ends(found: Scan, total: int) -> Document:
     """How much of a set's bytes was of use, and where the next fetch goes on."""
+    damage = found.damage
     if damage is not None:
         return {"valid_bytes": damage.position, "result": f"{damage.why.partition(',')[0]} at offset {damage.offset}"}
     out: Document = {"valid_bytes": found.end, "ignored_tail_bytes": total - found.end}
