@@ -157,7 +157,7 @@ def _show_log(spoken: Generation, name: str, start_offset: int | None) -> None:
         if path.suffix in others:
             raise click.UsageError(f"{name}: segments of this release end in {spoken.suffix}")
     start = _usage(lambda: spoken.log_start(base, start_offset))
-    first = start if base is None else base
+    first = start_offset if base is None else base
     damage = _guarded(lambda: show_log(spoken.parts(octets, start), octets, first, _print_line))
     if damage is not None:
         _fail(damage)

@@ -114,8 +114,9 @@ def ends(found: Scan, total: int) -> Document:
     return out
 
 
-def show_log(parts: Parts, data: bytes, base: int, show: Callable[[Document], None]) -> CorruptMessage | None:
-    """Show the lines of a segment file, and return its damage.  base: the offset in its name.
+def show_log(parts: Parts, data: bytes, base: int | None, show: Callable[[Document], None]) -> CorruptMessage | None:
+    """Show the lines of a segment file, and return its damage.  base: the offset in its name, if
+    it has one.
 
     Each message is a line, behind that of the wrapper or batch that holds it; the last line says where the set ends.
     Free space of a broker behind the last entry (zeros) is no damage.

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kafkawire.compression import SNAPPY, is_xerial
 from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, framed_reader, text_or_hex
+from kafkawire.decode.tails import damaged_length07
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.v07.layout import CODEC, HEAD, HEADS, LOG_OVERHEAD, LOWEST
@@ -146,6 +147,8 @@ def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None
                 yield part
             return replace(found, damage=exc)
         yield part
+    if found.damage is None:
+        found = replace(found, damage=damaged_length07(memoryview(data), found.end, start + found.end))
     return found
 
 

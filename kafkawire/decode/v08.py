@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkawire.compression import LZ4, SNAPPY, is_xerial
 from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, framed_reader, text_or_hex
+from kafkawire.decode.tails import damaged_size
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.mixed import changes, is_batch, scan_older
@@ -89,8 +90,8 @@ def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError
 
 
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
-    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage; an entry
-    that opens, with those before it, to more than OPEN_LIMIT is."""
+    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage (see
+    tails); an entry that opens, with those before it, to more than OPEN_LIMIT is."""
     return collected(parts(data, start, OpenBudget(OPEN_LIMIT)), len(data))
 
 
@@ -105,8 +106,11 @@ def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None
         walk = _batches if is_batch(view, found.end) else _older
         found = yield from walk(view, found.end, start, budget)
         resume_at = max(resume_at, found.resume_at)
-        if not changes(view, found):
-            return replace(found, resume_at=resume_at)
+        if changes(view, found):
+            continue
+        if found.damage is None:
+            found = replace(found, damage=damaged_size(view, found.end, resume_at if found.end else None))
+        return replace(found, resume_at=resume_at)
 
 
 def _older(data: memoryview, begin: int, start: int, budget: OpenBudget | None) -> Parts:
